@@ -77,7 +77,7 @@ __all__ = [
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Registers the magics; `%load_ext tritonlab` calls it."""
+    """Register the magics; `%load_ext tritonlab` calls it."""
     default_workspace()  # first, as its zygote takes 0.1 s to start, on another core
     # imported here, because a headless server does without IPython
     from .notebook.shell import magics

@@ -1,4 +1,4 @@
-"""This module is the command line: `python -m tritonlab COMMAND`, or `tritonlab COMMAND`."""
+"""The command line: `python -m tritonlab COMMAND`, or `tritonlab COMMAND`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .ipc.own_stub import NAME, write_own_stub
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status, 0 for success."""
+    """Run one command and return its exit status, 0 for success."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"]:  # the syntax of its flags is tritonserver's, not argparse's
         keep_freed_memory()
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_stub_command(commands: Any) -> None:
-    """Adds `stub`, which says the Python of one model where no EXECUTION_ENV_PATH does (rule 2.10.6)."""
+    """Add `stub`, which sets the Python of one model where no EXECUTION_ENV_PATH does (rule 2.10.6)."""
     text = "has a model run with another Python: writes its own triton_python_backend_stub"
     parser = commands.add_parser("stub", help=text, description=f"This command {text}.")
     parser.add_argument("directory", metavar="MODEL_DIRECTORY", type=Path, help="<model repository>/<model>")
@@ -47,7 +47,7 @@ def add_stub_command(commands: Any) -> None:
 
 
 def add_test_command(commands: Any) -> None:
-    """Adds `test`, which asks the golden sets on machines without a browser."""
+    """Add `test`, which checks the golden sets on machines without a browser."""
     text = "asks models again what is kept in golden sets, and compares"
     parser = commands.add_parser("test", help=text, description=f"This command {text}.")
     parser.add_argument(
@@ -63,7 +63,7 @@ def add_test_command(commands: Any) -> None:
 
 
 def write_stub(options: argparse.Namespace) -> None:
-    """Writes a stub for one model. Raises OSError or InterpreterError; then nothing was written."""
+    """Write a stub for one model. Raises OSError or InterpreterError; then nothing was written."""
     if not options.directory.is_dir():
         raise NotADirectoryError(f"{options.directory} is not a directory")
     # not resolved any further: the python of a virtual environment is a link, and must be started by that name

@@ -1,4 +1,4 @@
-"""This module is `tritonlab test`: it asks the golden sets of notebooks and model repositories, without a browser."""
+"""`tritonlab test`: the golden sets of notebooks and model repositories, checked without a browser."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Suite(NamedTuple):
-    """Holds what was tested, and `GoldenReport.to_dict` of it, or why it could not be tested."""
+    """What was tested, and `GoldenReport.to_dict` of it, or why it could not be tested."""
 
     name: str
     report: dict[str, Any] | str
 
 
 def run(paths: Sequence[Path], junit: Path | None = None, timeout: float = 600.0) -> int:
-    """Tests notebooks, directories of notebooks and model repositories, prints a line for each, and says how it went.
+    """Test notebooks, directories of notebooks and model repositories, and print a line for each and a sum.
 
     `junit`: where the XML goes. `timeout`: seconds for each cell.
     """

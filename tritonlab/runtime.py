@@ -1,4 +1,4 @@
-"""The notebook has a server of its own: one per process, made at first use, ended with the process.
+"""The notebook's server: one per process, made at first use, ended with the process.
 
 The way of a request, names = modules:
 
@@ -77,8 +77,8 @@ _options = Options(**_NOTEBOOK)
 
 
 def default_server() -> Server:
-    """Returns the server of this process, made at the first use. Its repository is a private temporary directory, and
-    it loads a model when it is told to.
+    """Return the server of this process, made at the first use. Its repository is a private temporary directory, and
+    it\n    loads a model on request only.
     """
     global _server, _directory
     with _lock:
@@ -93,7 +93,7 @@ def default_server() -> Server:
 
 
 def _remembered_imports() -> Path | None:
-    """Returns the file in the user's cache that keeps what this notebook's models import: unlike the repository, it
+    """Return the file in the user's cache that keeps what this notebook's models import: unlike the repository, it
     outlives the kernel.
     """
     # Jupyter names the notebook; for anything else it is the directory
@@ -107,14 +107,14 @@ def _remembered_imports() -> Path | None:
 
 
 def default_repository() -> Path:
-    """Returns the directory of `default_server`'s model repository."""
+    """Return the directory of `default_server`'s model repository."""
     default_server()
     assert _directory is not None
     return _directory.path
 
 
 def default_workspace() -> Workspace:
-    """Returns the workspace that holds what this process's notebook has written so far, served by `default_server`."""
+    """Return the workspace that holds what this process's notebook has written so far, served by `default_server`."""
     global _workspace
     server, repository = default_server(), default_repository()
     with _lock:
@@ -127,8 +127,8 @@ def default_workspace() -> Workspace:
 
 
 def follow_workspaces(follow: Callable[[Workspace], object] | None) -> None:
-    """Has `follow` called with each workspace that `default_workspace` makes from now on, of which `reset` makes one
-    necessary, in place of any other. A notebook shows what its models print so, whoever loads them."""
+    """Let `default_workspace` call `follow`, and nothing else, with each workspace that it makes from now on, as it
+    does\n    after `reset`. So a notebook shows what models print, whatever loads them."""
     global _follow
     _follow = follow
 
@@ -142,7 +142,7 @@ def load(
     version: int | None = None,
     **options: Any,
 ) -> Model:
-    """Loads a model into the notebook's server and returns it READY, as `%%triton_model` does.
+    """Load a model into the notebook's server and return it READY, as `%%triton_model` does.
 
     source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
     there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
@@ -157,10 +157,10 @@ def load(
 
 
 def recording(server: Server | None = None) -> Recording:
-    """Returns the recording of what a server did last: its executions, requests, streams, failures and custom metrics.
+    """Return the recording of what a server did last: its executions, requests, streams, failures and custom metrics.
 
     `save(path)` keeps it in a file, `perfetto(path)` writes a trace.json. The notebook's server is recorded from its
-    start, unless it was told `tritonlab.reset(recording=False)`; another server from the first call of this function.
+    start, unless `tritonlab.reset(recording=False)` was called; another server from the first call of this function.
     """
     return Recorder.of((server or default_server()).instruments).recording
 
@@ -193,12 +193,12 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
 
 
 def playground(model: Model) -> Playground:
-    """Returns a form, which a cell shows, that sends requests to `model`. It needs ipywidgets."""
+    """Return a form, which a cell shows, that sends requests to `model`. It needs ipywidgets."""
     return open_playground(default_workspace(), model)
 
 
 def load_panel(model: Loadable) -> LoadPanel:
-    """Returns a form, which a cell shows, that tests a model under load: one of a server here, or of one elsewhere
+    """Return a form, which a cell shows, that tests a model under load: one of a server here, or of one elsewhere
     (`connect`). What it does is `model.load_test`, and its `result` is what was measured last.
     """
     from .notebook.views.load_panel import LoadPanel
@@ -207,7 +207,7 @@ def load_panel(model: Loadable) -> LoadPanel:
 
 
 def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
-    """Returns the golden set in `directory`, by default the one of this notebook in `<notebook>.golden/`.
+    """Return the golden set in `directory`, by default the one of this notebook in `<notebook>.golden/`.
 
     A golden set keeps requests to models of the notebook's server with their answers: `check()` asks again and says
     what differs.
@@ -216,7 +216,7 @@ def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
 
 
 def serve(server: Server | None = None, **options: Any) -> Endpoints:
-    """Opens HTTP, gRPC and metrics ports on a server, the notebook's if none is named, for clients of any kind; what
+    """Open HTTP, gRPC and metrics ports on a server, the notebook's if none is named, for clients of any kind; what
     `%triton serve` does.
 
     options: fields of `EndpointOptions`, such as `http_port=8000`, `grpc=False`, `client_shm=True`; port 0 is any free
@@ -234,7 +234,7 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
 
 
 def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
-    """Ends the default server and its models; the next use makes a new one. `options`: fields of `Options` for it, such
+    """End the default server and its models; the next use makes a new one. `options`: fields of `Options` for it, such
     as `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt,
     fail, and their processes are killed. Raises UnknownOption, or InvalidArgumentError for a value that no server can
     have; then nothing has ended."""
@@ -258,7 +258,7 @@ def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
 
 
 def _forget() -> None:
-    """Drops the server and its directory in a forked child, because they are the parent's."""
+    """Drop the server and its directory in a forked child, because they are the parent's."""
     global _server, _directory, _workspace
     _server = _directory = _workspace = None
 

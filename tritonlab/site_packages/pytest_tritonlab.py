@@ -1,4 +1,4 @@
-"""This is tritonlab's pytest plugin, installed with it.
+"""tritonlab's pytest plugin, installed with it.
 
     import triton_python_backend_utils as pb_utils     works in every test module
     triton_server                                      a tritonlab.Server for the test session
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _OnDemand(MetaPathFinder):
-    """Imports tritonlab when a test imports what models do; tritonlab.kernel_modules then finds it."""
+    """An importer of tritonlab, for tests that import what models do; tritonlab.kernel_modules then finds it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def triton_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Server]:
-    """Gives a `tritonlab.Server` without models; its models run in stub processes and end with the session."""
+    """Return a `tritonlab.Server` without models; its models run in stub processes and end with the session."""
     tritonlab = importlib.import_module("tritonlab")
     options = {"model_control_mode": "explicit", "simulated_gpus": pytestconfig.getoption("triton_simulated_gpus")}
     with tritonlab.Server(tmp_path_factory.mktemp("models"), **options) as server:
@@ -63,7 +63,7 @@ def triton_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
 
 @pytest.fixture
 def triton_model(triton_server: Server) -> Iterator[Callable[..., Model]]:
-    """Loads a model as `tritonlab.load` does, and unloads it after the test.
+    """Load a model as `tritonlab.load` does, and unload it after the test.
 
     `triton_model("add_sub", source, config=...)` takes a class, a text, or the path of a model.py or model directory;
     `triton_model("models/add_sub")` a model directory alone. Raises what `tritonlab.load` raises.

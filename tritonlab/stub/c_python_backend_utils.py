@@ -1,4 +1,4 @@
-"""This module has the classes that Triton compiles into its stub, under the module name its reprs show (rules 1.1.4,
+"""The classes that Triton compiles into its stub, under the module name its reprs show (rules 1.1.4,
 1.1.6).
 
 Models reach them through `triton_python_backend_utils`, once `attach` has put them there: after `model.py` was
@@ -99,7 +99,7 @@ JOINS_LATE = (
 
 
 def get_model_dir(*args: object) -> str:
-    """Returns `<model repository>/<version>` of this instance, the repository as the server was given it.
+    """Return `<model repository>/<version>` of this instance, the repository as the server was given it.
 
     Takes no argument (rule 1.1.5).
     """
@@ -112,7 +112,7 @@ def get_model_dir(*args: object) -> str:
 
 
 def attach(module: ModuleType) -> None:
-    """Adds the names of rule 1.1.3 to `triton_python_backend_utils`.
+    """Add the names of rule 1.1.3 to `triton_python_backend_utils`.
 
     Called when the model's module has been imported.
     """

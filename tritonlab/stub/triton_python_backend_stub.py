@@ -1,4 +1,4 @@
-"""This is the entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION
+"""The entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION
 STUB_REGION SIZE GROWTH LIMIT LIFE DOOR`, or of a zygote, which forks stubs: `… zygote SOCKET LIFE`.
 
 All but the sizes are numbers of inherited descriptors. It stands alone: it needs the standard library and numpy, Python
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _die_with_parent(life_fd: int) -> None:
-    """Has the operating system kill this process group when the kernel process, which holds the other end of this
+    """Let the operating system kill this process group when the kernel process, which holds the other end of this
     pipe, ends.
 
     The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no GIL.

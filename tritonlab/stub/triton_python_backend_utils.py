@@ -75,7 +75,7 @@ _NUMPY_OF_DATATYPE: _t.Dict[int, _t.Any] = {
 
 
 def serialize_byte_tensor(input_tensor: np.ndarray[_t.Any, _t.Any]) -> _t.Any:
-    """Serializes the elements of an object or `S` array into `bytes`: each as a little-endian uint32 length and its
+    """Serialize the elements of an object or `S` array into `bytes`: each as a little-endian uint32 length and its
     bytes, in C order.
 
     Returns `()` for an array without elements, None for another dtype (rule 1.6.4).
@@ -88,7 +88,7 @@ def serialize_byte_tensor(input_tensor: np.ndarray[_t.Any, _t.Any]) -> _t.Any:
 
 
 def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
-    """Returns a 1-D object array of `bytes` from what serialize_byte_tensor made.
+    """Return a 1-D object array of `bytes` from what serialize_byte_tensor made.
 
     Raises struct.error where a length or an element is cut off.
     """
@@ -106,7 +106,7 @@ def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.An
 
 
 def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
-    """Returns the first input of that name, or None."""
+    """Return the first input of that name, or None."""
     # `Any`, not `None`, for type checkers: a model's configuration may require the tensor
     for tensor in inference_request.inputs():
         if tensor.name() == name:
@@ -115,7 +115,7 @@ def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Union[T
 
 
 def get_output_tensor_by_name(inference_response: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
-    """Returns the first output of that name, or None."""
+    """Return the first output of that name, or None."""
     for tensor in inference_response.output_tensors():
         if tensor.name() == name:
             return tensor
@@ -123,13 +123,13 @@ def get_output_tensor_by_name(inference_response: _t.Any, name: str) -> _t.Union
 
 
 def get_input_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
-    """Returns the entry of that name in the config's `input`, or None. `model_config` is
+    """Return the entry of that name in the config's `input`, or None. `model_config` is
     `json.loads(args["model_config"])`."""
     return _entry(model_config, "input", name)
 
 
 def get_output_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
-    """Returns the entry of that name in the config's `output`, or None. `model_config` is
+    """Return the entry of that name in the config's `output`, or None. `model_config` is
     `json.loads(args["model_config"])`."""
     return _entry(model_config, "output", name)
 
@@ -140,7 +140,7 @@ def _entry(model_config: _t.Dict[str, _t.Any], key: str, name: str) -> _t.Option
 
 
 def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any]) -> bool:
-    """Tells whether the config makes the model decoupled. Raises KeyError for a transaction policy without
+    """Return whether the config makes the model decoupled. Raises KeyError for a transaction policy without
     `decoupled`."""
     if "model_transaction_policy" not in model_config:
         return False
@@ -148,12 +148,12 @@ def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any])
 
 
 def triton_to_numpy_type(data_type: int) -> _t.Any:
-    """Returns the numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
+    """Return the numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
     return _NUMPY_OF_DATATYPE.get(data_type)
 
 
 def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
-    """Returns the datatype's number of a numpy type or dtype, or None. Python's own types and the names of types have
+    """Return the datatype's number of a numpy type or dtype, or None. Python's own types and the names of types have
     none."""
     for number, numpy_type in _NUMPY_OF_DATATYPE.items():
         if data_type == numpy_type:
@@ -162,12 +162,12 @@ def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
 
 
 def triton_string_to_numpy(triton_type_string: str) -> _t.Any:
-    """Returns the numpy type of a config's `data_type`, such as "TYPE_FP32". Raises KeyError for another word."""
+    """Return the numpy type of a config's `data_type`, such as "TYPE_FP32". Raises KeyError for another word."""
     return TRITON_STRING_TO_NUMPY[triton_type_string]
 
 
 class ModelConfig:
-    """Is a model's configuration, as `auto_complete_config` gets it, completes it and returns it.
+    """A model's configuration, as `auto_complete_config` gets it, completes it and returns it.
 
     Every contradiction to the configuration file raises ValueError.
     """
@@ -177,11 +177,11 @@ class ModelConfig:
         self._model_config: _t.Dict[str, _t.Any] = json.loads(model_config)
 
     def as_dict(self) -> _t.Dict[str, _t.Any]:
-        """Returns the configuration itself: changes to it are changes to what is returned to the server."""
+        """Return the configuration itself: changes to it are changes to what is returned to the server."""
         return self._model_config
 
     def set_max_batch_size(self, max_batch_size: int) -> None:
-        """Raises the maximum batch size. Raises ValueError if it is larger already."""
+        """Increase the maximum batch size. Raises ValueError if it is larger already."""
         current = self._model_config["max_batch_size"]
         if current > max_batch_size:
             raise ValueError(
@@ -191,7 +191,7 @@ class ModelConfig:
         self._model_config["max_batch_size"] = max_batch_size
 
     def set_dynamic_batching(self) -> None:
-        """Asks for the dynamic batcher. Raises ValueError if the configuration has another scheduler."""
+        """Ask for the dynamic batcher. Raises ValueError if the configuration has another scheduler."""
         for other in ("sequence_batching", "ensemble_scheduling"):
             if other in self._model_config:
                 raise ValueError(
@@ -201,7 +201,7 @@ class ModelConfig:
         self._model_config.setdefault("dynamic_batching", {})
 
     def add_input(self, input: _t.Dict[str, _t.Any]) -> None:
-        """Adds an input, or fills in the one of that name: `name`, `data_type`, `dims` and perhaps `optional`.
+        """Add an input, or fills in the one of that name: `name`, `data_type`, `dims` and perhaps `optional`.
 
         Raises ValueError if something is missing, unknown, or contradicts the configuration.
         """
@@ -217,7 +217,7 @@ class ModelConfig:
         existing["optional"] = input["optional"]
 
     def add_output(self, output: _t.Dict[str, _t.Any]) -> None:
-        """Adds an output, or fills in the one of that name: `name`, `data_type` and `dims`.
+        """Add an output, or fills in the one of that name: `name`, `data_type` and `dims`.
 
         Raises ValueError if something is missing, unknown, or contradicts the configuration.
         """
@@ -225,7 +225,7 @@ class ModelConfig:
         self._merge("output", output)
 
     def set_model_transaction_policy(self, transaction_policy_dict: _t.Dict[str, _t.Any]) -> None:
-        """Sets `{"decoupled": bool}`. Raises ValueError for another key, or if the configuration says otherwise."""
+        """Set `{"decoupled": bool}`. Raises ValueError for another key, or if the configuration says otherwise."""
         for key in transaction_policy_dict:
             if key != "decoupled":
                 raise ValueError(
@@ -267,7 +267,7 @@ class ModelConfig:
                 )
 
     def _merge(self, kind: str, tensor: _t.Dict[str, _t.Any]) -> _t.Optional[_t.Dict[str, _t.Any]]:
-        """Fills the entry of that name and returns it; adds `tensor` and returns None if there is no such entry."""
+        """Fill the entry of that name and return it; adds `tensor` and returns None if there is no such entry."""
         entries = self._model_config[kind]
         existing: _t.Optional[_t.Dict[str, _t.Any]] = next((e for e in entries if e["name"] == tensor["name"]), None)
         if existing is None:

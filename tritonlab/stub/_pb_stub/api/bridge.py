@@ -73,7 +73,7 @@ class Bridge:
         response. Destructors call it, on any thread and at any moment: it must neither block nor send."""
 
     def lend(self, imported: Any) -> Any:
-        """Copy another library's device memory, a `dlpack.Imported`, to where the server can read it, and returns a
+        """Copy another library's device memory, a `dlpack.Imported`, to where the server can read it, and return a
         Lent. Raises BridgeError or DriverError."""
         self._refuse("sending a tensor in GPU memory")
 

@@ -106,7 +106,7 @@ class MetricFamily(NativeObject):
     HISTOGRAM: ClassVar[MetricKind] = MetricKind.HISTOGRAM
 
     def __init__(self, name: str, description: str, kind: MetricKind) -> None:
-        """Join the family of that name and kind if there is one (its description stays), else makes it.
+        """Join the family of that name and kind if there is one (its description stays), else make it.
 
         Raises TypeError for arguments of other types; TritonModelException where the server refuses: the name is not a
         metric name, or is in use with another kind.
@@ -148,7 +148,7 @@ class MetricFamily(NativeObject):
         return Metric._of(self._life, ident)
 
     def _checked(self, labels: Any, buckets: Any) -> Optional[List[float]]:
-        """Do the checks of rule 1.14.3, and returns the buckets as floats."""
+        """Do the checks of rule 1.14.3, and return the buckets as floats."""
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
         if buckets is None:

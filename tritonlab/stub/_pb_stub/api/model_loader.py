@@ -12,7 +12,7 @@ from .server_call import call_server
 
 
 def load_model(model_name: str, config: str = "", files: Optional[Dict[str, bytes]] = None) -> None:
-    """Load `model_name`, or loads it again, and return when it is ready.
+    """Load `model_name`, or load it again, and return when it is ready.
 
     `config`: JSON text that replaces the model's configuration. `files`: contents by `file:<path in the model's
     directory>`, which replace the model's own files; needs `config`. Raises TritonModelException with the server's

@@ -176,7 +176,7 @@ class BatchExecutor:
     # -- failures
 
     def _raised(self, error: BaseException, entries: List[Row]) -> Failure:
-        """Log that `execute` raised (rule 3.5.4), and returns what the clients read."""
+        """Log that `execute` raised (rule 3.5.4), and return what the clients read."""
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
         failure = failure_of(error, text)

@@ -65,7 +65,7 @@ class Inbox:
         self._boxes.pop(ident, None)
 
     def _pump(self, box: Deque[Any], spin: float = 0.0) -> None:
-        """Read, or waits while another thread reads, until there is something in the box."""
+        """Read, or wait while another thread reads, until there is something in the box."""
         while not box:
             if not self._lead.acquire(False):
                 with self._turn:

@@ -136,7 +136,7 @@ class ModelContext:
         return value
 
     def finalize(self) -> None:
-        """Stop the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
+        """Stop the event loop, then call the model's `finalize`, if it has one (rule 2.8)."""
         self._bridge.phase = "finalize"
         if self._loop is not None and self._loop_thread is not None:
             # thread-safe: Triton calls stop() itself from this thread, and an idle loop does not notice (rule 2.8.3)

@@ -100,7 +100,7 @@ class Zygote:
         return not refused
 
     def _fork(self, fds: List[int]) -> bool:
-        """Fork a process that leads a session of its own, and tells the kernel. Returns True in that process."""
+        """Fork a process that leads a session of its own, and report it to the kernel. Returns True in that process."""
         read, write = os.pipe()
         try:
             between = fork()
@@ -133,7 +133,7 @@ class Zygote:
         self._grow(body.steps)
 
     def _grow(self, steps: Sequence[ImportStep]) -> None:
-        """Import, and says how far that went; a process in which something failed is of no use."""
+        """Import, and report how far that went; a process in which something failed is of no use."""
         since, printed, done = time.time(), _Printed(), 0
         bearings = Bearings()
         try:
@@ -212,7 +212,7 @@ def _seed() -> None:
 
 
 def _forked_again(write: int) -> bool:
-    """Fork another process, writes which, and end this one. Returns True in the other."""
+    """Fork another process, write its id, and end this one. Returns True in the other."""
     try:
         pid = fork()
     except OSError:

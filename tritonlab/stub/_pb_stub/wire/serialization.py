@@ -56,7 +56,7 @@ class WireError(Exception):
 
 
 def bounded(text: str, limit: int = MAX_TEXT) -> str:
-    """Cut `text` at the limit, and says how much was left out."""
+    """Cut `text` at the limit, and name how much was left out."""
     if len(text) <= limit:
         return text
     return "%s … [%d characters left out]" % (text[:limit], len(text) - limit)
