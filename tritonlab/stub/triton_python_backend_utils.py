@@ -267,7 +267,7 @@ class ModelConfig:
                 )
 
     def _merge(self, kind: str, tensor: _t.Dict[str, _t.Any]) -> _t.Optional[_t.Dict[str, _t.Any]]:
-        """Fill the entry of that name and return it; adds `tensor` and returns None if there is no such entry."""
+        """Fill the entry of that name and return it; without one, add `tensor` and return None."""
         entries = self._model_config[kind]
         existing: _t.Optional[_t.Dict[str, _t.Any]] = next((e for e in entries if e["name"] == tensor["name"]), None)
         if existing is None:
