@@ -21,8 +21,8 @@ HEAVY = {
     *("ipywidgets", "anywidget", "matplotlib", "PIL", "pandas", "torch", "jedi", "nbformat", "nbclient"),
     *("grpc", "tritonclient", "uvicorn", "uvloop", "starlette", "httptools", "prometheus_client"),
 }
-#: What `import tritonlab` brings in of ours; of `load_testing` the method of models only. What else there is, such as tuning
-#: and the endpoints, comes with the first call that needs it.
+#: What `import tritonlab` brings in of ours; of `load_testing` only what gives models the method. What else there is,
+#: such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
     *("clients", "core", "export", "instances", "ipc", "load_testing", "profile", "schedulers"),
     *("notebook", "notebook.authoring", "notebook.views", "server", "server.api", "server.models", "server.observe"),
