@@ -1,4 +1,4 @@
-"""This module says in words what was copied between the host and GPUs."""
+"""Bytes copied between the host and GPUs, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .record_view import recorded
 
 
 def copies_text(facts: CopyFacts | None) -> str:
-    """Returns `4 MB to the GPU, 1 MB back for 3 requests`; an empty text if nothing was copied."""
+    """Return `4 MB to the GPU, 1 MB back for 3 requests`; an empty text if nothing was copied."""
     if facts is None:
         return ""
     of = f" for {facts.requests:,} requests" if facts.requests > 1 else ""
@@ -17,8 +17,9 @@ def copies_text(facts: CopyFacts | None) -> str:
 
 
 def per_request_text(model: Model) -> str:
-    """Returns `copied per request: 4 MB to the GPU, 1 MB back`, on average over what is recorded; an empty text if
-    nothing is."""
+    """Return `copied per request: 4 MB to the GPU, 1 MB back`, on average over the record; an empty text if nothing is
+    recorded.
+    """
     recording = recorded(model)
     record = recording.records.get(model.name) if recording is not None else None
     facts = copy_facts(record) if record is not None else None

@@ -1,4 +1,4 @@
-"""`GhostLanes` answer the timeline's sliders: what would have happened with other settings (`static/what_if.js`)."""
+"""`GhostLanes`, the replies to the timeline's sliders: what other settings would have done (`static/what_if.js`)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from ...tuning.what_if import notes, told
 _DELAYS: tuple[int, ...] = (0, 50, 100, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000)
 _DELAYS += (10_000, 15_000, 20_000, 30_000, 50_000, 100_000)
 _INSTANCES = 8
-#: The most arrivals that are replayed before the first answer: some 50 ms.
+#: The most arrivals that are replayed before the first reply: some 50 ms.
 _AT_ONCE = 10_000
-#: Seconds for which what was read of the record is used, while requests come.
+#: Seconds for which a reading of the record is used, while requests come.
 _FRESH = 2.0
 
 Send = Callable[[Mapping[str, Any], Sequence[bytes]], None]
 
 
 class GhostLanes:
-    """Replays a model's record, first what is in view, then all of it on a thread of its own. An older question is
-    given up when another one comes."""
+    """The replay of a model's record: first the part in view, then all of it on a thread of its own. A new question
+    replaces an older one.
+    """
 
     def __init__(self, subject: Subject, send: Send) -> None:
         self._subject = subject
@@ -43,7 +44,7 @@ class GhostLanes:
         self._asked = 0
 
     def answer(self, content: Mapping[str, Any]) -> None:
-        """Answers a message of the module: `choices`, `replay` or `reload`."""
+        """Reply to a message of the module: `choices`, `replay` or `reload`."""
         try:
             if content.get("do") == "choices":
                 self._tell("choices", **self._choices())
@@ -58,7 +59,7 @@ class GhostLanes:
         self._send({"kind": "what if", "what": what, **facts}, buffers)
 
     def _choices(self) -> dict[str, Any]:
-        """Returns the present settings, and what each slider offers."""
+        """Return the present settings, and what each slider offers."""
         config = self._subject.config
         now = Settings.of(config)
         largest = max(now.max_batch_size * 4, 64)
@@ -125,7 +126,7 @@ class GhostLanes:
 
 
 def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
-    """Returns what the sliders say. Raises what `Settings.on` does."""
+    """Return the settings of the sliders. Raises what `Settings.on` does."""
     said = content["settings"]
     return replace(
         now.on(said["instances"]),
@@ -137,8 +138,8 @@ def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
 
 
 def _window(content: Mapping[str, Any], past: Past) -> tuple[int, int]:
-    """Returns the time in view, with as much before it, because a queue has a history; a part of it where there is too
-    much in it."""
+    """Return the time in view, with as much before it, because a queue has a history; a part of it if it is too long.
+    """
     begin, end = content["window"]
     queued = past.asked("queued")
     first, last = np.searchsorted(queued, (begin - (end - begin), end))
@@ -147,7 +148,7 @@ def _window(content: Mapping[str, Any], past: Past) -> tuple[int, int]:
 
 
 def _rows(ghosts: Ghosts, reasons: list[str]) -> bytes:
-    """Returns start, end, lane, size, count and the reason's number of each batch as doubles."""
+    """Return start, end, lane, size, count and the number of the reason of each batch as doubles."""
     numbers = {reason: number for number, reason in enumerate(reasons)}
     counts = [len(batch) for batch in ghosts.requests]
     why = [numbers[reason] for reason in ghosts.reason]

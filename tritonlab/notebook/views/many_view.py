@@ -1,4 +1,4 @@
-"""This module shows many requests as one picture: throughput, percentiles, a histogram, batches."""
+"""Many requests as one picture: throughput, percentiles, a histogram, batches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts how many requests came to what end, and in how long. `batches`: how many batches of which size they were
-    in.
-    """
+    """Counts of requests by their end, and their times. `batches`: how many batches of which size they were in."""
 
     sent: int
     answered: int
@@ -54,7 +52,7 @@ class Tally:
         )
 
     def text(self) -> str:
-        """Returns the counts as one sentence."""
+        """Return the counts as one sentence."""
         parts = [f"{self.answered} of {self.sent} requests answered"]
         parts += [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.cancelled} cancelled"] if self.cancelled else []
@@ -66,16 +64,14 @@ class Tally:
 
 
 def percentile(values: Sequence[int], percent: int) -> int | None:
-    """Returns the smallest value that at least `percent` percent of all do not exceed; None if there are too few values
-    to say.
-    """
+    """Return the smallest value that at least `percent` percent of all do not exceed; None for too few values."""
     if len(values) < _NEEDED.get(percent, 1):
         return None
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
 
 
 def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
-    """Returns the counts, and at the end the times."""
+    """Return the counts, and at the end the times."""
     tally = Tally.of(outcomes)
     done = [outcome for outcome in outcomes if outcome.answered]
     tone = "tl-bad" if tally.failed else "tl-warn" if tally.cancelled else ""
@@ -86,7 +82,7 @@ def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
 
 
 def histogram_html(times: Sequence[int]) -> str:
-    """Returns a histogram of how many requests took how long; what it shows is its label, too."""
+    """Return a histogram of how long the requests took; its label has the same facts."""
     least, most = min(times), max(times)
     width = (most - least) / _BINS or 1
     counts = [0] * _BINS

@@ -1,4 +1,4 @@
-"""This module opens a view of a model, of a recording, or of a file."""
+"""Views of a model, of a recording, or of a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .timeline import Timeline
 
 
 def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
-    """Returns a view of `subject`: a model, a recording, or the path of one, or of a trace file of Triton's.
+    """Return a view of `subject`: a model, a recording, or the path of a recording or of a trace file of Triton's.
 
     kind: one of KINDS. model: which one, of a recording with several. Raises InvalidArgumentError, OSError, and
     RecordingError for a file that is neither.
@@ -53,7 +53,7 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
 
 
 def _read(path: Path) -> Recording:
-    """Reads a file as what its first bytes say it is: numpy's begin with PK, Triton's with a bracket."""
+    """Read a file by its first bytes: numpy's begin with PK, Triton's with a bracket."""
     with path.open("rb") as file:
         first = file.read(1)
     if first == b"{":
@@ -98,24 +98,24 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
 
 
 def _subject(model: Model) -> Subject | None:
-    """Returns the model for what-if questions; None for one of a kind that cannot be replayed."""
+    """Return the model for what-if questions; None for a kind of model that cannot be replayed."""
     subject = Subject(model)
     try:
         Settings.of(subject.config)
     except UnsupportedError:
         return None
-    except TritonError:  # it is not loaded now; if it is asked a question before it is, the answer says so
+    except TritonError:  # not loaded now; a question before it is loaded gets that as its reply
         pass
     return subject
 
 
 def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:
-    """Returns the graph of the latest version, if it is an ensemble."""
+    """Return the graph of the latest version, if it is an ensemble."""
     scheduler = max(versions, key=lambda one: one.version).scheduler if versions else None
     return scheduler.graph if isinstance(scheduler, EnsembleScheduler) else None
 
 
-#: Those of KINDS that a recording has; `memory` needs a model that runs.
+#: Those of KINDS that a recording has; `memory` needs a running model.
 _VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
     "timeline": Timeline,
     "streams": Streams,

@@ -1,5 +1,4 @@
-"""This module converts pictures and tensors both ways: a file becomes an input, and a tensor that looks like a picture
-is shown as one.
+"""Conversion of pictures and tensors: a file becomes an input, and a tensor that looks like a picture is shown as one.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from ...core.tensor import Tensor
 #: How many pictures of one tensor are shown, and the pixels of their longer side.
 MOST_SHOWN = 4
 _SIDE = 256
-#: The least side of a picture in pixels; smaller tensors are rather feature maps and kernels.
+#: The least side of a picture in pixels; smaller tensors are rather feature maps and convolution kernels.
 _LEAST_SIDE = 16
 #: The most bytes of an encoded picture that goes to the browser as it is.
 _MOST_BYTES = 2_000_000
-#: The most bytes of a BYTES tensor that is looked through for pictures.
+#: The most bytes of a BYTES tensor that is searched for pictures.
 _MOST_DECODED = 8 * _MOST_BYTES
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 _CHANNELS = (1, 3, 4)
@@ -32,12 +31,12 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class NoPicture(ValueError):
-    """Says that a file is no picture, or that no picture fits the input."""
+    """A file that is not a picture, or an input that no picture fits."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Says where height, width and channels stand in a tensor of one picture. A size of -1 is any."""
+    """Where height, width and channels are in a tensor of one picture. A size of -1 is any."""
 
     height: int
     width: int
@@ -48,7 +47,7 @@ class Layout:
 
     @staticmethod
     def of(dims: tuple[int, ...]) -> Layout | None:
-        """Returns the layout of dims such as [224, 224, 3], [3, -1, -1] or [28, 28]; leading ones do not count."""
+        """Return the layout of dims such as [224, 224, 3], [3, -1, -1] or [28, 28]; leading ones do not count."""
         while len(dims) > 3 and dims[0] == 1:
             dims = dims[1:]
         if len(dims) == 2:
@@ -63,8 +62,8 @@ class Layout:
 
 
 def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArray[Any]:
-    """Returns a picture file as an array for `dims`, brought to their size: 0 to 255 in integers, 0 to 1 in floats
-    (FP32 for BF16, to be cast).
+    """Return a picture file as an array for `dims`, scaled to their size: 0 to 255 in integers, 0 to 1 in floats (FP32
+    for BF16, to be cast).
 
     Raises NoPicture, or ModuleNotFoundError without Pillow.
     """
@@ -85,7 +84,7 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
 
 
 def pictures_html(tensor: Tensor, alt: str) -> str:
-    """Shows the pictures in a tensor, at most MOST_SHOWN; empty if it has none, or without Pillow."""
+    """Show the pictures in a tensor, at most MOST_SHOWN; empty if it has none, or without Pillow."""
     try:
         found = list(_pictures(tensor))
     except ModuleNotFoundError:
@@ -98,7 +97,7 @@ def pictures_html(tensor: Tensor, alt: str) -> str:
 
 
 def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
-    """Yields (format of the file, such as `png`, and its bytes) for each picture."""
+    """Yield (format of the file, such as `png`, and its bytes) for each picture."""
     if tensor.datatype is DataType.BYTES:
         if tensor.byte_size > _MOST_DECODED:
             return
@@ -122,7 +121,7 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
 
 
 def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:
-    """Returns the pixels, fewer of a large picture, as 0 to 255; None for values that no picture has."""
+    """Return the pixels, fewer of a large picture, as 0 to 255; None for values that no picture has."""
     # only some pixels of a large picture: a preview must not stop the notebook
     step = max(1, max(pixels.shape) // (2 * _SIDE))
     pixels = pixels[::step, ::step]

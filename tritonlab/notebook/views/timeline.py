@@ -1,6 +1,4 @@
-"""This module shows the timeline of a model: which requests were executed together, when, where, and why each batch
-closed.
-"""
+"""The timeline of a model: which requests were executed together, when, where, and why each batch closed."""
 
 from __future__ import annotations
 
@@ -25,13 +23,13 @@ from .record_view import Live, RecordView
 from .timeline_figure import timeline_figure
 
 _MARKS = 6
-#: How many of the last executions a program is told one by one.
+#: How many of the last executions a program gets one by one.
 _TOLD = 20
 
 
 class Timeline(RecordView):
-    """Shows executions. `config` tells the batching rules of a model as it is now; without it fewer reasons can be
-    told. `subject`: the model that runs; without it nobody can ask what other settings would have done.
+    """A view of executions. `config` returns the current batching rules of a model; without it fewer reasons can be
+    given. `subject`: the running model; without it there are no what-if questions.
     """
 
     MODULE = "timeline.js"
@@ -54,13 +52,13 @@ class Timeline(RecordView):
         self.update(tunable=subject is not None, rejections=list(REJECTIONS))
 
     def why_apart(self, one: int, other: int) -> str:
-        """Returns one sentence on why the requests of two rows of the record were not executed together."""
+        """Return one sentence on why the requests of two rows of the record were not executed together."""
         config = self._config() if self._config is not None else UNKNOWN
         return why_not_together(self.record, one, other, config) or "One of them is not kept any more, or never came."
 
     def values(self, row: int) -> list[str]:
-        """Returns what few requests have, of that of a row, and a line for each of its tensors, with the first values.
-        These are kept while a timeline is open, of requests that are answered at not more than `PER_SECOND`.
+        """Return the rarer facts of the request of a row, and a line for each of its tensors, with the first values.
+        These are kept while a timeline is open, for at most `PER_SECOND` requests a second.
         """
         record = self.record
         with record.lock:
@@ -85,7 +83,7 @@ class Timeline(RecordView):
             self._ghosts.answer(content)
 
     def table(self, rows: int = 200) -> list[dict[str, Any]]:
-        """Returns the last executions as dicts: times in seconds, `start` since the first that is kept."""
+        """Return the last executions as dicts: times in seconds, `start` since the first one in the record."""
         record = self.record
         with record.lock:
             found, words, first = record.batches.rows()[-rows:], record.words.lists(), record.batches.rows()[:1]
@@ -123,7 +121,7 @@ class Timeline(RecordView):
         return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
 
     def figure(self) -> str:
-        """Returns the last executions as SVG text."""
+        """Return the last executions as SVG text."""
         return timeline_figure(self.record)
 
     def html(self) -> str:
@@ -132,7 +130,7 @@ class Timeline(RecordView):
 
 
 def summary(facts: BatchFacts) -> str:
-    """Returns the facts in one sentence."""
+    """Return the facts in one sentence."""
     ended = ", ".join(f"{reason}: {count:,}" for reason, count in facts.rejected.items())
     lost = sum(facts.rejected.values())
     if not facts.batches:

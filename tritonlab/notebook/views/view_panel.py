@@ -1,4 +1,4 @@
-"""The view panel is what a card's View button opens: one of the model's views, and a choice of the others."""
+"""The view panel, which a card's View button opens: one of the model's views, and a choice of the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .record_view import KINDS, RecordView
 
 
 class ViewPanel:
-    """Shows at first what tells most of the model: streams of a decoupled one, the graph of an ensemble."""
+    """One view of a model: at first the most telling one, streams of a decoupled model, the graph of an ensemble."""
 
     def __init__(self, model: Model) -> None:
         widgets = importlib.import_module("ipywidgets")
@@ -29,7 +29,7 @@ class ViewPanel:
 
     @property
     def view(self) -> RecordView:
-        """Returns the view that is shown."""
+        """The view that is shown."""
         kind = self.choice.value
         if kind not in self._views:
             self._views[kind] = self._model.view(kind)
