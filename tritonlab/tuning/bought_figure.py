@@ -1,4 +1,4 @@
-"""This module draws what each part of the best settings bought, as SVG text."""
+"""The gain of each part of the best settings, as SVG text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _REPLAYED, _LIVE = "#8e5bd0", "#1976d2"
 
 
 def bought_figure(bought: Sequence[Bought], best: Trial) -> str:
-    """Draws for each part a bar of what was replayed, and one of what was measured, from a line that stands for no
-    gain. `best`: the best settings as they were measured."""
+    """Draw for each part a bar of the replayed gain, and one of the measured gain, from a line that stands for none.
+    `best`: the best settings as they were measured.
+    """
     gains = [(one.gain, one.live_gain(best)) for one in bought]
     known = [0.0, *(gain for pair in gains for gain in pair if gain is not None)]
     scale = (_WIDTH - _LEFT - 60) / max(max(known) - min(known), 0.01)

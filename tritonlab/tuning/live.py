@@ -1,4 +1,6 @@
-"""`Live` is a model that can be loaded with settings and measured under load; `LiveModel` is one of a server here."""
+"""`Live`, a model that can be loaded with settings and measured under load, and `LiveModel`, one of a server in this
+process.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from .subject import Subject
 
 @dataclass(frozen=True)
 class Measured:
-    """Holds what was measured under one load: what the clients saw, and of each execution its batch size and its time.
+    """The measurements under one load: the clients' numbers, and the batch size and time of each execution.
 
     `lead`, `turnaround`: what the server needed for itself (`Pace`). `gap`: nanoseconds that clients and server need
     for each request besides; `think`: from the end of an execution to the next request of one client alone.
@@ -39,47 +41,47 @@ class Measured:
 
 
 class Live(Protocol):
-    """Is what the tuner needs of a model."""
+    """The interface to a model that the tuner needs."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def config(self) -> ModelConfig:
-        """Returns the normalised configuration that serves now."""
+        """The normalised configuration that serves now."""
         ...
 
     @property
     def authored(self) -> ModelConfig:
-        """Returns the same with the instance groups as their author wrote them."""
+        """The same with the instance groups as their author wrote them."""
         ...
 
     @property
     def ensembles(self) -> Mapping[str, int]:
-        """Returns the `max_batch_size` of each ensemble that needs the model to have as much."""
+        """The `max_batch_size` of each ensemble that needs the model to have as much."""
         ...
 
     def check(self) -> None:
-        """Sends one request of the load. Raises TritonError if it cannot be sent or is refused, or the model fails
-        it."""
+        """Send one request of the load. Raises TritonError if it cannot be sent, is refused, or fails in the model."""
         ...
 
     def load(self, settings: Settings) -> None:
-        """Loads the model with settings. Raises what a load does."""
+        """Load the model with settings. Raises what a load does."""
         ...
 
     def measure(self, load: Load, seconds: float) -> Measured:
-        """Offers a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
-        requests failed."""
+        """Offer a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
+        requests failed.
+        """
         ...
 
     def restore(self) -> None:
-        """Loads the model as it was in the beginning, if it is not."""
+        """Load the model as it was in the beginning, unless it is."""
         ...
 
 
 class LiveModel:
-    """Measures with `Model.load_test`; `options` are more of its options, such as `inputs`."""
+    """A model measured with `Model.load_test`; `options` are more of its options, such as `inputs`."""
 
     def __init__(self, model: Model, options: Mapping[str, Any]) -> None:
         self._model = model

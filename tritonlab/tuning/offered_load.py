@@ -1,5 +1,6 @@
-"""This module makes the load that settings are tried with: so many clients, a rate, or the arrivals that were recorded;
-for a replay and for `Model.load_test`."""
+"""The load that settings are tried with, for a replay and for `Model.load_test`: so many clients, a rate, or recorded
+arrivals.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from .service_times import Numbers as Floats
 
 @dataclass(frozen=True)
 class Manner:
-    """Tells how requests come and execute besides the median time by batch size, as it was measured.
+    """How requests come and execute besides the median time by batch size, as it was measured.
 
     `ratios`: by how much single executions differed from the median of their size. `gap`: nanoseconds between two
     requests of the clients together; `think`: from the end of an execution to the next request of the same client.
@@ -30,7 +31,7 @@ class Manner:
 
 @dataclass(frozen=True)
 class Load:
-    """Is one level of load: `concurrency` (clients), or `rate` (per second), or `seconds` at which requests come."""
+    """One level of load: `concurrency` (clients), or `rate` (per second), or `seconds` at which requests come."""
 
     concurrency: int = 0
     rate: float = 0.0
@@ -41,13 +42,13 @@ class Load:
         return self.concurrency > 0
 
     def options(self) -> dict[str, Any]:
-        """Returns it as options of `load_test`."""
+        """Return the load as options of `load_test`."""
         if self.closed:
             return {"concurrency": self.concurrency}
         return {"arrivals": self.seconds} if self.seconds else {"request_rate": self.rate}
 
     def source(self, manner: Manner, requests: int, seed: int = 0) -> Source:
-        """Returns so many requests of this load for a replay."""
+        """Return so many requests of this load for a replay."""
         random = np.random.default_rng(seed)
         if self.closed:
             return Clients(self.concurrency, manner, requests, random)
@@ -66,7 +67,7 @@ class Load:
 
 
 class Clients:
-    """Is a source of requests of clients that each send when they have their answer, `requests` in all."""
+    """A source of requests from clients that each send when they have their response, `requests` in all."""
 
     def __init__(self, count: int, manner: Manner, requests: int, random: np.random.Generator) -> None:
         self._ratios = random.choice(manner.ratios, requests).tolist()
@@ -106,8 +107,9 @@ def _request(number: int, at: int, ratio: float) -> ReplayedRequest:
 def loads_of(
     concurrency: int | None, request_rate: float | None, arrivals: Sequence[float] | None, most: int
 ) -> list[Load]:
-    """Returns the levels of load that a caller asks for; without a word clients in powers of two up to `most`. Raises
-    InvalidArgumentError."""
+    """Return the requested levels of load; by default clients in powers of two up to `most`. Raises
+    InvalidArgumentError.
+    """
     said = [value for value in (concurrency, request_rate, arrivals) if value is not None]
     if len(said) > 1:
         raise InvalidArgumentError("say one of concurrency, request_rate and arrivals")

@@ -1,5 +1,6 @@
-"""`tune` finds the settings of a model that do most within a limit of latency: it measures how long executions take,
-searches by replay, and confirms the best live."""
+"""The tuner, which finds the settings of a model that do most within a limit of latency: it measures how long
+executions take, searches by replay, and confirms the best live.
+"""
 
 from __future__ import annotations
 
@@ -35,24 +36,25 @@ CONFIRMED = 3
 _PROBES, _SEARCH, _ABLATION = 0.4, 0.25, 0.15
 #: Seconds of a probe and of a window of the confirmation, least and most.
 _PROBE, _WINDOW = (0.1, 0.6), (0.3, 2.0)
-#: How many windows of candidates are measured, at most, to tell them apart.
+#: How many windows of candidates are measured, at most, to separate them.
 _WINDOWS = 4
 #: Microseconds for which a batch waits in a probe, so that the clients' next requests come together.
 _PROBE_DELAY_US = 500
-#: A replay is a little off, so that it must stay so far below the limit.
+#: A replay is a little off, so its prediction must stay so far below the limit.
 _MARGIN = 0.9
 _MOST_CLIENTS = 256
 #: Candidates that are predicted to do this share of the best may be the best.
 _NEARLY = 0.9
 
-#: Options of `load_test` that say what the requests are.
+#: The options of `load_test` for the requests.
 LOAD_OPTIONS = ("inputs", "weights", "shapes", "parameters", "priority", "timeout", "seed")
 
 
 @dataclass
 class Goal:
-    """Says what to tune for: at most `p99_ms` milliseconds for 99 of 100 requests, under one of three kinds of load
-    (`loads_of`), with at most so many instances and so large a batch, within `budget_s` seconds."""
+    """The goal of tuning: at most `p99_ms` milliseconds for 99 of 100 requests, under one of three kinds of load
+    (`loads_of`), with at most so many instances and so large a batch, within `budget_s` seconds.
+    """
 
     p99_ms: float | None = None
     concurrency: int | None = None
@@ -63,8 +65,9 @@ class Goal:
     budget_s: float = 60.0
 
     def checked(self, present: Settings, ensembles: Mapping[str, int]) -> Goal:
-        """Returns the goal with what was not said. `ensembles`: those around the model, with the max_batch_size that
-        each of them needs. Raises InvalidArgumentError."""
+        """Return the goal with its defaults filled in. `ensembles`: those around the model, with the max_batch_size
+        that each of them needs. Raises InvalidArgumentError.
+        """
         if self.p99_ms is not None and self.p99_ms <= 0:
             raise InvalidArgumentError(f"p99_ms is more than 0, not {self.p99_ms:g}")
         if self.budget_s <= 0:
@@ -81,7 +84,7 @@ class Goal:
         return Goal(**said)
 
     def allows(self, settings: Settings) -> bool:
-        """Returns whether settings are within the limits of a checked goal."""
+        """Return whether settings are within the limits of a checked goal."""
         return settings.instances <= (self.max_instances or 1) and settings.max_batch_size <= (self.max_batch_size or 0)
 
     def loads(self) -> list[Load]:
@@ -91,7 +94,7 @@ class Goal:
 
 @dataclass
 class _Work:
-    """Holds what a run has found so far."""
+    """The findings of a run so far."""
 
     calibration: Calibration | None = None
     found: Found = field(default_factory=lambda: Found({}))
@@ -102,8 +105,9 @@ class _Work:
 
 
 def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
-    """Tunes a model, and leaves it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
-    found until then."""
+    """Tune a model, and leave it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
+    found until then.
+    """
     config, authored = live.config, live.authored
     present = Settings.of(config)
     ensembles = live.ensembles
@@ -133,8 +137,9 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
 
 
 def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
-    """Measures service times by batch size for each number of instances, all of them busy, with clients that fill
-    batches of 1, 2, 4 and so on. Says in `notes` which numbers of instances it could not measure."""
+    """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
+    batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in `notes`.
+    """
     most, largest = goal.max_instances or 1, goal.max_batch_size or 0
     sizes = sorted({1, max(largest, 1), *(1 << n for n in range(largest.bit_length()))})
     each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
@@ -154,7 +159,7 @@ def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> C
             goal.max_instances = instances - 1
             break
         measured: list[Measured] = []
-        for size in (1, *sizes[:0:-1]):  # the ends first: between them one can guess
+        for size in (1, *sizes[:0:-1]):  # the ends first: sizes between them can be interpolated
             if len(measured) < 2 or not until():
                 measured.append(live.measure(Load(concurrency=size * instances), each))
         probed[instances] = _probed(measured)
@@ -167,13 +172,13 @@ def _kept_serving(ensemble: str, size: int) -> str:
 
 
 def _batching(settings: Settings, largest: int) -> Settings:
-    """Returns settings under which batches of up to so many requests are made."""
+    """Return settings under which batches of up to so many requests are made."""
     delay_us = _PROBE_DELAY_US if largest > 1 else 0
     return replace(settings, max_batch_size=largest, dynamic=largest > 1, preferred=(), delay_us=delay_us)
 
 
 def _probed(measured: Sequence[Measured]) -> Probed:
-    """Sums up the probes of one number of instances, of which the first had few clients and the next the most."""
+    """Sum up the probes of one number of instances, of which the first had few clients and the next the most."""
     sizes, took = np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
     times, most = ServiceTimes.fit(sizes, took), measured[min(1, len(measured) - 1)]
     ratios = took / np.array([times(int(size)) for size in sizes])
@@ -181,8 +186,9 @@ def _probed(measured: Sequence[Measured]) -> Probed:
 
 
 def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
-    """Measures the best candidates and the present settings live, each under the load under which it did best. If the
-    best miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too."""
+    """Measure the best candidates and the present settings live, each under the load under which it did best. If the
+    best miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too.
+    """
     present, known = Settings.of(config), work.calibration
     assert known is not None
     best = work.found.best(_limit(goal.p99_ms))
@@ -202,8 +208,9 @@ def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: 
 
 
 def _different(best: Sequence[Trial]) -> list[Trial]:
-    """Returns the best candidates to measure: those of another number of instances or another load before those that
-    differ in a delay alone, as long as little is lost. What a replay gets wrong, it gets wrong for all of one kind."""
+    """Return the best candidates to measure: those of another number of instances or another load before those that
+    differ in a delay alone, as long as little is lost. An error of a replay is the same for all of one kind.
+    """
     kinds: dict[tuple[int, Load], Trial] = {}
     for one in best:
         if one.numbers.rate >= _NEARLY * best[0].numbers.rate:
@@ -217,7 +224,7 @@ def _limit(p99_ms: float | None) -> float | None:
 
 
 def _measure(live: Live, chosen: Sequence[Trial], work: _Work, deadline: Deadline, share: float = 1.0) -> None:
-    """Measures candidates live within a share of the time that is left, at least one."""
+    """Measure candidates live within a share of the time that is left, at least one."""
     each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
     for candidate in chosen:
         if not deadline.left and work.confirmed:
@@ -233,8 +240,9 @@ def _window(live: Live, candidate: Trial, seconds: float) -> Numbers:
 
 
 def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: float = 0.0) -> None:
-    """Measures the best and those that may be better again, in turns, so that what else the machine does meets all of
-    them, until they differ for sure or the time is over but for so many seconds to spare."""
+    """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
+    them, until they surely differ or the time is over but for so many seconds to spare.
+    """
     cost = 0.0
     for _ in range(_WINDOWS - 1):
         best, *others = ranked(work.confirmed, goal.p99_ms)
@@ -252,8 +260,9 @@ def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: f
 
 
 def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
-    """Takes back one part of the best settings at a time. What does better without a part than with it is confirmed as
-    the others are; if it is the best then, its own parts are taken back."""
+    """Take back one part of the best settings at a time. What does better without a part than with it is confirmed as
+    the others are; if it is the best then, its own parts are taken back.
+    """
     while True:
         best = ranked(work.confirmed, goal.p99_ms)[0]
         work.bought = _bought(live, config, best.predicted, work, deadline)
@@ -270,7 +279,7 @@ def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: D
 
 
 def _bought(live: Live, config: ModelConfig, best: Trial, work: _Work, deadline: Deadline) -> list[Bought]:
-    """Replays the best settings without each part, and measures that live as long as there is time."""
+    """Replay the best settings without each part, and measure that live as long as there is time."""
     known, cost, found = work.calibration, 0.0, []
     assert known is not None
     whole = predict(best.settings, best.load, config, known, AGAIN, seed=2)
@@ -285,7 +294,7 @@ def _bought(live: Live, config: ModelConfig, best: Trial, work: _Work, deadline:
 
 
 def tune_model(model: Model, options: Mapping[str, Any]) -> TuneResult:
-    """Answers `Model.tune`. Raises UnknownOption."""
+    """Run `Model.tune`. Raises UnknownOption."""
     UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}

@@ -1,4 +1,4 @@
-"""`TuneResult` tells which settings are best, what was predicted and what was measured, and applies them."""
+"""`TuneResult`, which has the best settings, their predictions and measurements, and applies them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _BOUGHT_HEADS = ("what each setting bought", "", "replayed", "measured", "p99 ms
 
 @dataclass(frozen=True)
 class Tuned:
-    """Holds what a run has found. `bought`: what each part of the best settings does for them. `notes`: what one has to
-    know of it, in sentences. `stopped`: why it ended before its time, else empty."""
+    """The findings of a run. `bought`: the gain of each part of the best settings. `notes`: sentences on how to read
+    it. `stopped`: why it ended early, else empty.
+    """
 
     calibration: Calibration | None
     found: Found
@@ -39,10 +40,9 @@ class Tuned:
 
 
 class TuneResult:
-    """Holds the result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was
-    stopped before that, of those predicted; None if it was stopped before any. `noise` says which of those measured are
-    not told apart. `present`: the settings before; `authored`: the configuration, with the instance groups as their
-    author wrote them.
+    """The result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was stopped
+    before that, of those predicted; None if it was stopped before any. `noise` decides which of those measured differ.
+    `present`: the settings before; `authored`: the configuration, with the instance groups as their author wrote them.
     """
 
     def __init__(
@@ -60,22 +60,23 @@ class TuneResult:
 
     @property
     def config(self) -> str:
-        """Returns the lines of config.pbtxt that say the best settings. Raises UnavailableError if there are none."""
+        """The lines of config.pbtxt for the best settings. Raises UnavailableError if there are none."""
         return self._winner().settings.pbtxt(self._authored)
 
     def apply(self) -> None:
-        """Loads the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
-        what a load does, and UnavailableError if the run was stopped before it found any."""
+        """Load the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
+        what a load does, and UnavailableError if the run was stopped before it found any.
+        """
         self._application.apply(self._winner().settings)
 
     def undo(self) -> None:
-        """Loads the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
+        """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
         applied."""
         self._application.undo()
 
     @property
     def as_good(self) -> list[Confirmed]:
-        """Returns those that were measured, without the best, and are not told apart from it."""
+        """Return the measured candidates, without the best, that may be as good as the best."""
         return [one for one in self.confirmed[1:] if not self.noise.apart(one, self.confirmed[0])]
 
     def _winner(self) -> Trial:
@@ -84,7 +85,7 @@ class TuneResult:
         return self.best
 
     def text(self) -> str:
-        """Returns the facts in words, 40 lines at most."""
+        """Return the facts in words, 40 lines at most."""
         run, best = self.run, self.best
         limit = f" with p99 <= {self.p99_ms:g} ms" if self.p99_ms is not None else ""
         title = f"Tuning {self.name}{limit}: {run.found.tried:,} settings replayed, {len(run.confirmed)} measured live"
@@ -158,11 +159,11 @@ class TuneResult:
         return [f"{short_number(one.numbers.p99 / 1e6)}: {one.numbers.rate:,.0f}" for one in every[::-step][::-1]]
 
     def figure(self) -> str:
-        """Returns latency against throughput, the front and what was measured, as SVG text; empty without a front."""
+        """Return latency against throughput, the front and the measurements, as SVG text; empty without a front."""
         return front_figure(self.name, self.run.found.front(), [one.live for one in self.confirmed], self.p99_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts as JSON values."""
+        """Return the facts as JSON values."""
         run = self.run
         return {
             "model": self.name,
@@ -224,7 +225,7 @@ class TuneResult:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns lines with columns: words stand left, numbers right."""
+    """Return lines with columns: words on the left, numbers on the right."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return [
         "  "

@@ -1,4 +1,4 @@
-"""`WhatIf` tells what other settings would have made of the requests that a model has had."""
+"""`WhatIf`, the effect of other settings on the requests that a model has had."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .what_if_figure import what_if_figure
 
 
 class WhatIf:
-    """Holds what was recorded, and the replay of it with `settings`. `before` and `after` are their numbers.
+    """The record, and its replay with `settings`. `before` and `after` are their numbers.
 
     `config`: that of the model, normalised; `authored`: the same with the instance groups as their author wrote them.
     `ensembles`: the max_batch_size that those around the model need.
@@ -46,21 +46,21 @@ class WhatIf:
 
     @property
     def config(self) -> str:
-        """Returns the lines of config.pbtxt that say these settings."""
+        """The lines of config.pbtxt for these settings."""
         return self.settings.pbtxt(self._authored)
 
     def apply(self) -> None:
-        """Loads the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
+        """Load the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
         a load does; the version that serves goes on then."""
         self._application.apply(self.settings)
 
     def undo(self) -> None:
-        """Loads the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
+        """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
         applied."""
         self._application.undo()
 
     def text(self) -> str:
-        """Returns the facts in words."""
+        """Return the facts in words."""
         lines = [f"What if {self.name} had {self.settings} (now {self.present})?", f"  {told(self.before, self.after)}"]
         lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self.past.times}")
         lines += [
@@ -70,11 +70,11 @@ class WhatIf:
         return "\n".join(lines)
 
     def figure(self) -> str:
-        """Returns the last recorded batches, and below each instance's those of the replay, as SVG text."""
+        """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
         return what_if_figure(self.name, self.past, self.ghosts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
+        """Return the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
         error = self.past.times.error
         return {
             "model": self.name,
@@ -103,7 +103,7 @@ class WhatIf:
 
 
 def told(before: Numbers, after: Numbers) -> str:
-    """Returns the numbers of two runs in one line, from the first to the second."""
+    """Return the numbers of two runs in one line, from the first to the second."""
     if not after.requests:
         return "nothing would have been executed"
     return (
@@ -121,8 +121,9 @@ def notes(
     window: tuple[int, int] = (0, NEVER),
     ensembles: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
-    """Returns what one has to know to believe the replay of what came in a window and to apply the settings, in
-    sentences. `ensembles`: the max_batch_size that those around the model need."""
+    """Return sentences on how far to believe the replay of the requests in a window, and on applying the settings.
+    `ensembles`: the max_batch_size that those around the model need.
+    """
     found = [
         f"Ensemble '{name}' needs a max_batch_size of {size}: these settings cannot be applied while it is loaded."
         for name, size in ensembles.items()

@@ -1,4 +1,4 @@
-"""This module draws recorded batches and those of a replay below one another, as SVG text."""
+"""Recorded batches and those of a replay, one below the other, as SVG text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REAL, _GHOST = "#1976d2", "#8e5bd0"
 
 
 def what_if_figure(name: str, past: Past, ghosts: Ghosts) -> str:
-    """Draws the time of the last recorded executions, for each instance the recorded ones above the replay's."""
+    """Draw the time of the last recorded executions, for each instance the recorded ones above the replay's."""
     start, end = past.executed("start")[-_BATCHES:], past.executed("end")[-_BATCHES:]
     begin, stop = float(start.min()), float(end.max())
     begin -= (stop - begin) * 0.02
