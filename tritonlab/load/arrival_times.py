@@ -1,4 +1,4 @@
-"""This module says when the requests of an open loop are due, whatever the server does meanwhile."""
+"""When the requests of an open loop are due, whatever the server does meanwhile."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BLOCK = 1024
 
 
 class HasArrivals(Protocol):
-    """Names the part of `Recording` that tells when requests came, in seconds after the first one."""
+    """The part of `Recording` with the arrival times of requests, in seconds after the first one."""
 
     def arrivals(self, model: str) -> NDArray[np.float64]: ...
 
 
 def due_times(rate: float, distribution: str = "poisson", seed: int = 0) -> Iterator[int]:
-    """Yields, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
+    """Yield, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
     if rate <= 0:
         raise InvalidArgumentError(f"a request rate is more than 0, not {rate:g}")
     if distribution == "constant":
@@ -42,7 +42,7 @@ def _poisson(rate: float, seed: int) -> Iterator[int]:
 
 
 def given_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int]:
-    """Returns the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
+    """Return the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
     `model` came in a recording. Raises InvalidArgumentError if there are none.
     """
     seconds = arrivals.arrivals(model) if hasattr(arrivals, "arrivals") else arrivals

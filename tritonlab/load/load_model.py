@@ -1,4 +1,4 @@
-"""This module tests models of servers in this process under load: what `Model.load_test` calls."""
+"""The load test of a model of a server in this process: what `Model.load_test` calls."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .load_run import LoadTest
 from .load_target import LoadTarget
 from .request_mix import Lane
 
-#: Seconds after which the progress of a test is shown: who waits for less needs none.
+#: Seconds after which the progress of a test is shown: shorter tests need none.
 _QUIET = 0.5
 
 
 def load_model(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
-    """Runs a load test of a model of a server in this process."""
+    """Run a load test of a model of a server in this process."""
     return load_target(model.name, model.version, KernelTarget(model), options)
 
 
 def first_request(model: Model, options: Mapping[str, Any]) -> InferenceRequest:
-    """Returns the first request of a load test with these options. Raises what the test would, before it began."""
+    """Return the first request of a load test with these options. Raises the same errors as the test."""
     mix = LoadPlan.of(options, model.name).requests(KernelTarget(model).inputs, model.version)
     return mix.request(Lane(0))
 
 
 def load_target(name: str, version: int, target: LoadTarget, options: Mapping[str, Any]) -> LoadResult | LoadTest:
-    """Runs a load test and returns its result; with `wait=False` it returns the test, which runs. `progress`: whether a
-    notebook shows how far it is meanwhile. The other options are those of LoadPlan.
+    """Run a load test and return its result; with `wait=False` return the running test. `progress`: whether a notebook
+    shows its progress meanwhile. The other options are those of LoadPlan.
     """
     said = {key: value for key, value in options.items() if key not in ("wait", "progress")}
     test = LoadTest(name, version, target, LoadPlan.of(said, name))

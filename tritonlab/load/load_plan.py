@@ -1,5 +1,4 @@
-"""This module reads the options of a load test: which levels of load, one row of the result each, and how long each is
-measured."""
+"""The options of a load test: which levels of load, one row of the result each, and how long each is measured."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from .request_mix import ModelInputs, RequestMix
 #: The kinds of load, and perf_analyzer's word for each.
 CONCURRENCY, REQUEST_RATE, ARRIVALS = "concurrency", "request_rate", "arrivals"
 
-#: The options that say what the requests are, which are those of RequestMix.
+#: The options for the requests, which are those of RequestMix.
 _MIX = ("inputs", "weights", "shapes", "batch", "parameters", "priority", "timeout", "sequence_length", "seed")
-#: The options that this module reads, with their defaults.
+#: The options read here, with their defaults.
 _DEFAULTS: dict[str, Any] = {
     "distribution": "poisson",
     "duration": None,
@@ -35,7 +34,8 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Says what a load test does. Times are seconds; `times`: when the requests are due, for given arrivals."""
+    """The levels and times of a load test. Times are seconds; `times`: when the requests are due, for given arrivals.
+    """
 
     mode: str
     levels: tuple[float, ...]
@@ -57,7 +57,7 @@ class LoadPlan:
 
     @staticmethod
     def of(options: Mapping[str, Any], model: str) -> LoadPlan:
-        """Reads options. Raises InvalidArgumentError for what makes no sense, UnknownOption."""
+        """Read options. Raises InvalidArgumentError for invalid values, UnknownOption for unknown names."""
         UnknownOption.check("load_test", options, sorted({*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}))
         modes = [mode for mode in (CONCURRENCY, REQUEST_RATE, ARRIVALS) if options.get(mode) is not None]
         if len(modes) > 1:
@@ -91,7 +91,7 @@ class LoadPlan:
 
 
 def _levels(mode: str, said: Any) -> tuple[float, ...]:
-    """Returns the levels of load: of a number, or of several of them."""
+    """Return the levels of load: one number, or several."""
     try:
         levels = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else (said,)
         if not levels or not all(level > 0 for level in levels):

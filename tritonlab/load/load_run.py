@@ -1,4 +1,4 @@
-"""This module runs a load test: it offers each level of load, measures windows until they agree, and can be stopped."""
+"""The run of a load test: it offers each level of load, measures windows until they agree, and can be stopped."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _DRAIN, _DRAIN_ARRIVALS = 2.0, 30.0
 _LEAST, _LONGEST = 10, 10
 #: Seconds between two looks at what is under way.
 _LOOK = 0.02
-#: The nanoseconds of which the progress tells.
+#: The nanoseconds that the progress covers.
 _LATELY = 1_000_000_000
 
 
 class LoadTest:
-    """Runs a load test on a thread of its own, from `start` on.
+    """A load test on a thread of its own, from `start` on.
 
     Guarantees: everything may be called from any thread. `stop` ends the test at once: what was measured is the result.
     """
@@ -55,7 +55,7 @@ class LoadTest:
         return self
 
     def stop(self, why: str = "stopped") -> None:
-        """Ends the test now. Requests under way are cancelled."""
+        """End the test now. Requests under way are cancelled."""
         if not self._ended.is_set():
             self._why = self._why or why
         self._stop.set()
@@ -66,12 +66,13 @@ class LoadTest:
 
     @property
     def problem(self) -> BaseException | None:
-        """Returns what has ended the test before its time, which `wait` raises."""
+        """What has ended the test early, which `wait` raises."""
         return self._problem
 
     def wait(self, timeout: float | None = None) -> LoadResult:
-        """Waits until the test has ended, or for `timeout` seconds, and returns what was measured until then. An
-        interrupt stops the test."""
+        """Wait until the test has ended, or for `timeout` seconds; return what was measured until then. An interrupt
+        stops the test.
+        """
         try:
             self._ended.wait(timeout)
         except KeyboardInterrupt:
@@ -82,13 +83,13 @@ class LoadTest:
         return self.result()
 
     def result(self) -> LoadResult:
-        """Returns what was measured so far."""
+        """Return what was measured so far."""
         return LoadResult(self.name, self.place, self.plan.mode, self._rows, self._why)
 
     def progress(self) -> dict[str, Any]:
-        """Returns how far the test is, as JSON values: `row` of `rows`, `level`, `trial` of `trials` (at most, unless
-        `fixed`), `share` of the row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of
-        the last second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
+        """Return the progress as JSON values: `row` of `rows`, `level`, `trial` of `trials` (at most, unless `fixed`),
+        `share` of the row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of the last
+        second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
         """
         row, seconds = self._row, (monotonic_ns() - self._started) / 1e9
         told: dict[str, Any] = {"rows": len(self.plan.levels), "row": len(self._rows), "seconds": seconds}
@@ -117,7 +118,7 @@ class LoadTest:
 
 
 class _RowUnderWay:
-    """Measures one level of load."""
+    """The measurement of one level of load."""
 
     def __init__(
         self, target: LoadTarget, mix: RequestMix, plan: LoadPlan, level: float, stop: threading.Event
@@ -132,7 +133,7 @@ class _RowUnderWay:
         self._sender_problem: BaseException | None = None
 
     def run(self) -> LoadRow | None:
-        """Runs the row; returns None if it was stopped before anything was measured."""
+        """Run the row; return None if it was stopped before anything was measured."""
         plan, target = self._plan, self._target
         target.open(self._log, self._mix)
         sender = threading.Thread(target=self._send, name="load test sender", daemon=True)
@@ -184,7 +185,7 @@ class _RowUnderWay:
                 return
 
     def _window(self, seconds: float, least: int) -> None:
-        """Measures one window; it goes on until it has `least` requests, if that does not take too long."""
+        """Measure one window; it goes on until it has `least` requests, unless that takes too long."""
         if self._stop.is_set():
             return
         if not self._windows:
@@ -205,7 +206,7 @@ class _RowUnderWay:
         self._counted.append(self._target.statistics())
 
     def _whole(self, sender: threading.Thread) -> None:
-        """Measures all given arrivals, to the last answer."""
+        """Measure all given arrivals, to the last response."""
         while sender.is_alive() and not self._stop.wait(_LOOK):
             pass
         self._wait_for_answers(sender, _DRAIN_ARRIVALS)
@@ -213,7 +214,7 @@ class _RowUnderWay:
         self._close_window(self._begin, max([self._begin, *rows[:, DONE].tolist()]))
 
     def _drain(self, sender: threading.Thread, seconds: float) -> int:
-        """Waits for what is under way, and cancels what then is left. Returns how much that was."""
+        """Wait for what is under way, then cancel the rest. Return how much that was."""
         self._wait_for_answers(sender, seconds)
         return self._target.abandon()
 
@@ -241,7 +242,7 @@ class _RowUnderWay:
 
 
 def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
-    """Returns throughput and percentiles of the last second, as JSON values."""
+    """Return throughput and percentiles of the last second, as JSON values."""
     good = rows[rows[:, ERROR] == 0]
     seconds = max((now - max(begin, now - _LATELY)) / 1e9, 1e-3)
     found = Percentiles.of(good[:, DONE] - good[:, DUE])
