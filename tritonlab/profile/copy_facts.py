@@ -1,4 +1,4 @@
-"""This module tells what a record says about copies between the host and GPUs."""
+"""The copies between the host and GPUs in a record."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .model_record import COPIES, ModelRecord
 
 @dataclass(frozen=True)
 class CopyFacts:
-    """Sums up copies. `to_device`, `to_host`: bytes; `requests`: how many requests they were made for; `simulated`: the
-    GPUs are.
+    """The sums of copies. `to_device`, `to_host`: bytes; `requests`: how many requests they were made for; `simulated`:
+    whether the GPUs are.
     """
 
     requests: int
@@ -22,7 +22,7 @@ class CopyFacts:
 
 
 def copy_facts(record: ModelRecord, serial: int | None = None) -> CopyFacts | None:
-    """Returns what was copied for a request, or for all that are kept; None if nothing was."""
+    """Return what was copied for a request, or for all in the record; None if nothing was."""
     with record.lock:
         rows = record.copies.rows()
     column = {name: rows[:, number] for number, name in enumerate(COPIES)}
