@@ -166,7 +166,7 @@ class FakeStub:
         """
         message = self.connection.receive(timeout=timeout)
         if message is None:
-            raise TimeoutError("the kernel sent nothing")
+            raise TimeoutError("the server sent nothing")
         return message
 
     def expect(self, command: str, timeout: float = 5.0) -> tuple[int, Any]:
@@ -206,7 +206,7 @@ class RecordingInstrument(Instrument):
         exist.
         """
         if hook not in HOOKS:
-            raise ValueError(f"there is no hook '{hook}'")
+            raise ValueError(f"hook '{hook}' does not exist")
         return [event[1:] for event in list(self.events) if event[0] == hook]
 
 

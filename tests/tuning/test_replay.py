@@ -192,9 +192,9 @@ def test_what_no_replay_can_tell_is_refused() -> None:
         single.changed(max_queue_delay_microseconds=5)
     with pytest.raises(InvalidArgumentError, match="whether a model batches at all"):
         single.changed(max_batch_size=8)
-    with pytest.raises(InvalidArgumentError, match="preferred sizes are from 1 to max_batch_size, 4"):
+    with pytest.raises(InvalidArgumentError, match="preferred sizes must be 1 to max_batch_size, 4"):
         Settings.of(config_of("max_batch_size: 4")).changed(preferred_batch_size=8)
-    with pytest.raises(InvalidArgumentError, match="1 instance or more"):
+    with pytest.raises(InvalidArgumentError, match="instances 1 or more"):
         single.changed(instances=0)
     groups = config_of("max_batch_size: 4 instance_group { count: 1 } instance_group { count: 1 }")
     with pytest.raises(UnsupportedError, match="several instance groups"):

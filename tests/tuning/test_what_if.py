@@ -77,13 +77,13 @@ def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Past]) -
     assert [settings.delay_us for settings in applied] == [700]
     found.undo()
     assert applied == []
-    with pytest.raises(UnavailableError, match="nothing was applied that could be taken back"):
+    with pytest.raises(UnavailableError, match="no settings were applied, so there are none to undo"):
         found.undo()
 
 
 def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
     model = lab.load("summed", ADD_SUB, ANYWHERE)
-    with pytest.raises(InvalidArgumentError, match="nothing of 'summed' was recorded"):
+    with pytest.raises(InvalidArgumentError, match="the record of 'summed' has nothing to replay"):
         model.what_if(instances=2)
     for _ in range(3):
         model(INPUT0=np.zeros((1, 4), np.float32), INPUT1=np.zeros((1, 4), np.float32))

@@ -20,7 +20,7 @@ class NoSuchOutput(Explained, KeyError):
         super().__init__(name)
         has = f"it has {', '.join(map(repr, there))}" if there else "it has none"
         self._advice = did_you_mean(str(name), there) or has
-        self._text = f"the answer has no output {name!r}: {self._advice}"
+        self._text = f"the response has no output {name!r}: {self._advice}"
 
     def __str__(self) -> str:
         return self._text  # not the name alone, as of a KeyError

@@ -216,7 +216,7 @@ def wire_elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
     return np.frombuffer(data, dtype)
 
 
-_RAGGED = "lists of different lengths are no tensor"
+_RAGGED = "lists of different lengths cannot be read as a tensor"
 
 
 def _object_array(value: Any) -> NDArray[Any]:

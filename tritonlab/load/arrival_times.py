@@ -25,12 +25,12 @@ class HasArrivals(Protocol):
 def due_times(rate: float, distribution: str = "poisson", seed: int = 0) -> Iterator[int]:
     """Yield, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
     if rate <= 0:
-        raise InvalidArgumentError(f"a request rate is more than 0, not {rate:g}")
+        raise InvalidArgumentError(f"a request rate must be more than 0, not {rate:g}")
     if distribution == "constant":
         return (round(number * 1e9 / rate) for number in itertools.count())
     if distribution == "poisson":
         return _poisson(rate, seed)
-    raise InvalidArgumentError(f"there is no distribution '{distribution}': {', '.join(DISTRIBUTIONS)}")
+    raise InvalidArgumentError(f"distribution '{distribution}' does not exist: use {' or '.join(DISTRIBUTIONS)}")
 
 
 def _poisson(rate: float, seed: int) -> Iterator[int]:
@@ -49,9 +49,9 @@ def given_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int
     try:
         times = np.sort(np.asarray(seconds, np.float64).reshape(-1))
     except (TypeError, ValueError):
-        raise InvalidArgumentError(f"arrivals are seconds, or a recording, not {arrivals!r}") from None
+        raise InvalidArgumentError(f"arrivals must be seconds, or a recording, not {arrivals!r}") from None
     if not len(times):
-        raise InvalidArgumentError(f"no arrivals: nothing came to model '{model}'")
+        raise InvalidArgumentError(f"no arrivals: the recording has no requests to model '{model}'")
     if not np.isfinite(times).all():
-        raise InvalidArgumentError("arrivals are finite numbers of seconds")
+        raise InvalidArgumentError("arrivals must be finite numbers of seconds")
     return [round(time * 1e9) for time in (times - times[0]).tolist()]

@@ -76,7 +76,7 @@ class ModelInputs:
         without the batch. Raises InvalidArgumentError if one is missing.
         """
         if unknown := sorted(set(shapes) - set(self.types)):
-            raise InvalidArgumentError(f"model '{self.name}' has no input '{unknown[0]}' to give a shape")
+            raise InvalidArgumentError(f"model '{self.name}' has no input '{unknown[0]}', which shapes names")
         found = {}
         for name, datatype in self.types.items():
             if name in self._optional and name not in shapes:
@@ -86,7 +86,7 @@ class ModelInputs:
             if any(size < 0 for size in shape):
                 raise InvalidArgumentError(
                     f"input '{name}' of model '{self.name}' has shape {said}, where -1 is any size: "
-                    f"say shapes={{'{name}': [...]}}, or send inputs={{...}}"
+                    f"give shapes={{'{name}': [...]}}, or send inputs={{...}}"
                 )
             found[name] = _random_tensor(datatype, ([batch] if self.batches else []) + shape, random)
         return found
@@ -136,7 +136,7 @@ class RequestMix:
         if self._make is None:
             self.fixed = self._prepared(inputs, shapes or {}, np.random.default_rng(seed))
         elif weights is not None:
-            raise InvalidArgumentError("weights go with a list of inputs, not with a function")
+            raise InvalidArgumentError("weights need a list of inputs, not a function")
         self._rows = {id(tensors): model.rows(tensors) for tensors in self.fixed}
         self._picks = _picks(len(self.fixed), weights, seed)
         self._numbers = itertools.count()

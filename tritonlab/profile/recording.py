@@ -126,7 +126,7 @@ class Recording:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
                 # numpy would take it for a pickle, and suggest how to run what is in it
-                raise RecordingError(f"{path} is no recording of tritonlab: recording.save(path) has not written it")
+                raise RecordingError(f"{path} is not a recording of tritonlab: recording.save(path) did not write it")
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 about = json.loads(arrays["about"].tobytes())
@@ -138,7 +138,7 @@ class Recording:
         except OSError:
             raise
         except Exception as error:
-            raise RecordingError(f"{path} is no recording of tritonlab: {error}") from error
+            raise RecordingError(f"{path} is not a recording of tritonlab: {error}") from error
 
     def perfetto(self, path: str | Path) -> Path:
         """Write a `trace.json` that https://ui.perfetto.dev and chrome://tracing show. Raises OSError."""

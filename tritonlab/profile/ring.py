@@ -99,7 +99,7 @@ class Ring:
         another shape.
         """
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) or total < len(rows):
-            raise ValueError(f"{rows.shape} numbers are no rows of {', '.join(self.columns)}")
+            raise ValueError(f"{rows.shape} numbers are not rows of {', '.join(self.columns)}")
         kept = rows[-self.capacity :]
         self.total = self._lost = total - len(kept)
         self.add(kept.reshape(-1).tolist())

@@ -71,13 +71,13 @@ def cancel_verdict(polls: int, asked: float, noticed: float, end: float, now: fl
         return ""
     words = []
     if noticed:
-        words.append(f"is_cancelled() told its model after {_ms(noticed - asked)}")
+        words.append(f"is_cancelled() returned True after {_ms(noticed - asked)}")
     elif polls:
         words.append("its model has not called is_cancelled() since")
     else:
         words.append("never polled: its model does not call is_cancelled()")
     words.append(f"the sender closed after {_ms(end - asked)}" if end else f"it still runs after {_ms(now - asked)}")
-    return f"Asked to stop; {', '.join(words)}."
+    return f"Cancelled; {', '.join(words)}."
 
 
 def _ms(ns: float) -> str:

@@ -39,11 +39,11 @@ def read_trace(*paths: str | Path) -> Recording:
         try:
             entries += json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, TypeError) as error:
-            raise RecordingError(f"{path} is no trace file of Triton: {error}") from error
+            raise RecordingError(f"{path} is not a trace file of Triton: {error}") from error
     try:
         traces = _traces(entries)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RecordingError(f"this is no trace of Triton: {error!r}") from error
+        raise RecordingError(f"this is not a trace of Triton: {error!r}") from error
     recording = Recording()
     recording.wall = 0  # Triton's clock; the file has no wall clock time
     models: dict[str, list[_Traced]] = {}

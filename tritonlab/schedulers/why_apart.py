@@ -70,7 +70,7 @@ def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> s
     if config.optional_inputs and first.shapes.keys() != second.shapes.keys():
         lone = sorted(first.shapes.keys() ^ second.shapes.keys())[0]
         owner = first if lone in first.shapes else second
-        return f"Only {owner.name} carries the optional input '{lone}'."
+        return f"Only {owner.name} has the optional input '{lone}'."
     for name in config.equal_shape_inputs:
         shapes = [place.shapes.get(name) for place in (first, second)]
         if shapes[0] != shapes[1]:

@@ -26,6 +26,6 @@ class Application:
     def undo(self) -> None:
         """Load the model as it was before. Raises what a load does, and UnavailableError if nothing was applied."""
         if self._former is None:
-            raise UnavailableError("nothing was applied that could be taken back")
+            raise UnavailableError("no settings were applied, so there are none to undo")
         self._former()
         self._former = None

@@ -129,7 +129,7 @@ class LiveModel:
             raise KeyboardInterrupt
         row = result.rows[0]
         if row.latency is None:
-            error = next(iter(row.errors), "no request was answered in time")
+            error = next(iter(row.errors), "no request succeeded in time")
             raise InternalError(f"'{self.name}' cannot be measured under {load}: {error}")
         busy = process_time_ns() - busy
         past = Past(record, since=began)

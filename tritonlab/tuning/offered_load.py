@@ -112,18 +112,18 @@ def loads_of(
     """
     said = [value for value in (concurrency, request_rate, arrivals) if value is not None]
     if len(said) > 1:
-        raise InvalidArgumentError("say one of concurrency, request_rate and arrivals")
+        raise InvalidArgumentError("give only one of concurrency, request_rate and arrivals")
     if concurrency is not None:
         if concurrency < 1:
-            raise InvalidArgumentError(f"concurrency is 1 or more, not {concurrency}")
+            raise InvalidArgumentError(f"concurrency must be 1 or more, not {concurrency}")
         return [Load(concurrency=concurrency)]
     if request_rate is not None:
         if request_rate <= 0:
-            raise InvalidArgumentError(f"a request rate is more than 0, not {request_rate}")
+            raise InvalidArgumentError(f"a request rate must be more than 0, not {request_rate}")
         return [Load(rate=request_rate)]
     if arrivals is not None:
         if len(arrivals) < 2:
-            raise InvalidArgumentError("arrivals are two or more")
+            raise InvalidArgumentError("arrivals must be two or more")
         times = np.sort(np.asarray(arrivals, np.float64))
         return [Load(seconds=tuple((times - times[0]).tolist()))]
     return [Load(concurrency=1 << n) for n in range(most.bit_length()) if 1 << n <= most]

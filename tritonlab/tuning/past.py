@@ -52,7 +52,7 @@ class Past:
             since = next((load for load in reversed(loads) if len(came) and came.max() >= load), 0)
         keep[keep] = came >= since
         if not keep.any():
-            raise ValueError(f"nothing of '{record.name}' was recorded that could be replayed: send it requests first")
+            raise ValueError(f"the record of '{record.name}' has nothing to replay: send it requests first")
         self._row = np.arange(len(keep))[keep]
         self._batch = rows[keep]
         self._words = words

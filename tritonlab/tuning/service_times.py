@@ -69,7 +69,7 @@ class ServiceTimes:
         sizes = f"sizes {', '.join(map(str, self.medians))}"
         if len(self.medians) > 8:
             sizes = f"{len(self.medians)} sizes from {self._sizes[0]:.0f} to {self._sizes[-1]:.0f}"
-        error = f"off by {self.error:.1f}% on average" if np.isfinite(self.error) else "too few to tell how exact"
+        error = f"off by {self.error:.1f}% on average" if np.isfinite(self.error) else "too few to estimate the error"
         return f"fitted to {sum(self.counts.values()):,} executions of {sizes}; {error}"
 
 

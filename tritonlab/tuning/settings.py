@@ -76,11 +76,11 @@ class Settings:
             delay_us=self.delay_us if max_queue_delay_microseconds is None else max_queue_delay_microseconds,
         ).on(self.instances if instances is None else instances)
         if made.delay_us < 0 or made.instances < 1:
-            raise InvalidArgumentError("the delay is 0 microseconds or more, and there is 1 instance or more")
+            raise InvalidArgumentError("the delay must be 0 microseconds or more, and instances 1 or more")
         if batches and not largest:
             raise InvalidArgumentError("the model does not batch (max_batch_size is 0): only its instances can change")
         if any(not 0 < size <= largest for size in preferred):
-            raise InvalidArgumentError(f"preferred sizes are from 1 to max_batch_size, {largest}: {list(preferred)}")
+            raise InvalidArgumentError(f"preferred sizes must be 1 to max_batch_size, {largest}: {list(preferred)}")
         return made
 
     def on(self, instances: int) -> Settings:

@@ -69,14 +69,15 @@ class Goal:
         that each of them needs. Raises InvalidArgumentError.
         """
         if self.p99_ms is not None and self.p99_ms <= 0:
-            raise InvalidArgumentError(f"p99_ms is more than 0, not {self.p99_ms:g}")
+            raise InvalidArgumentError(f"p99_ms must be more than 0, not {self.p99_ms:g}")
         if self.budget_s <= 0:
-            raise InvalidArgumentError(f"budget_s is more than 0, not {self.budget_s:g}")
+            raise InvalidArgumentError(f"budget_s must be more than 0, not {self.budget_s:g}")
         if self.max_instances is not None and self.max_instances < 1:
-            raise InvalidArgumentError(f"max_instances is 1 or more, not {self.max_instances}")
+            raise InvalidArgumentError(f"max_instances must be 1 or more, not {self.max_instances}")
         if self.max_instances is not None and not present.counts(self.max_instances):
             least = present.devices
-            raise InvalidArgumentError(f"max_instances is {least} or more, one on each GPU, not {self.max_instances}")
+            wrong = f"max_instances must be {least} or more, one on each GPU, not {self.max_instances}"
+            raise InvalidArgumentError(wrong)
         widest = present.changed(max_batch_size=self.max_batch_size)
         widest.check_serving(ensembles)
         instances = self.max_instances or max(present.instances, min(os.cpu_count() or 1, 4), 2)

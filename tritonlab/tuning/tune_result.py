@@ -132,7 +132,7 @@ class TuneResult:
     def _not_told_apart(self) -> str:
         windows = sum(len(one.windows) for one in self.confirmed)
         return (
-            f"{len(self.as_good) + 1} are not told apart: windows of the same settings differ by "
+            f"{len(self.as_good) + 1} may be equally good: windows of the same settings differ by "
             f"{self.noise.share:.1%}, and {windows} were measured"
         )
 

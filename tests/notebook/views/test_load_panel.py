@@ -96,10 +96,10 @@ def test_golden_requests_and_recorded_arrivals_can_be_sent(
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"levels": "two"}, "'two' is no list of numbers: write 1, 2, 8"),
+        ({"levels": "two"}, "'two' is not a list of numbers: write 1, 2, 8"),
         ({"levels": ""}, "write at least one number"),
-        ({"levels": "0"}, "concurrency is more than 0"),
-        ({"seconds": "-1"}, "duration is more than 0"),
+        ({"levels": "0"}, "concurrency must be more than 0"),
+        ({"seconds": "-1"}, "duration must be more than 0"),
         ({"shapes": {}}, "is any size"),
     ],
 )

@@ -125,7 +125,7 @@ def test_files_are_shown_and_sent() -> None:
     (request,) = sent(form)
     assert request["inputs"]["A"].shape == (2, 20, 30, 3) and request["inputs"]["B"].shape == (2, 1)
     row.upload.value = [chosen("a.bin", b"abc")]
-    assert "a.bin: no picture" in row.note.value
+    assert "a.bin: not a picture" in row.note.value
 
 
 def test_all_else_that_a_client_can_say(form: RequestForm) -> None:

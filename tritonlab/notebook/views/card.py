@@ -85,7 +85,7 @@ def _headline(facts: ModelFacts) -> str:
 
 
 def _anew(facts: ModelFacts) -> str:
-    word = "imported anew" if facts.loading is None else "imports anew"
+    word = "imported again" if facts.loading is None else "imports again"
     return f"{word}: {facts.imports_anew}" if facts.imports_anew else ""
 
 

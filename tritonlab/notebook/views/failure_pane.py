@@ -178,7 +178,7 @@ def _rows(request: KeptRequest, number: int) -> Iterator[str]:
 
 def _answered(answer: Any) -> str:
     if isinstance(answer, list):
-        return f"{len(answer)} answers; the first: {_answered(answer[0])}" if answer else "No responses."
+        return f"{len(answer)} responses; the first: {_answered(answer[0])}" if answer else "No responses."
     return ", ".join(f"{name} {_shown(array)}" for name, array in answer.items())
 
 

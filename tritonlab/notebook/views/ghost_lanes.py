@@ -113,7 +113,7 @@ class GhostLanes:
     def _reload(self, settings: Settings) -> None:
         self._tell("reloading")
         self._subject.reload(settings)
-        self._tell("reloaded", text=f"Loaded with {settings}. The cell's text says what it said.")
+        self._tell("reloaded", text=f"Loaded with {settings}. The text of its cell is unchanged.")
 
     def _fresh_past(self, record: ModelRecord) -> Past:
         with self._lock:

@@ -40,7 +40,7 @@ class History:
         )
         self.choice.add_class("tl-quiet")
         self.button = widgets.Button(description="Replay", disabled=True, layout=layout(width="88px"))
-        self.button.tooltip = "Send it again, and show its answers then and now side by side"
+        self.button.tooltip = "Send it again, and show its responses then and now side by side"
         self.box = widgets.HBox([self.choice, self.button], layout=layout(flex_flow="row wrap"))
         self.choice.observe(lambda change: self._choose(), names="value")
         self.button.on_click(lambda button: self._press())

@@ -34,7 +34,7 @@ def files_value(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, .
     if len(values) == 1:
         return values[0]
     if not spec.batching:
-        raise ValueProblem(f"{spec.name}: the model takes no batches, so one file, not {len(values)}")
+        raise ValueProblem(f"{spec.name}: the model does not batch: choose one file, not {len(values)}")
     try:
         return np.concatenate(values)
     except ValueError as error:

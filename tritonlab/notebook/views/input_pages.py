@@ -85,7 +85,7 @@ class InputPages(Mapping[str, InputRow]):
         self.rows_box.children = tuple(self[name].box for name in page)
         self.earlier.disabled, self.later.disabled = self._first == 0, self._first + PAGE >= len(found)
         where = f"{self._first + 1} to {self._first + len(page)} of {len(found)}" if page else "no input has that name"
-        self.said.value = f"<span class='tl-panel tl-dim'>{where}; what nobody has seen is random</span>"
+        self.said.value = f"<span class='tl-panel tl-dim'>{where}; the inputs that were not opened are random</span>"
 
     def arrange(self, batch: int, seed: int) -> None:
         """Apply the batch size and the seed of the form to all inputs."""

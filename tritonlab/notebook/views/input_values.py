@@ -230,7 +230,7 @@ def _read(spec: InputSpec, text: str) -> Any:
             return text  # a document, like an object
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         if spec.datatype is not DataType.BYTES:
-            raise ValueProblem(f"{spec.name}: {text.strip()!r} is no number and no list of numbers") from None
+            raise ValueProblem(f"{spec.name}: {text.strip()!r} is not a number or a list of numbers") from None
         return text
     if spec.datatype is DataType.BYTES and not isinstance(value, (str, bytes, list, tuple)):
         return text

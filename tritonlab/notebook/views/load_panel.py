@@ -209,7 +209,7 @@ def _numbers(text: str) -> list[float]:
     try:
         found = [float(word) for word in str(text).replace(",", " ").split()]
     except ValueError:
-        raise ValueError(f"'{text}' is no list of numbers: write 1, 2, 8") from None
+        raise ValueError(f"'{text}' is not a list of numbers: write 1, 2, 8") from None
     if not found:
         raise ValueError("write at least one number: 1, 2, 8")
     return found

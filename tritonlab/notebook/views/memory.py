@@ -17,7 +17,7 @@ from .metrics import Metrics
 from .metrics_figure import metrics_figure, mib_text
 
 _FAMILIES = {
-    "inputs": "shared memory for inputs and BLS answers; it only grows",
+    "inputs": "shared memory for inputs and BLS responses; it only grows",
     "inputs_used": "of that in use now",
     "outputs": "shared memory for outputs and BLS requests; it only grows",
     "resident": "memory of the process",

@@ -38,17 +38,17 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
     RecordingError for a file that is neither.
     """
     if kind not in KINDS:
-        raise InvalidArgumentError(f"there is no view '{kind}': {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
+        raise InvalidArgumentError(f"view '{kind}' does not exist: {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
     if isinstance(subject, Model):
         return _of_model(subject, kind)
     if kind not in _VIEWS:
-        raise InvalidArgumentError(f"'{kind}' is not recorded: open it of a model that runs")
+        raise InvalidArgumentError(f"a recording has no '{kind}': open it for a running model")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
     names = sorted(recording.records, key=by_number)
     if not model and len(names) != 1:
-        raise InvalidArgumentError(f"which model? There are {', '.join(names) or 'none'} in the recording.")
+        raise InvalidArgumentError(f"give one of the recording's models: {', '.join(names) or 'it has none'}")
     if model and model not in names:
-        raise InvalidArgumentError(f"there is no model '{model}' in the recording: {', '.join(names) or 'none at all'}")
+        raise InvalidArgumentError(f"the recording has no model '{model}', only {', '.join(names) or 'none'}")
     return _VIEWS[kind](recording, model or names[0])
 
 
@@ -69,7 +69,7 @@ def _of_model(model: Model, kind: str) -> RecordView:
         if not model.server.core.live():
             raise ViewEnded("its server has ended. Load the model again, and open another view.")
         if not any(one is recorder for one in instruments):
-            raise RuntimeError("nothing is recorded any more; open it again. Why is in the kernel's log.")
+            raise RuntimeError("recording has stopped; open the view again. The reason is in the kernel's log.")
 
     view = _live(model, kind, recorder.recording)
     view.check = check

@@ -50,7 +50,7 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
 
     word = target.strip()
     if not word:
-        raise ValueError("compare with whom? HTTP or gRPC (this notebook's own ports), or host:port")
+        raise ValueError("name a server to compare with: HTTP or gRPC (this notebook's own ports), or host:port")
     if word.lower() not in ("http", "grpc"):
         return connect(word, headers=headers)
     open_ports = ports()
@@ -98,7 +98,7 @@ class SideBySide:
             style={"description_width": "initial"},
         )
         self.button = widgets.Button(description="Compare", layout=widgets.Layout(width="88px"))
-        self.button.tooltip = "Sends the request to both, and shows their answers side by side"
+        self.button.tooltip = "Sends the request to both, and shows their responses side by side"
         self.button.on_click(lambda button: self._in_thread(lambda: self.compare(self.target.value)))
         self.history = History(
             widgets,

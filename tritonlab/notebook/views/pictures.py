@@ -69,7 +69,7 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
     """
     layout = Layout.of(dims)
     if layout is None:
-        raise NoPicture(f"dims {list(dims)} are no height, width and channels")
+        raise NoPicture(f"dims {list(dims)} are not height, width and channels")
     image = _open(data).convert(_MODES[layout.channels])
     size = (layout.width if layout.width > 0 else image.width, layout.height if layout.height > 0 else image.height)
     pixels = np.asarray(image.resize(size) if image.size != size else image)
@@ -146,7 +146,7 @@ def _open(data: bytes) -> Any:
         image.load()
     except (OSError, ValueError, SyntaxError) as error:
         said = str(error).partition(" <")[0]  # Pillow names the object that it read from
-        raise NoPicture(f"no picture ({said})") from None
+        raise NoPicture(f"not a picture ({said})") from None
     return image
 
 

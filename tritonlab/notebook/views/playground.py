@@ -93,7 +93,7 @@ class Playground:
         self.keys.add_class("tl-keys-widget")
         self.copies = CopyPanel(widgets, self.copy_as)
         self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
-        self.keep_button.tooltip = "Keep the last answer beside the notebook; it is asked again after every reload"
+        self.keep_button.tooltip = "Keep the last request and response beside the notebook, to test every reload"
         self.keep_button.on_click(lambda _: self._press_keep())
         more = [self.other.box, self.copies.choice, self.keep_button, self.other.history.box]
         self.widget = widgets.VBox(
@@ -158,7 +158,7 @@ class Playground:
         """
         sent = self._sent.finished()
         if sent is None:
-            raise ValueError("send the request first: its answer is what is kept")
+            raise ValueError("send the request first: its response is what is kept")
         return GoldenSet().add(sent, name)
 
     def _press_keep(self) -> None:
@@ -175,7 +175,7 @@ class Playground:
         3.7.2).
         """
         if self._sent.cancel():
-            self._note("nobody waits for the answer any more; the model may still be at it", "warn")
+            self._note("the response is no longer awaited; the model may still be executing", "warn")
             self.buttons.enable(True)
 
     def _press(self, count: int) -> None:

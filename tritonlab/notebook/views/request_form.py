@@ -184,7 +184,7 @@ def _parameters(text: str) -> dict[str, ParameterValue]:
         except ValueError:
             value = None
     if not isinstance(value, dict):
-        raise ValueProblem(f'parameters: {text!r} is no dict such as {{"key": "value"}}')
+        raise ValueProblem(f'parameters: {text!r} is not a dict such as {{"key": "value"}}')
     return value
 
 

@@ -54,11 +54,11 @@ def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArr
             samples = np.repeat(samples.mean(axis=1, keepdims=True), channels, axis=1)
         shaped = samples if axes[0] == 1 else samples.T
     else:
-        raise NoSound(f"dims {list(dims)} are no samples, with or without channels")
+        raise NoSound(f"dims {list(dims)} are not samples, with or without channels")
     if kind.kind == "f":
         return shaped.astype(kind)
     if kind.kind not in "iu":
-        raise NoSound(f"a sound is no {datatype.name}")
+        raise NoSound(f"a sound cannot be {datatype.name}")
     bounds: Any = np.iinfo(kind)
     half = 2.0 ** (8 * kind.itemsize - 1)
     scaled = np.rint(shaped * half) + (0.0 if bounds.min else half)
@@ -74,7 +74,7 @@ def _samples(data: bytes) -> NDArray[np.float64]:
             width, channels = file.getsampwidth(), file.getnchannels()
             frames = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
-        raise NoSound(f"no .wav file of PCM samples ({error})") from None
+        raise NoSound(f"not a .wav file of PCM samples ({error})") from None
     frames = frames[: len(frames) // (width * channels) * width * channels]
     if width == 1:  # unsigned, only here
         values = np.frombuffer(frames, np.uint8).astype(np.float64) - 128

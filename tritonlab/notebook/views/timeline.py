@@ -69,7 +69,7 @@ class Timeline(RecordView):
         if self.peek is not None and not lines:
             return [
                 *about,
-                f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} answers a second.",
+                f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} responses a second.",
             ]
         return about + lines
 
@@ -107,7 +107,7 @@ class Timeline(RecordView):
         lines = [f"Timeline of {self.name}: {summary(facts)}"]
         if facts.batches:
             lines.append("  sizes    " + ", ".join(f"{size}: {count}" for size, count in facts.sizes.items()))
-            lines.append("  closed   " + ", ".join(f"{word or 'not told'}: {n}" for word, n in facts.reasons.items()))
+            lines.append("  closed   " + ", ".join(f"{word or 'unknown'}: {n}" for word, n in facts.reasons.items()))
             lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
             lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
         if copied := copies_text(copy_facts(self.record)):

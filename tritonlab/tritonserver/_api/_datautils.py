@@ -82,5 +82,5 @@ def device_library() -> Any:
 
         cupy.cuda.runtime.getDevice()
     except Exception as error:  # CUDA's own errors have no base class that can be named without CuPy
-        raise UnsupportedError(f"no GPU memory here, CuPy says: {error}") from error
+        raise UnsupportedError(f"GPU memory is not available: {error}") from error
     return cupy

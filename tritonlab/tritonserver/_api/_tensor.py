@@ -146,7 +146,7 @@ class Tensor:
                 with cupy.cuda.Device(number):
                     moved = cupy.asarray(self._wire() if self.memory_type in _ON_HOST else self._on_device())
             else:
-                raise UnsupportedError("nothing here pins memory")
+                raise UnsupportedError("pinned memory is not available")
         except Exception as error:
             raise UnsupportedError(f"Conversion from {here} to {(memory_type, number)} not supported.") from error
         return Tensor(self.data_type, self.shape, MemoryBuffer.from_dlpack(moved))
