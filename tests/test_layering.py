@@ -58,7 +58,7 @@ LAZY = {
     ("tritonlab.runtime", "tritonlab.load.load_model"),
     ("tritonlab.runtime", "tritonlab.notebook.views.load_panel"),
     ("tritonlab.runtime", "tritonlab.notebook.views.opening"),
-    ("tritonlab.runtime", "tritonlab.tuning.subject"),
+    ("tritonlab.runtime", "tritonlab.tuning.tuned_model"),
     ("tritonlab.runtime", "tritonlab.tuning.tune"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.load_panel"),
 }

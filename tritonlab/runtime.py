@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from .notebook.views.load_panel import Loadable, LoadPanel
     from .notebook.views.playground import Playground
     from .notebook.views.record_view import RecordView
-    from .tuning.subject import Written
     from .tuning.tune_result import TuneResult
+    from .tuning.tuned_model import Written
     from .tuning.what_if import WhatIf
 
 _lock = threading.Lock()  # guards everything below
@@ -203,7 +203,7 @@ def _show_progress(test: LoadTest) -> Callable[[], None]:
 
 
 def _what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
-    from .tuning.subject import what_if
+    from .tuning.tuned_model import what_if
 
     return what_if(model, differing)
 

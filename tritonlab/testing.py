@@ -1,13 +1,13 @@
 """Fakes for tests of models, of the server and of code that uses it.
 
-    load_class, build_args, build_request    a model.py in the test's own process
-    FakeTriton                               the server around it: logs, metrics, response senders, BLS
-    model_loader                             loads models into a real server and unloads them
-    MockClock, FakeTimer                     time passes when `advance` is called
-    FakeInstance                             takes payloads from a scheduler, responds when `finish` is called
-    FakeStub                                 the stub's end of a real link, driven by the test
-    RecordingInstrument                      every hook call as a tuple, in order
-    SimulatedArray                           an array on a GPU of `Options(simulated_gpus=…)`
+load_class, build_args, build_request    a model.py in the test's own process
+FakeTriton                               the server around it: logs, metrics, response senders, BLS
+model_loader                             loads models into a real server and unloads them
+MockClock, FakeTimer                     time passes when `advance` is called
+FakeInstance                             takes payloads from a scheduler, responds when `finish` is called
+FakeStub                                 the stub's end of a real link, driven by the test
+RecordingInstrument                      every hook call as a tuple, in order
+SimulatedArray                           an array on a GPU of `Options(simulated_gpus=…)`
 """
 
 from __future__ import annotations
@@ -162,8 +162,7 @@ class FakeStub:
         self.connection = Connection(theirs, on_freed=self.region.free, unpacks=True)
 
     def receive(self, timeout: float = 5.0) -> Message:
-        """Return the server's next message as (command number, id, body). Raises TimeoutError after `timeout` seconds.
-        """
+        """Return the server's next message: command number, id, body. Raises TimeoutError after `timeout` seconds."""
         message = self.connection.receive(timeout=timeout)
         if message is None:
             raise TimeoutError("the server sent nothing")

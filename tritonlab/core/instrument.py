@@ -91,8 +91,7 @@ class Instrument:
         """The request got its final response."""
 
     def requests_wait(self, model: str, text: str, now: int) -> None:
-        """Requests of the model have waited too long for the watchdog; `text` is where they are and what they wait for.
-        """
+        """Requests have waited too long for the watchdog; `text` is where they are and what they wait for."""
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         """A model version changed its state (LOADING, READY, UNLOADING, UNAVAILABLE)."""

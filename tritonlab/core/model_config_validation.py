@@ -248,8 +248,7 @@ def _check_tensorrt_only(config: ModelConfig, tensor: Any) -> None:
 
 
 def _check_batch_tensors(config: ModelConfig) -> None:
-    """Check `batch_input` and `batch_output`. They do nothing for a Python model, but Triton checks them nevertheless.
-    """
+    """Check `batch_input` and `batch_output`. They do nothing for a Python model, but Triton checks them, too."""
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}
     for batch_input in config.batch_input:

@@ -154,8 +154,7 @@ class RemoteException:
 
     @property
     def place(self) -> str:
-        """Return the line that raised it, or the one that is not valid Python, as Python writes it; "" if it has none.
-        """
+        """Return the line that raised it, or that is not valid Python, as Python writes it; "" if it has none."""
         file, line = self.detail.get("filename"), self.detail.get("lineno")
         if not file and self.frames:
             file, line = self.frames[-1].file, self.frames[-1].line

@@ -34,8 +34,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """The levels and times of a load test. Times are seconds; `times`: when the requests are due, for given arrivals.
-    """
+    """The levels and times of a load test, in seconds. `times`: when the requests are due, for given arrivals."""
 
     mode: str
     levels: tuple[float, ...]

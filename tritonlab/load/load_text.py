@@ -95,8 +95,7 @@ def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def _fell_behind(row: LoadRow) -> bool:
-    """Return whether fewer requests were sent than chance explains: random arrivals are seldom three deviations less.
-    """
+    """Return whether fewer requests were sent than chance explains: three deviations are rare."""
     due = row.level * row.seconds
     return row.sent_per_s * row.seconds < min(_KEPT_UP * due, due - 3 * math.sqrt(due))
 

@@ -1,5 +1,4 @@
-"""`take_batch`, the dynamic batcher's decision: which requests of a queue go into the next batch, and why no more do.
-"""
+"""`take_batch`, the dynamic batcher's decision: which requests of a queue go into the next batch, and why no more."""
 
 from __future__ import annotations
 

@@ -66,8 +66,7 @@ class QueuePolicies:
 
     @staticmethod
     def of(config: ModelConfig) -> QueuePolicies | None:
-        """Return the policies of a normalised configuration; None if all requests are equal and wait without a limit.
-        """
+        """Return the policies of a normalised configuration; None if all requests are equal and wait without limit."""
         batching = config.dynamic_batching
         count = max(1, batching.priority_levels)
         special = batching.priority_queue_policy

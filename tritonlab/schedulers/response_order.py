@@ -1,5 +1,4 @@
-"""`ResponseOrder`, which implements `preserve_ordering`: responses leave in the order of their requests (rule 5.5.7).
-"""
+"""`ResponseOrder`, the implementation of `preserve_ordering`: responses leave in the order of requests (rule 5.5.7)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,6 @@ def make_scheduler(
 
 
 def _held_requests() -> int:
-    """Return how many requests must wait before the first executes: Triton's aid for tests of batching (rule 5.5.11).
-    """
+    """Return how many requests must wait before the first executes, Triton's aid for batching tests (rule 5.5.11)."""
     text = os.environ.get("TRITONSERVER_DELAY_SCHEDULER", "")
     return int(text) if text.isdecimal() else 0

@@ -59,8 +59,7 @@ class SequenceBacklog:
             del self._open[ident]
 
     def pop(self) -> tuple[Backlogged, bool]:
-        """Take out the oldest sequence, for which there is a slot now. Return it, and whether it may get more requests.
-        """
+        """Take out the oldest sequence, which gets a slot. Return it, and whether it may get more requests."""
         entry = self._sequences.popleft()
         return entry, self._close(entry)
 

@@ -10,7 +10,7 @@ from .settings import Settings
 
 
 @dataclass(frozen=True)
-class Bought:
+class PartGain:
     """One part of the best settings, by its name in config.pbtxt or as `instances`: what it `was` and what it `became`,
     as text; the trials `with_it` and `without` it, both replayed. `live`: the measurement without it, None if there was
     no time.

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..core.status import InvalidArgumentError
-from .replay import NEVER, Given, ReplayedRequest, Source
+from .replay import NEVER, FixedArrivals, ReplayedRequest, Source
 from .service_times import Numbers as Floats
 
 
 @dataclass(frozen=True)
-class Manner:
+class RequestPattern:
     """How requests come and execute besides the median time by batch size, as it was measured.
 
     `ratios`: by how much single executions differed from the median of their size. `gap`: nanoseconds between two
@@ -47,18 +47,18 @@ class Load:
             return {"concurrency": self.concurrency}
         return {"arrivals": self.seconds} if self.seconds else {"request_rate": self.rate}
 
-    def source(self, manner: Manner, requests: int, seed: int = 0) -> Source:
+    def source(self, pattern: RequestPattern, requests: int, seed: int = 0) -> Source:
         """Return so many requests of this load for a replay."""
         random = np.random.default_rng(seed)
         if self.closed:
-            return Clients(self.concurrency, manner, requests, random)
+            return Clients(self.concurrency, pattern, requests, random)
         if self.seconds:
             times = np.asarray(self.seconds[:requests]) * 1e9
         else:
             times = np.cumsum(random.exponential(1e9 / self.rate, requests))
-        ratios = random.choice(manner.ratios, len(times)).tolist()
+        ratios = random.choice(pattern.ratios, len(times)).tolist()
         whole = (times - times[0]).astype(np.int64).tolist()
-        return Given([_request(n, at, ratio) for n, (at, ratio) in enumerate(zip(whole, ratios, strict=True))])
+        return FixedArrivals([_request(n, at, ratio) for n, (at, ratio) in enumerate(zip(whole, ratios, strict=True))])
 
     def __str__(self) -> str:
         if self.closed:
@@ -69,11 +69,11 @@ class Load:
 class Clients:
     """A source of requests from clients that each send when they have their response, `requests` in all."""
 
-    def __init__(self, count: int, manner: Manner, requests: int, random: np.random.Generator) -> None:
-        self._ratios = random.choice(manner.ratios, requests).tolist()
+    def __init__(self, count: int, pattern: RequestPattern, requests: int, random: np.random.Generator) -> None:
+        self._ratios = random.choice(pattern.ratios, requests).tolist()
         # not all alike: settings that are best for one gap alone are not good
-        self._gaps = random.exponential(manner.gap, requests).astype(np.int64).tolist()
-        self._think = manner.think
+        self._gaps = random.exponential(pattern.gap, requests).astype(np.int64).tolist()
+        self._think = pattern.think
         self._left = requests
         self._free = 0  # when the clients can send the next one: they share a processor
         self._due = [0] * count

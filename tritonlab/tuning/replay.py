@@ -81,7 +81,7 @@ class Source(Protocol):
         ...
 
 
-class Given:
+class FixedArrivals:
     """A source of arrivals that do not depend on the responses: recorded ones, or some at a rate."""
 
     def __init__(self, arrivals: Sequence[ReplayedRequest]) -> None:
@@ -113,7 +113,7 @@ class Pace:
 
 
 @dataclass
-class Ghosts:
+class ReplayedBatches:
     """The batches that a replay formed, in that order, a list for each fact. Times are nanoseconds."""
 
     start: list[int] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Ghosts:
         batches = self.requests[first:]
         ends, counts = np.array(self.end[first:], float), np.array([len(batch) for batch in batches], int)
         arrived = np.array([request.arrived for batch in batches for request in batch], float)
-        return Numbers.of(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size[first:], float))
+        return Numbers.from_times(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size[first:], float))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Numbers:
     requests: int
 
     @staticmethod
-    def of(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
+    def from_times(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
         if not len(latency):
             nan = float("nan")
             return Numbers(nan, nan, nan, nan, 0)
@@ -186,7 +186,7 @@ def replay(
     lanes: int,
     pace: Pace,
     stop: Callable[[], bool] = lambda: False,
-) -> Ghosts:
+) -> ReplayedBatches:
     """Return the batches that these arrivals would have formed on so many instances. `stop` is checked now and then,
     and ends the replay early.
     """
@@ -196,13 +196,13 @@ def replay(
         roster.back(_Lane(number))
     busy: list[tuple[int, int, _Lane]] = []
     cancels: list[tuple[int, int, ReplayedRequest]] = []
-    ghosts, wake, rounds, numbers = Ghosts(), 0, 0, itertools.count()
+    replayed, wake, rounds, numbers = ReplayedBatches(), 0, 0, itertools.count()
     while True:
         due, free = source.due, busy[0][0] if busy else NEVER
         now = min(due, free, wake or NEVER)
         rounds += 1
         if now == NEVER or (not rounds & 0x3FF and stop()):
-            return ghosts
+            return replayed
         if free <= now:
             roster.back(heapq.heappop(busy)[2])
         elif due <= now:
@@ -213,30 +213,30 @@ def replay(
             try:
                 queue.append(cast(InferenceRequest, request))
             except UnavailableError:
-                ghosts.refused += 1
+                replayed.refused += 1
         while cancels and cancels[0][0] <= now:
             heapq.heappop(cancels)[2].cancelled = True
         work, wake = decide(queue, roster, config, now)
         for instance, taken, batch in work:
             requests = cast(list[ReplayedRequest], taken)
             if instance is None:
-                ghosts.refused += len(requests)
+                replayed.refused += len(requests)
                 continue
             lane, start, size = cast(_Lane, instance), now + pace.lead, batch.size
             if queue.refuses and any(request.late_from <= now for request in requests):
                 # as in the server for those that time out on the way to the instance
                 requests = [request for request in requests if now < request.late_from]
                 size = sum(request.batch_size for request in requests)
-                ghosts.refused += len(taken) - len(requests)
+                replayed.refused += len(taken) - len(requests)
                 if not requests:
                     heapq.heappush(busy, (start, next(numbers), lane))
                     continue
             end = start + pace.took(requests[0], size)
             heapq.heappush(busy, (end + pace.turnaround, next(numbers), lane))
-            ghosts.start.append(start)
-            ghosts.end.append(end)
-            ghosts.lane.append(lane.number)
-            ghosts.size.append(size)
-            ghosts.reason.append(batch.reason)
-            ghosts.requests.append(requests)
+            replayed.start.append(start)
+            replayed.end.append(end)
+            replayed.lane.append(lane.number)
+            replayed.size.append(size)
+            replayed.reason.append(batch.reason)
+            replayed.requests.append(requests)
             source.answered(requests, end)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ..core.model_config import ModelConfig
 from ..schedulers.policy_queue import QueuePolicies
-from .offered_load import Load, Manner
+from .offered_load import Load, RequestPattern
 from .replay import Numbers, Pace, replay
 from .service_times import ServiceTimes
 from .settings import Settings
@@ -25,13 +25,13 @@ _DELAYS_US = (0, 100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000)
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeResult:
     """The measurements of a model with one number of instances, all of them busy: how long executions take by batch
     size, how much single ones differ, and what the server needs for itself (`Pace`).
     """
 
     times: ServiceTimes
-    manner: Manner
+    pattern: RequestPattern
     lead: int = 0
     turnaround: int = 0
 
@@ -40,9 +40,9 @@ class Probed:
 class Calibration:
     """The measurements by number of instances."""
 
-    probed: Mapping[int, Probed]
+    probed: Mapping[int, ProbeResult]
 
-    def of(self, instances: int) -> Probed:
+    def for_instances(self, instances: int) -> ProbeResult:
         """Return the measurements for so many instances, or those of the next lower number."""
         return self.probed[max((count for count in self.probed if count <= instances), default=min(self.probed))]
 
@@ -89,14 +89,14 @@ def predict(
     """Predict the numbers of settings under a load, without the first tenth of the requests, which fills the queue."""
     rules, policies = settings.batch_config(config), QueuePolicies.of(settings.written(config))
     most = max(requests, 8 * load.concurrency)
-    probed = known.of(settings.instances)
+    probed = known.for_instances(settings.instances)
     pace = Pace(probed.times, probed.lead, probed.turnaround)
-    ghosts = replay(load.source(probed.manner, most, seed), rules, policies, settings.instances, pace)
-    return Trial(settings, load, ghosts.numbers(skip=0.1 if load.closed else 0.0))
+    replayed = replay(load.source(probed.pattern, most, seed), rules, policies, settings.instances, pace)
+    return Trial(settings, load, replayed.numbers(skip=0.1 if load.closed else 0.0))
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The predictions of a search, by settings and load."""
 
     candidates: Mapping[tuple[Settings, Load], Trial]
@@ -130,7 +130,7 @@ def search(
     known: Calibration,
     p99_ms: float | None,
     until: Callable[[], bool],
-) -> Found:
+) -> SearchResult:
     """Predict all settings under every load until `until()` is True, then the best of them again with more requests.
     The order is mixed, so that a search that is cut short has seen all kinds; the first settings are never left out.
     """
@@ -154,10 +154,10 @@ def search(
 
     # few requests are a poor estimate of a p99: those a little above the limit may be below it
     for limit in (p99_ms, p99_ms and p99_ms * _DOUBT):
-        refine(Found(found).best(limit)[:_BEST])
-    while refine(Found(found).best(p99_ms)[:_SURELY]):
+        refine(SearchResult(found).best(limit)[:_BEST])
+    while refine(SearchResult(found).best(p99_ms)[:_SURELY]):
         pass
-    return Found(found)
+    return SearchResult(found)
 
 
 class Deadline:
@@ -171,7 +171,7 @@ class Deadline:
     def left(self) -> float:
         return max(self._end - self._clock(), 0.0)
 
-    def within(self, seconds: float) -> Callable[[], bool]:
+    def expires_within(self, seconds: float) -> Callable[[], bool]:
         """Return a function that returns whether so many seconds from now, or the budget, are over."""
         end = min(self._clock() + seconds, self._end)
         return lambda: self._clock() >= end

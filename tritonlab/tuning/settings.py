@@ -27,7 +27,7 @@ class Settings:
     devices: int = 1
 
     @staticmethod
-    def of(config: ModelConfig) -> Settings:
+    def from_config(config: ModelConfig) -> Settings:
         """Read a normalised configuration. Raises UnsupportedError for a model whose batches are not made by the
         dynamic batcher: a sequence model, an ensemble.
         """

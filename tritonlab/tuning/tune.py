@@ -17,21 +17,21 @@ from ..core.status import InvalidArgumentError, TritonError
 from ..core.unknown_option import UnknownOption
 from ..ipc.interrupts import shielded
 from ..server.api.model import Model
-from .ablation import Bought, taken_back
-from .application import Reload
-from .confirmed import Confirmed, Noise, ranked
-from .live import Live, LiveModel, Measured
-from .offered_load import Load, Manner, loads_of
+from .ablation import PartGain, taken_back
+from .applied_settings import Reload
+from .live_model import LiveModel, MeasurableModel, Measurement
+from .measured_candidate import MeasuredCandidate, Noise, ranked
+from .offered_load import Load, RequestPattern, loads_of
 from .replay import Numbers
-from .search import AGAIN, Calibration, Deadline, Found, Probed, Trial, predict, search, space
+from .search import AGAIN, Calibration, Deadline, ProbeResult, SearchResult, Trial, predict, search, space
 from .service_times import ServiceTimes
 from .settings import Settings
-from .subject import Subject
-from .tune_result import Tuned, TuneResult
+from .tune_result import TuneResult, TuneRun
+from .tuned_model import TunedModel
 
 #: How many of the best are confirmed live, besides the present settings.
 CONFIRMED = 3
-#: Shares of the budget for the probes and for the search, and for what each setting bought, at the end; the rest is for
+#: Shares of the budget for the probes and for the search, and for the gain of each setting, at the end; the rest is for
 #: the confirmation.
 _PROBES, _SEARCH, _ABLATION = 0.4, 0.25, 0.15
 #: Seconds of a probe and of a window of the confirmation, least and most.
@@ -94,26 +94,26 @@ class Goal:
 
 
 @dataclass
-class _Work:
+class _RunState:
     """The findings of a run so far."""
 
     calibration: Calibration | None = None
-    found: Found = field(default_factory=lambda: Found({}))
-    confirmed: list[Confirmed] = field(default_factory=list)
-    bought: list[Bought] = field(default_factory=list)
+    found: SearchResult = field(default_factory=lambda: SearchResult({}))
+    confirmed: list[MeasuredCandidate] = field(default_factory=list)
+    gains: list[PartGain] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stopped: str = ""
 
 
-def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
+def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
     """Tune a model, and leave it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
     found until then.
     """
     config, authored = live.config, live.authored
-    present = Settings.of(config)
+    present = Settings.from_config(config)
     ensembles = live.ensembles
     goal = goal.checked(present, ensembles)
-    loads, work = goal.loads(), _Work()
+    loads, work = goal.loads(), _RunState()
     live.check()  # before anything is loaded
     began = clock()
     deadline = Deadline(goal.budget_s, clock)
@@ -123,7 +123,7 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
         if least > 2:
             work.notes.append(_kept_serving(max(ensembles, key=lambda name: ensembles[name]), least))
         choices = list(dict.fromkeys(space(present, goal.max_instances or 1, goal.max_batch_size or 0, least)))
-        until = deadline.within(goal.budget_s * _SEARCH)
+        until = deadline.expires_within(goal.budget_s * _SEARCH)
         work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
         confirm(live, config, goal, work, deadline)
         tell_apart(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
@@ -132,21 +132,21 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
         work.stopped = "interrupted"
     finally:
         shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
-    told = tuple(work.confirmed), tuple(work.bought), tuple(work.notes), clock() - began, work.stopped
-    found = Tuned(work.calibration, work.found, *told)
+    result = tuple(work.confirmed), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped
+    found = TuneRun(work.calibration, work.found, *result)
     return TuneResult(live.name, present, authored, goal.p99_ms, found, reload)
 
 
-def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
+def calibrate(live: MeasurableModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
     """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
     batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in `notes`.
     """
     most, largest = goal.max_instances or 1, goal.max_batch_size or 0
     sizes = sorted({1, max(largest, 1), *(1 << n for n in range(largest.bit_length()))})
     each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
-    until = deadline.within(goal.budget_s * _PROBES)
-    probed: dict[int, Probed] = {}
-    present = Settings.of(live.config)
+    until = deadline.expires_within(goal.budget_s * _PROBES)
+    probed: dict[int, ProbeResult] = {}
+    present = Settings.from_config(live.config)
     for instances in present.counts(most):
         if until() and probed:
             notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
@@ -159,7 +159,7 @@ def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> C
             notes.append(f"{instances} instances do not load: {error.message.partition(chr(10))[0]}")
             goal.max_instances = instances - 1
             break
-        measured: list[Measured] = []
+        measured: list[Measurement] = []
         for size in (1, *sizes[:0:-1]):  # the ends first: sizes between them can be interpolated
             if len(measured) < 2 or not until():
                 measured.append(live.measure(Load(concurrency=size * instances), each))
@@ -178,19 +178,19 @@ def _batching(settings: Settings, largest: int) -> Settings:
     return replace(settings, max_batch_size=largest, dynamic=largest > 1, preferred=(), delay_us=delay_us)
 
 
-def _probed(measured: Sequence[Measured]) -> Probed:
+def _probed(measured: Sequence[Measurement]) -> ProbeResult:
     """Sum up the probes of one number of instances, of which the first had few clients and the next the most."""
     sizes, took = np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
     times, most = ServiceTimes.fit(sizes, took), measured[min(1, len(measured) - 1)]
     ratios = took / np.array([times(int(size)) for size in sizes])
-    return Probed(times, Manner(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
+    return ProbeResult(times, RequestPattern(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
 
 
-def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
+def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Measure the best candidates and the present settings live, each under the load under which it did best. If the
     best miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too.
     """
-    present, known = Settings.of(config), work.calibration
+    present, known = Settings.from_config(config), work.calibration
     assert known is not None
     best = work.found.best(_limit(goal.p99_ms))
     chosen = _different([one for one in best if one.settings != present])
@@ -224,7 +224,9 @@ def _limit(p99_ms: float | None) -> float | None:
     return None if p99_ms is None else p99_ms * _MARGIN
 
 
-def _measure(live: Live, chosen: Sequence[Trial], work: _Work, deadline: Deadline, share: float = 1.0) -> None:
+def _measure(
+    live: MeasurableModel, chosen: Sequence[Trial], work: _RunState, deadline: Deadline, share: float = 1.0
+) -> None:
     """Measure candidates live within a share of the time that is left, at least one."""
     each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
     for candidate in chosen:
@@ -232,15 +234,15 @@ def _measure(live: Live, chosen: Sequence[Trial], work: _Work, deadline: Deadlin
             work.stopped = "the budget was used up"
             return
         window = _window(live, candidate, float(np.clip(each, *_WINDOW)))
-        work.confirmed.append(Confirmed(candidate, (window,)))
+        work.confirmed.append(MeasuredCandidate(candidate, (window,)))
 
 
-def _window(live: Live, candidate: Trial, seconds: float) -> Numbers:
+def _window(live: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
     live.load(candidate.settings)
     return live.measure(candidate.load, seconds).numbers
 
 
-def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: float = 0.0) -> None:
+def tell_apart(live: MeasurableModel, goal: Goal, work: _RunState, deadline: Deadline, spare: float = 0.0) -> None:
     """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
     them, until they surely differ or the time is over but for so many seconds to spare.
     """
@@ -253,21 +255,21 @@ def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: f
             before = deadline.left
             if before <= spare + cost:
                 return
-            again = one.and_also(_window(live, one.predicted, _WINDOW[1] / 2))
+            again = one.with_window(_window(live, one.predicted, _WINDOW[1] / 2))
             work.confirmed[work.confirmed.index(one)] = again
             cost = max(cost, before - deadline.left)
         if not rivals:
             return
 
 
-def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
+def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Take back one part of the best settings at a time. What does better without a part than with it is confirmed as
     the others are; if it is the best then, its own parts are taken back.
     """
     while True:
         best = ranked(work.confirmed, goal.p99_ms)[0]
-        work.bought = _bought(live, config, best.predicted, work, deadline)
-        fewer = [Confirmed(one.without, (one.live.numbers,)) for one in work.bought if one.live is not None]
+        work.gains = _part_gains(live, config, best.predicted, work, deadline)
+        fewer = [MeasuredCandidate(one.without, (one.live.numbers,)) for one in work.gains if one.live is not None]
         known = [(one.live.settings, one.live.load) for one in work.confirmed]
         fewer = [
             one for one in fewer if (one.live.settings, one.live.load) not in known and goal.allows(one.live.settings)
@@ -279,18 +281,20 @@ def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: D
             return
 
 
-def _bought(live: Live, config: ModelConfig, best: Trial, work: _Work, deadline: Deadline) -> list[Bought]:
+def _part_gains(
+    live: MeasurableModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
+) -> list[PartGain]:
     """Replay the best settings without each part, and measure that live as long as there is time."""
     known, cost, found = work.calibration, 0.0, []
     assert known is not None
     whole = predict(best.settings, best.load, config, known, AGAIN, seed=2)
-    for part, was, became, settings in taken_back(best.settings, Settings.of(config)):
+    for part, was, became, settings in taken_back(best.settings, Settings.from_config(config)):
         without = predict(settings, best.load, config, known, AGAIN, seed=2)
         before, measured = deadline.left, None
         if before > cost:
             measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
             cost = max(cost, before - deadline.left)
-        found.append(Bought(part, was, became, whole, without, measured))
+        found.append(PartGain(part, was, became, whole, without, measured))
     return found
 
 
@@ -299,4 +303,4 @@ def tune_model(model: Model, options: Mapping[str, Any]) -> TuneResult:
     UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
-    return tune(LiveModel(model, load), Goal(**goal), Subject(model).reload)
+    return tune(LiveModel(model, load), Goal(**goal), TunedModel(model).reload)

@@ -80,7 +80,7 @@ def test_arrays_and_text_are_read_too() -> None:
         ((2, 2), "a.bin", b"abc", r"X: a\.bin: not a picture \(cannot identify image file\); \.wav, \.npy,"),
         ((7,), "a.png", png(2, 2), r"X: a\.png: dims \[7\] are not height, width and channels"),
         ((2, 2), "a.npy", b"abc", r"X: a\.npy: "),
-        ((2, 2), "a.txt", b"abc", r"X: 'abc' is no number"),
+        ((2, 2), "a.txt", b"abc", r"X: 'abc' is not a number"),
     ],
 )
 def test_what_cannot_be_read_is_said(dims: tuple[int, ...], name: str, content: bytes, said: str) -> None:

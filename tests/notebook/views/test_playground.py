@@ -218,11 +218,11 @@ def test_what_ctrl_enter_brought_is_not_sent_back(playground: Playground, monkey
 
 def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
     playground.inputs["IN"].text.value = "[[[1.5, 2]]]"
-    playground.copies.choice.value = "curl"
-    assert '"data": [1.5, 2.0]' in playground.copies.text.value
-    assert "http://localhost:8000/v2/models/m/infer" in playground.copies.text.value
-    playground.copies.choice.value = "pytest"
-    assert "send the request first" in playground.copies.note.value
+    playground.programs.choice.value = "curl"
+    assert '"data": [1.5, 2.0]' in playground.programs.text.value
+    assert "http://localhost:8000/v2/models/m/infer" in playground.programs.text.value
+    playground.programs.choice.value = "pytest"
+    assert "send the request first" in playground.programs.note.value
     playground.send()
     snippet = playground.copy_as("pytest")
     assert "def test_m():" in snippet.text and list(snippet.files) == ["test_m.npz"]
@@ -234,8 +234,8 @@ def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:
     options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
     playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.ports.endpoints)
     ports = workspace.ports.open(http_port=0, grpc_port=0, metrics=False)
-    playground.copies.choice.value = "curl"
-    answer = subprocess.run(["bash", "-c", playground.copies.text.value], capture_output=True, check=True)
+    playground.programs.choice.value = "curl"
+    answer = subprocess.run(["bash", "-c", playground.programs.text.value], capture_output=True, check=True)
     assert [output["name"] for output in json.loads(answer.stdout)["outputs"]] == ["OUT"]
     assert ports.grpc in playground.copy_as("tritonclient gRPC").text
     workspace.ports.close()

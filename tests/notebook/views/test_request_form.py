@@ -150,7 +150,7 @@ def test_all_else_that_a_client_can_say(form: RequestForm) -> None:
     form.correlation_id.value = "session-1"
     assert sent(form)[0]["correlation_id"] == "session-1"
     form.parameters.value = "nonsense"
-    with pytest.raises(ValueProblem, match="parameters: 'nonsense' is no dict"):
+    with pytest.raises(ValueProblem, match="parameters: 'nonsense' is not a dict"):
         sent(form)
 
 

@@ -14,8 +14,7 @@ _MOST_TEXT = 300
 
 
 def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
-    """Return the verdict, the values and times of both responses, and their differences. `names`: where they come from.
-    """
+    """Return the verdict, the values and times of both responses, and their differences. `names`: their sources."""
     tone, verdict = ("good", "the same") if comparison.same else ("bad", "different")
     one, other = comparison.outcomes
     rows = []

@@ -11,8 +11,7 @@ _SHOWN = 200
 
 
 def log_lines_html(records: Sequence[LogRecord], model: str, when: str = "", *, opened: bool) -> str:
-    """Return the last of the lines under a summary that counts them; empty if there are none. `when` ends the summary.
-    """
+    """Return the last lines under a summary that counts them; empty if there are none. `when` ends the summary."""
     if not records:
         return ""
     count = len(records)

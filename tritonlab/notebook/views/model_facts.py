@@ -15,7 +15,7 @@ from ...core.status import TritonError
 from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
-from .copied import per_request_text
+from .copies_text import per_request_text
 from .draining import draining_text, lasting
 from .places import place_text, places_text
 
@@ -130,8 +130,7 @@ def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None)
 
 
 def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
-    """Return the facts about `model`, which serves, and about its last load. Raises TritonError if it does not serve.
-    """
+    """Return the facts about a serving model, and about its last load. Raises TritonError if it does not serve."""
     config = model.config()
     version = max(int(number) for number in model.metadata()["versions"])
     report = workspace.report(model.name)

@@ -21,7 +21,7 @@ from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...server.api.model import Model
 from ...server.models.model_lifecycle import ModelVersion
 from ...tuning.settings import Settings
-from ...tuning.subject import Subject
+from ...tuning.tuned_model import TunedModel
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
@@ -88,7 +88,7 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
         return Metrics(recording, name, model.server.metrics)
 
     def rules() -> BatchConfig:
-        return BatchConfig.of(Subject(model).config)
+        return BatchConfig.of(TunedModel(model).config)
 
     peek = TensorPeek(name)
     timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model))
@@ -97,11 +97,11 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
     return timeline
 
 
-def _subject(model: Model) -> Subject | None:
+def _subject(model: Model) -> TunedModel | None:
     """Return the model for what-if questions; None for a kind of model that cannot be replayed."""
-    subject = Subject(model)
+    subject = TunedModel(model)
     try:
-        Settings.of(subject.config)
+        Settings.from_config(subject.config)
     except UnsupportedError:
         return None
     except TritonError:  # not loaded now; a question before it is loaded gets that as its reply

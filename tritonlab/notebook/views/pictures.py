@@ -1,5 +1,4 @@
-"""Conversion of pictures and tensors: a file becomes an input, and a tensor that looks like a picture is shown as one.
-"""
+"""Conversion of pictures and tensors: a file becomes an input, a tensor that looks like a picture is shown as one."""
 
 from __future__ import annotations
 

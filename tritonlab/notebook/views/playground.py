@@ -20,7 +20,6 @@ from ...core.plain_facts import few_lines
 from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
-from .copy_panel import CopyPanel
 from .following import OneSending, follow
 from .form_facts import form_facts, form_html, form_text
 from .form_keys import form_keys
@@ -29,6 +28,7 @@ from .input_row import InputRow
 from .input_values import ValueProblem
 from .open_playground import DescribeError
 from .other_server import Ports, SideBySide, open_address
+from .program_panel import ProgramPanel
 from .request_form import RequestForm
 from .result_view import outcomes_html
 from .send_buttons import SendButtons
@@ -91,18 +91,18 @@ class Playground:
             self._id,
         )
         self.keys.add_class("tl-keys-widget")
-        self.copies = CopyPanel(widgets, self.copy_as)
+        self.programs = ProgramPanel(widgets, self.copy_as)
         self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
         self.keep_button.tooltip = "Keep the last request and response beside the notebook, to test every reload"
         self.keep_button.on_click(lambda _: self._press_keep())
-        more = [self.other.box, self.copies.choice, self.keep_button, self.other.history.box]
+        more = [self.other.box, self.programs.choice, self.keep_button, self.other.history.box]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
                 self.form.box,
                 self.buttons.box,
                 widgets.HBox(more, layout=layout(flex_flow="row wrap")),
-                self.copies.box,
+                self.programs.box,
                 self.result,
                 self.keys,
             ],

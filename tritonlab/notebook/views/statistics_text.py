@@ -11,8 +11,7 @@ _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute
 
 
 def statistics_text(statistics: Mapping[str, Any]) -> str:
-    """Return a table per version: how often each part ran, and how long on average; a part that never ran is left out.
-    """
+    """Return a table per version: how often each part ran, and how long on average, without parts that never ran."""
     return "\n\n".join("\n".join(_lines(stats)) for stats in statistics["model_stats"]) or "no model is loaded"
 
 

@@ -24,8 +24,7 @@ _MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 @dataclass(frozen=True)
 class StatusRow:
-    """One model version. `requests`: succeeded and failed ones since it was loaded; `mean_ns`: per succeeded request.
-    """
+    """One model version. `requests`: succeeded and failed ones since its load; `mean_ns`: per succeeded request."""
 
     name: str
     version: str

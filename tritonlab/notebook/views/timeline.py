@@ -10,17 +10,17 @@ from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.call_tree import told_of
-from ...profile.copy_facts import copy_facts
+from ...profile.device_copies import device_copies
 from ...profile.model_record import REJECTIONS
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
-from ...tuning.subject import Subject
-from .copied import copies_text
-from .ghost_lanes import GhostLanes
+from ...tuning.tuned_model import TunedModel
+from .copies_text import copies_text
 from .model_facts import duration_text
 from .record_view import Live, RecordView
 from .timeline_figure import timeline_figure
+from .what_if_lanes import WhatIfLanes
 
 _MARKS = 6
 #: How many of the last executions a program gets one by one.
@@ -42,13 +42,13 @@ class Timeline(RecordView):
         name: str,
         live: Live | None = None,
         config: Callable[[], BatchConfig] | None = None,
-        subject: Subject | None = None,
+        subject: TunedModel | None = None,
     ) -> None:
         super().__init__(recording, name, live)
         self._config = config
         #: keeps values while the view is open
         self.peek: TensorPeek | None = None
-        self._ghosts = GhostLanes(subject, self.send) if subject is not None else None
+        self._what_if = WhatIfLanes(subject, self.send) if subject is not None else None
         self.update(tunable=subject is not None, rejections=list(REJECTIONS))
 
     def why_apart(self, one: int, other: int) -> str:
@@ -63,7 +63,7 @@ class Timeline(RecordView):
         record = self.record
         with record.lock:
             found = record.requests.row(row)
-        copied = copies_text(copy_facts(record, int(found["serial"]))) if found is not None else ""
+        copied = copies_text(device_copies(record, int(found["serial"]))) if found is not None else ""
         about = [text for text in (told_of(self.recording, self.name, row), f"copied {copied}" * bool(copied)) if text]
         lines = self.peek.lines(int(found["serial"])) if self.peek is not None and found is not None else []
         if self.peek is not None and not lines:
@@ -79,8 +79,8 @@ class Timeline(RecordView):
             self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
         elif content.get("do") == "values":
             self.send({"kind": "answer", "row": content["row"], "values": self.values(int(content["row"]))})
-        elif self._ghosts is not None:
-            self._ghosts.answer(content)
+        elif self._what_if is not None:
+            self._what_if.reply(content)
 
     def table(self, rows: int = 200) -> list[dict[str, Any]]:
         """Return the last executions as dicts: times in seconds, `start` since the first one in the record."""
@@ -110,13 +110,13 @@ class Timeline(RecordView):
             lines.append("  closed   " + ", ".join(f"{word or 'unknown'}: {n}" for word, n in facts.reasons.items()))
             lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
             lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
-        if copied := copies_text(copy_facts(self.record)):
+        if copied := copies_text(device_copies(self.record)):
             lines.append(f"  copied   {copied}")
         return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
 
     def to_dict(self) -> dict[str, Any]:
         facts = {**vars(batch_facts(self.record)), "marks": [list(mark) for mark in list(self.record.marks)[-_MARKS:]]}
-        copies = copy_facts(self.record)
+        copies = device_copies(self.record)
         facts["copies"] = vars(copies) if copies is not None else None
         return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
 

@@ -1,4 +1,4 @@
-"""`Past`, the record of a model in a form that can be replayed with other settings."""
+"""`RecordedExecutions`, the record of a model in a form that can be replayed with other settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core.model_config import ModelConfig
 from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from ..schedulers.policy_queue import QueuePolicies
-from .replay import NEVER, Ghosts, Given, Numbers, Pace, ReplayedRequest, replay
+from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, ReplayedRequest, replay
 from .service_times import ServiceTimes
 from .settings import Settings
 
@@ -30,7 +30,7 @@ class _Shape(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Past:
+class RecordedExecutions:
     """The complete executions of a record, from the time `since` on. Times are nanoseconds.
 
     `since`: by default the last load of the model after which there was a request, because another version may take
@@ -56,20 +56,20 @@ class Past:
         self._row = np.arange(len(keep))[keep]
         self._batch = rows[keep]
         self._words = words
-        order = np.lexsort((self.asked("serial"), self.asked("queued")))
+        order = np.lexsort((self.request_column("serial"), self.request_column("queued")))
         self._row, self._batch = self._row[order], self._batch[order]
         self._executed = np.unique(self._batch)
         self._extras = _extras(extras, self._row + first_request)
         # older ones may have come before requests that are no longer in the record
-        since = since if since or not first_request else self.asked("queued")[0]
+        since = since if since or not first_request else self.request_column("queued")[0]
         self.rejected = rejected[rejected[:, REJECTED.index("queued")] >= since]
 
-    def asked(self, column: str) -> Floats:
+    def request_column(self, column: str) -> Floats:
         """Return one column of REQUESTS, oldest request first."""
         found: Floats = self.requests[self._row, REQUESTS.index(column)]
         return found
 
-    def executed(self, column: str) -> Floats:
+    def batch_column(self, column: str) -> Floats:
         """Return one column of BATCHES, in the order of their ends."""
         found: Floats = self.batches[self._executed, BATCHES.index(column)]
         return found
@@ -82,27 +82,29 @@ class Past:
 
     @cached_property
     def times(self) -> ServiceTimes:
-        return ServiceTimes.fit(self.executed("size"), self.executed("end") - self.executed("start"))
+        return ServiceTimes.fit(self.batch_column("size"), self.batch_column("end") - self.batch_column("start"))
 
     @cached_property
     def instances(self) -> list[str]:
         """The names of the instances, in the order in which they were first used: replays number them so."""
-        order = np.argsort(self.executed("start"), kind="stable")
-        numbers = self.executed("instance")[order].astype(int).tolist()
+        order = np.argsort(self.batch_column("start"), kind="stable")
+        numbers = self.batch_column("instance")[order].astype(int).tolist()
         return [self._words["instance"][number] for number in dict.fromkeys(numbers)]
 
     @property
     def lanes(self) -> list[int]:
         """The number of the instance of each execution, in the order of their ends."""
         names = self._words["instance"]
-        return [self.instances.index(names[number]) for number in self.executed("instance").astype(int).tolist()]
+        return [self.instances.index(names[number]) for number in self.batch_column("instance").astype(int).tolist()]
 
     def numbers_within(self, window: tuple[int, int]) -> Numbers:
         """Return the recorded numbers of the requests that came between two times."""
-        begin, end = np.searchsorted(self.asked("queued"), window)
+        begin, end = np.searchsorted(self.request_column("queued"), window)
         batches = self._batch[begin:end]
-        arrived, ends = self.asked("arrived")[begin:end], self.batches[batches, BATCHES.index("end")]
-        return Numbers.of(ends - arrived, arrived, ends, self.batches[np.unique(batches), BATCHES.index("size")])
+        arrived, ends = self.request_column("arrived")[begin:end], self.batches[batches, BATCHES.index("end")]
+        return Numbers.from_times(
+            ends - arrived, arrived, ends, self.batches[np.unique(batches), BATCHES.index("size")]
+        )
 
     def rejected_within(self, window: tuple[int, int]) -> int:
         """Return how many of the requests that came between two times ended in the batcher."""
@@ -118,7 +120,7 @@ class Past:
     def arrivals(self) -> list[ReplayedRequest]:
         """Return the requests as they came to the batcher."""
         made = [*self._executed_arrivals(), *self._rejected_arrivals()]
-        serials = np.concatenate([self.asked("serial"), self.rejected[:, REJECTED.index("serial")]])
+        serials = np.concatenate([self.request_column("serial"), self.rejected[:, REJECTED.index("serial")]])
         return [made[place] for place in np.lexsort((serials, np.array([one.queue_start for one in made])))]
 
     def _executed_arrivals(self) -> list[ReplayedRequest]:
@@ -127,15 +129,15 @@ class Past:
         known = {size: self.times(size) for size in set(sizes.tolist())}
         base = [known[size] for size in sizes.tolist()]
         columns = zip(
-            self.asked("queued").astype(np.int64).tolist(),
-            self.asked("arrived").astype(np.int64).tolist(),
-            self.asked("size").astype(int).tolist(),
+            self.request_column("queued").astype(np.int64).tolist(),
+            self.request_column("arrived").astype(np.int64).tolist(),
+            self.request_column("size").astype(int).tolist(),
             took.tolist(),
             base,
             strict=True,
         )
         made = [ReplayedRequest(number, *facts) for number, facts in enumerate(columns)]
-        for arrival, number in zip(made, self.asked("shapes").astype(int).tolist(), strict=True):
+        for arrival, number in zip(made, self.request_column("shapes").astype(int).tolist(), strict=True):
             arrival.inputs = self._shapes[number] if number >= 0 else {}
         for place, (priority, timeout) in self._extras.items():
             made[place].priority, made[place].timeout = priority, timeout
@@ -169,40 +171,40 @@ class Past:
         settings: Settings | None = None,
         window: tuple[int, int] | None = None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Ghosts:
+    ) -> ReplayedBatches:
         """Return the batches that the same arrivals would have formed with other settings of a normalised
         configuration; by default with its own. `window`: only arrivals between two times.
         """
-        settings = settings or Settings.of(config)
+        settings = settings or Settings.from_config(config)
         written = settings.written(config)
         arrivals = self.arrivals
         if window is not None:
             begin, end = np.searchsorted([one.queue_start for one in arrivals], window)
             arrivals = arrivals[begin:end]
         rules, policies = settings.batch_config(config), QueuePolicies.of(written)
-        return replay(Given(arrivals), rules, policies, settings.instances, self.pace(config), stop)
+        return replay(FixedArrivals(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
     def _overheads(self, largest: int) -> tuple[int, int]:
         """Measure how long after the decision an execution began, and how long after its end the next decision was, if
         requests waited: medians, 0 if unknown. `largest`: the largest batch size.
         """
         first_came, last_came = np.full(len(self.batches), np.inf), np.full(len(self.batches), -np.inf)
-        np.minimum.at(first_came, self._batch, self.asked("queued"))
-        np.maximum.at(last_came, self._batch, self.asked("queued"))
+        np.minimum.at(first_came, self._batch, self.request_column("queued"))
+        np.maximum.at(last_came, self._batch, self.request_column("queued"))
         first_came, last_came = first_came[self._executed], last_came[self._executed]
-        start, end, where = self.executed("start"), self.executed("end"), self.executed("instance")
+        start, end, where = self.batch_column("start"), self.batch_column("end"), self.batch_column("instance")
         order = np.lexsort((start, where))
         same = where[order][1:] == where[order][:-1]
         before = np.full(len(start), -np.inf)  # when the instance ended its last execution
         before[order[1:]] = np.where(same, end[order[:-1]], -np.inf)
-        reasons = np.array([self._words["reason"][number] for number in self.executed("reason").astype(int)])
+        reasons = np.array([self._words["reason"][number] for number in self.batch_column("reason").astype(int)])
         at_once = np.isin(reasons, _AT_ONCE)
         leads = (start - last_came)[at_once & (before < last_came)]
         delayed = (start - first_came)[(reasons == "delay") & (before < first_came)]
         if len(delayed):  # of the delay that held then, which need not be today's
             leads = np.concatenate([leads, delayed - delayed.min()])
         lead = _median(leads)
-        at_once |= (reasons == "preferred") | (self.executed("size") == largest)
+        at_once |= (reasons == "preferred") | (self.batch_column("size") == largest)
         return lead, max(_median((start - before)[at_once & (last_came < before)]) - lead, 0)
 
 

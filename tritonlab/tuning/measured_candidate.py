@@ -1,5 +1,5 @@
-"""`Confirmed`, a candidate that was measured live, and `Noise`, which separates real differences between candidates
-from those between two measurements of the same one.
+"""`MeasuredCandidate`, a candidate that was measured live, and `Noise`, which separates real differences between
+candidates from those between two measurements of the same one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NARROWLY = 1.2
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class MeasuredCandidate:
     """The replay's prediction for settings, and their live measurements, in windows at different times."""
 
     predicted: Trial
@@ -35,7 +35,7 @@ class Confirmed:
         """The median of the windows."""
         return replace(self.predicted, numbers=_median(self.windows))
 
-    def and_also(self, window: Numbers) -> Confirmed:
+    def with_window(self, window: Numbers) -> MeasuredCandidate:
         return replace(self, windows=(*self.windows, window))
 
 
@@ -44,7 +44,7 @@ class Noise:
     relative to their mean.
     """
 
-    def __init__(self, confirmed: Sequence[Confirmed], p99_ms: float | None) -> None:
+    def __init__(self, confirmed: Sequence[MeasuredCandidate], p99_ms: float | None) -> None:
         self._p99_ms = p99_ms
         squares, count = _WEIGHT * _SUPPOSED**2, _WEIGHT
         for one in confirmed:
@@ -53,7 +53,7 @@ class Noise:
             count += len(values) - 1
         self.share = math.sqrt(squares / count)
 
-    def apart(self, one: Confirmed, other: Confirmed) -> bool:
+    def differ(self, one: MeasuredCandidate, other: MeasuredCandidate) -> bool:
         """Return whether they surely differ: one keeps the limit and the other does not, or by their values."""
         if one.live.rank(self._p99_ms)[0] is not other.live.rank(self._p99_ms)[0]:
             return True
@@ -61,15 +61,15 @@ class Noise:
         error = self.share * math.sqrt(1 / len(one.windows) + 1 / len(other.windows))
         return abs(value - base) > _ERRORS * error * max(value, base)
 
-    def undecided(self, one: Confirmed, best: Confirmed) -> bool:
+    def undecided(self, one: MeasuredCandidate, best: MeasuredCandidate) -> bool:
         """Return whether more windows may show that it is better than the best."""
-        if not self.apart(one, best):
+        if not self.differ(one, best):
             return True
         narrowly = self._p99_ms is not None and one.live.numbers.p99 <= self._p99_ms * 1e6 * _NARROWLY
         return narrowly and not one.live.rank(self._p99_ms)[0] and one.live.numbers.rate > best.live.numbers.rate
 
 
-def ranked(confirmed: Sequence[Confirmed], p99_ms: float | None) -> list[Confirmed]:
+def ranked(confirmed: Sequence[MeasuredCandidate], p99_ms: float | None) -> list[MeasuredCandidate]:
     """Return the candidates, the best first."""
     return sorted(confirmed, key=lambda one: one.live.rank(p99_ms), reverse=True)
 

@@ -10,7 +10,7 @@ from .model_record import COPIES, ModelRecord
 
 
 @dataclass(frozen=True)
-class CopyFacts:
+class DeviceCopies:
     """The sums of copies. `to_device`, `to_host`: bytes; `requests`: how many requests they were made for; `simulated`:
     whether the GPUs are.
     """
@@ -21,7 +21,7 @@ class CopyFacts:
     simulated: bool
 
 
-def copy_facts(record: ModelRecord, serial: int | None = None) -> CopyFacts | None:
+def device_copies(record: ModelRecord, serial: int | None = None) -> DeviceCopies | None:
     """Return what was copied for a request, or for all in the record; None if nothing was."""
     with record.lock:
         rows = record.copies.rows()
@@ -29,7 +29,7 @@ def copy_facts(record: ModelRecord, serial: int | None = None) -> CopyFacts | No
     chosen = column["serial"] == serial if serial is not None else np.ones(len(rows), bool)
     if not chosen.any():
         return None
-    return CopyFacts(
+    return DeviceCopies(
         len(np.unique(column["serial"][chosen])),
         int(column["to_device"][chosen].sum()),
         int(column["to_host"][chosen].sum()),

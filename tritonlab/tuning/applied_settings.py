@@ -1,4 +1,4 @@
-"""`Application`, which loads a model with settings to keep, and can undo that."""
+"""`AppliedSettings`, which loads a model with settings to keep, and can undo that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import Settings
 Reload = Callable[[Settings], Callable[[], object]]
 
 
-class Application:
+class AppliedSettings:
     """The settings applied to a model, with its state before the first ones."""
 
     def __init__(self, reload: Reload) -> None:

@@ -17,7 +17,7 @@ _MOST_LINES = 24
 _MOST_BYTES = 5_000_000
 
 
-class CopyPanel:
+class ProgramPanel:
     """A choice of programs, and the text of the chosen one. `make` writes it, or raises ValueError or TritonError."""
 
     def __init__(self, widgets: Any, make: Callable[[str], Snippet]) -> None:

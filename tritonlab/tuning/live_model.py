@@ -1,5 +1,5 @@
-"""`Live`, a model that can be loaded with settings and measured under load, and `LiveModel`, one of a server in this
-process.
+"""`MeasurableModel`, the interface to a model that can be loaded with settings and measured under load, and
+`LiveModel`, which is a model of a server in this process.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..core.status import InternalError
 from ..load.load_model import first_request
 from ..server.api.model import Model
 from .offered_load import Load
-from .past import Past
+from .recorded_executions import RecordedExecutions
 from .replay import Numbers
 from .service_times import Numbers as Floats
 from .settings import Settings
-from .subject import Subject
+from .tuned_model import TunedModel
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """The measurements under one load: the clients' numbers, and the batch size and time of each execution.
 
     `lead`, `turnaround`: what the server needed for itself (`Pace`). `gap`: nanoseconds that clients and server need
@@ -40,7 +40,7 @@ class Measured:
     think: int = 0
 
 
-class Live(Protocol):
+class MeasurableModel(Protocol):
     """The interface to a model that the tuner needs."""
 
     @property
@@ -69,7 +69,7 @@ class Live(Protocol):
         """Load the model with settings. Raises what a load does."""
         ...
 
-    def measure(self, load: Load, seconds: float) -> Measured:
+    def measure(self, load: Load, seconds: float) -> Measurement:
         """Offer a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
         requests failed.
         """
@@ -85,7 +85,7 @@ class LiveModel:
 
     def __init__(self, model: Model, options: Mapping[str, Any]) -> None:
         self._model = model
-        self._subject = Subject(model)
+        self._subject = TunedModel(model)
         self._options = options
         self._restore = self._subject.restorer()
         self._changed = False
@@ -111,7 +111,7 @@ class LiveModel:
             pass
 
     def load(self, settings: Settings) -> None:
-        if settings != Settings.of(self.config):
+        if settings != Settings.from_config(self.config):
             self._changed = True
             self._subject.reload(settings)
 
@@ -120,7 +120,7 @@ class LiveModel:
             self._restore()
             self._changed = False
 
-    def measure(self, load: Load, seconds: float) -> Measured:
+    def measure(self, load: Load, seconds: float) -> Measurement:
         record, began, busy = self._subject.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
         how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}
@@ -132,17 +132,17 @@ class LiveModel:
             error = next(iter(row.errors), "no request succeeded in time")
             raise InternalError(f"'{self.name}' cannot be measured under {load}: {error}")
         busy = process_time_ns() - busy
-        past = Past(record, since=began)
-        sizes = past.executed("size")
+        recorded = RecordedExecutions(record, since=began)
+        sizes = recorded.batch_column("size")
         mean = float(sizes.mean())
         numbers = Numbers(row.latency.p50 * 1e3, row.latency.p99 * 1e3, row.requests_per_s, mean, row.requests)
-        pace = past.pace(self.config)
-        queued = past.asked("queued")
-        think = queued[1:] - past.answered[:-1]  # means something for one client alone
-        return Measured(
+        pace = recorded.pace(self.config)
+        queued = recorded.request_column("queued")
+        think = queued[1:] - recorded.answered[:-1]  # means something for one client alone
+        return Measurement(
             numbers,
             sizes,
-            past.executed("end") - past.executed("start"),
+            recorded.batch_column("end") - recorded.batch_column("start"),
             pace.lead,
             pace.turnaround,
             # requests of this process, and what it does for each of them, come one after the other

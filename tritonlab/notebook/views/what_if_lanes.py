@@ -1,4 +1,4 @@
-"""`GhostLanes`, the replies to the timeline's sliders: what other settings would have done (`static/what_if.js`)."""
+"""`WhatIfLanes`, the replies to the timeline's sliders: what other settings would have done (`static/what_if.js`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from ...core.status import TritonError
 from ...profile.model_record import ModelRecord
-from ...tuning.past import Past
-from ...tuning.replay import Ghosts
+from ...tuning.recorded_executions import RecordedExecutions
+from ...tuning.replay import ReplayedBatches
 from ...tuning.settings import Settings
-from ...tuning.subject import Subject
-from ...tuning.what_if import notes, told
+from ...tuning.tuned_model import TunedModel
+from ...tuning.what_if import notes, numbers_text
 
 #: Microseconds of the delay's slider.
 _DELAYS: tuple[int, ...] = (0, 50, 100, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000)
@@ -30,38 +30,38 @@ _FRESH = 2.0
 Send = Callable[[Mapping[str, Any], Sequence[bytes]], None]
 
 
-class GhostLanes:
+class WhatIfLanes:
     """The replay of a model's record: first the part in view, then all of it on a thread of its own. A new question
     replaces an older one.
     """
 
-    def __init__(self, subject: Subject, send: Send) -> None:
-        self._subject = subject
+    def __init__(self, model: TunedModel, send: Send) -> None:
+        self._model = model
         self._send = send
         self._lock = threading.Lock()  # guards everything below
-        self._past: Past | None = None
+        self._recorded: RecordedExecutions | None = None
         self._read: tuple[int, int, float] = 0, 0, 0.0
-        self._asked = 0
+        self._newest = 0
 
-    def answer(self, content: Mapping[str, Any]) -> None:
+    def reply(self, content: Mapping[str, Any]) -> None:
         """Reply to a message of the module: `choices`, `replay` or `reload`."""
         try:
             if content.get("do") == "choices":
-                self._tell("choices", **self._choices())
+                self._send_reply("choices", **self._choices())
             elif content.get("do") == "reload":
-                self._reload(_settings(content, Settings.of(self._subject.config)))
+                self._reload(_settings(content, Settings.from_config(self._model.config)))
             elif content.get("do") == "replay":
                 self._replay(content)
         except (TritonError, ValueError) as error:
-            self._tell("problem", text=str(error))
+            self._send_reply("problem", text=str(error))
 
-    def _tell(self, what: str, buffers: Sequence[bytes] = (), **facts: Any) -> None:
+    def _send_reply(self, what: str, buffers: Sequence[bytes] = (), **facts: Any) -> None:
         self._send({"kind": "what if", "what": what, **facts}, buffers)
 
     def _choices(self) -> dict[str, Any]:
         """Return the present settings, and what each slider offers."""
-        config = self._subject.config
-        now = Settings.of(config)
+        config = self._model.config
+        now = Settings.from_config(config)
         largest = max(now.max_batch_size * 4, 64)
         powers = [1 << n for n in range(largest.bit_length()) if 1 << n <= largest]
         sizes = sorted({*powers, now.max_batch_size}) if now.max_batch_size else [0]
@@ -76,53 +76,56 @@ class GhostLanes:
 
     def _replay(self, content: Mapping[str, Any]) -> None:
         with self._lock:
-            self._asked += 1
-            asked = self._asked
-        config = self._subject.config
-        now = Settings.of(config)
-        wanted, authored = _settings(content, now), self._subject.authored
-        ensembles = self._subject.ensembles
-        past = self._fresh_past(self._subject.record)
+            self._newest += 1
+            number = self._newest
+        config = self._model.config
+        now = Settings.from_config(config)
+        chosen, authored = _settings(content, now), self._model.authored
+        ensembles = self._model.ensembles
+        recorded = self._fresh_record(self._model.record)
 
         def stop() -> bool:
-            return self._asked != asked
+            return self._newest != number
 
-        def tell(part: str, ghosts: Ghosts, window: tuple[int, int]) -> None:
-            line = told(past.numbers_within(window), ghosts.numbers())
+        def send_part(part: str, replayed: ReplayedBatches, window: tuple[int, int]) -> None:
+            line = numbers_text(recorded.numbers_within(window), replayed.numbers())
             facts = {
                 "text": line,
-                "notes": [*notes(past, now, wanted, ghosts, window, ensembles), f"Execution times {past.times}."],
-                "config": wanted.pbtxt(authored),
-                "changed": wanted != now,
-                "lanes": past.instances,
-                "first": past.asked("queued")[0],
+                "notes": [
+                    *notes(recorded, now, chosen, replayed, window, ensembles),
+                    f"Execution times {recorded.times}.",
+                ],
+                "config": chosen.pbtxt(authored),
+                "changed": chosen != now,
+                "lanes": recorded.instances,
+                "first": recorded.request_column("queued")[0],
             }
-            reasons = list(dict.fromkeys(ghosts.reason))
-            self._tell("ghosts", [_rows(ghosts, reasons)], part=part, reasons=reasons, **facts)
+            reasons = list(dict.fromkeys(replayed.reason))
+            self._send_reply("ghosts", [_rows(replayed, reasons)], part=part, reasons=reasons, **facts)
 
-        window = _window(content, past)
-        tell("view", past.replay(config, wanted, window, stop), window)
+        window = _window(content, recorded)
+        send_part("view", recorded.replay(config, chosen, window, stop), window)
 
-        def all_of_it() -> None:
-            ghosts = past.replay(config, wanted, stop=stop)
+        def replay_all() -> None:
+            replayed = recorded.replay(config, chosen, stop=stop)
             if not stop():
-                tell("all", ghosts, (0, 1 << 62))
+                send_part("all", replayed, (0, 1 << 62))
 
-        threading.Thread(target=all_of_it, name="what if", daemon=True).start()
+        threading.Thread(target=replay_all, name="what if", daemon=True).start()
 
     def _reload(self, settings: Settings) -> None:
-        self._tell("reloading")
-        self._subject.reload(settings)
-        self._tell("reloaded", text=f"Loaded with {settings}. The text of its cell is unchanged.")
+        self._send_reply("reloading")
+        self._model.reload(settings)
+        self._send_reply("reloaded", text=f"Loaded with {settings}. The text of its cell is unchanged.")
 
-    def _fresh_past(self, record: ModelRecord) -> Past:
+    def _fresh_record(self, record: ModelRecord) -> RecordedExecutions:
         with self._lock:
             epoch, total, read_at = self._read
             changed = (epoch, total) != (record.epoch, record.batches.total)
-            if self._past is None or record.epoch != epoch or (changed and time.monotonic() - read_at > _FRESH):
+            if self._recorded is None or record.epoch != epoch or (changed and time.monotonic() - read_at > _FRESH):
                 self._read = record.epoch, record.batches.total, time.monotonic()
-                self._past = Past(record)
-            return self._past
+                self._recorded = RecordedExecutions(record)
+            return self._recorded
 
 
 def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
@@ -137,19 +140,18 @@ def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
     )
 
 
-def _window(content: Mapping[str, Any], past: Past) -> tuple[int, int]:
-    """Return the time in view, with as much before it, because a queue has a history; a part of it if it is too long.
-    """
+def _window(content: Mapping[str, Any], recorded: RecordedExecutions) -> tuple[int, int]:
+    """Return the time in view, with as much before it, because a queue has a history; at most _AT_ONCE arrivals."""
     begin, end = content["window"]
-    queued = past.asked("queued")
+    queued = recorded.request_column("queued")
     first, last = np.searchsorted(queued, (begin - (end - begin), end))
     first = max(int(first), int(last) - _AT_ONCE)
     return (int(queued[first]) if first < len(queued) else int(end)), int(end)
 
 
-def _rows(ghosts: Ghosts, reasons: list[str]) -> bytes:
+def _rows(replayed: ReplayedBatches, reasons: list[str]) -> bytes:
     """Return start, end, lane, size, count and the number of the reason of each batch as doubles."""
     numbers = {reason: number for number, reason in enumerate(reasons)}
-    counts = [len(batch) for batch in ghosts.requests]
-    why = [numbers[reason] for reason in ghosts.reason]
-    return np.array([ghosts.start, ghosts.end, ghosts.lane, ghosts.size, counts, why], np.float64).T.tobytes()
+    counts = [len(batch) for batch in replayed.requests]
+    why = [numbers[reason] for reason in replayed.reason]
+    return np.array([replayed.start, replayed.end, replayed.lane, replayed.size, counts, why], np.float64).T.tobytes()

@@ -1,4 +1,4 @@
-"""`Subject`, a running model as tuning sees it: its configuration, its record, and how it is loaded with other
+"""`TunedModel`, a running model as tuning sees it: its configuration, its record, and how it is loaded with other
 settings.
 """
 
@@ -14,7 +14,7 @@ from ..profile.recorder import Recorder
 from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
 from ..server.models.dependency_graph import composing_models
-from .past import Past
+from .recorded_executions import RecordedExecutions
 from .settings import Settings
 from .what_if import WhatIf
 
@@ -22,7 +22,7 @@ from .what_if import WhatIf
 Written = tuple[Settings | None, Callable[[Settings | None], object]]
 
 
-class Subject:
+class TunedModel:
     """A model of a server in this process."""
 
     def __init__(self, model: Model) -> None:
@@ -64,10 +64,10 @@ class Subject:
     def record(self) -> ModelRecord:
         return Recorder.of(self.model.server.instruments).recording.model(self.model.name)
 
-    def past(self) -> Past:
+    def recorded_executions(self) -> RecordedExecutions:
         """Return the record since the last load. Raises InvalidArgumentError if it is empty."""
         try:
-            return Past(self.record)
+            return RecordedExecutions(self.record)
         except ValueError as error:
             raise InvalidArgumentError(str(error)) from None
 
@@ -96,7 +96,15 @@ class Subject:
 
 def what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
     """Run `Model.what_if`."""
-    subject = Subject(model)
-    config = subject.config
-    settings = Settings.of(config).changed(**differing)
-    return WhatIf(subject.name, subject.past(), config, subject.authored, settings, subject.reload, subject.ensembles)
+    tuned = TunedModel(model)
+    config = tuned.config
+    settings = Settings.from_config(config).changed(**differing)
+    return WhatIf(
+        tuned.name,
+        tuned.recorded_executions(),
+        config,
+        tuned.authored,
+        settings,
+        tuned.reload,
+        tuned.ensembles,
+    )
