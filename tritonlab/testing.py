@@ -147,17 +147,17 @@ class FakeInstance:
 class FakeStub:
     """The stub's end of a link in this process: sockets and regions are real, and the test plays the stub.
 
-    `link` is the server's end. `connection`, `region` and `kernel_region` are the stub's: what it sends with, writes to
+    `link` is the server's end. `connection`, `region` and `server_region` are the stub's: what it sends with, writes to
     and reads from.
     """
 
     def __init__(self, link_reader: LinkReader, size: int = 1 << 20) -> None:
         self._fds = [create_region_file("fake kernel"), create_region_file("fake stub")]
         ours, theirs = socket.socketpair()
-        kernel_region = Region(self._fds[0], size)
+        server_region = Region(self._fds[0], size)
         self.region = Region(self._fds[1], size)
-        self.link = StubLink(ours, kernel_region, RegionReader(self._fds[1]), link_reader)
-        self.kernel_region = RegionReader(self._fds[0])
+        self.link = StubLink(ours, server_region, RegionReader(self._fds[1]), link_reader)
+        self.server_region = RegionReader(self._fds[0])
         self._socket = theirs
         self.connection = Connection(theirs, on_freed=self.region.free, unpacks=True)
 

@@ -121,7 +121,7 @@ def test_a_row_is_made_of_the_last_windows_only() -> None:
     ],
 )
 def test_a_plan_has_a_level_for_each_row(said: dict[str, Any], levels: tuple[float, ...]) -> None:
-    assert LoadPlan.of(said, "m").levels == levels
+    assert LoadPlan.from_options(said, "m").levels == levels
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_plan_has_a_level_for_each_row(said: dict[str, Any], levels: tuple[flo
 )
 def test_options_that_make_no_sense_are_refused(said: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
-        LoadPlan.of(said, "m")
+        LoadPlan.from_options(said, "m")
 
 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(TypeError, match=r"no option 'concurency': did you mean 'concurrency'\?"):
-        LoadPlan.of({"concurency": 1}, "m")
+        LoadPlan.from_options({"concurency": 1}, "m")

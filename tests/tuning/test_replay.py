@@ -274,7 +274,7 @@ def test_ghosts_are_the_recorded_batches_also_where_the_way_to_the_instance_take
     if not record.requests.total:
         return
     past = RecordedExecutions(record)
-    rules, policies = BatchConfig.of(config), QueuePolicies.of(config)
+    rules, policies = BatchConfig.from_config(config), QueuePolicies.from_config(config)
     ghosts = replay(FixedArrivals(past.arrivals), rules, policies, instances, Pace(past.times, lead=way))
     assert ghosts.refused == record.rejected.total
     found, expected = imagined(past, ghosts), formed(record)

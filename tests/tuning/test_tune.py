@@ -97,7 +97,7 @@ class FakeLive:
     def run(self, settings: Settings, load: Load, requests: int, seed: int = 7) -> ReplayedBatches:
         rules, lanes = settings.batch_config(self.config), settings.instances
         pace = Pace(lambda size: self._truth(size, lanes), 10_000, 30_000)
-        policies = QueuePolicies.of(settings.written(self.config))
+        policies = QueuePolicies.from_config(settings.written(self.config))
         return replay(load.source(self._manner, requests, seed), rules, policies, lanes, pace)
 
     def does(self, settings: Settings, load: Load) -> Trial:

@@ -59,7 +59,7 @@ class _Use:
     full_dims: tuple[int, ...]
 
     @staticmethod
-    def of(model: str, config: ModelConfig, tensor: Any, *, reshaped: bool = False) -> _Use:
+    def from_config(model: str, config: ModelConfig, tensor: Any, *, reshaped: bool = False) -> _Use:
         dims = tuple(tensor.reshape.shape if reshaped and tensor.HasField("reshape") else tensor.dims)
         full = (-1, *dims) if config.max_batch_size > 0 else dims
         return _Use(model, messages.DataType.Name(tensor.data_type), dims, full)
@@ -119,8 +119,10 @@ def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel
 
 def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[StepConnection | None, str]]:
     """Yield connections and problems in the order in which Triton looks at them."""
-    known = {tensor.name: _Use.of(config.name, config, tensor, reshaped=True) for tensor in config.input}
-    known.update((tensor.name, _Use.of(config.name, config, tensor, reshaped=True)) for tensor in config.output)
+    known = {tensor.name: _Use.from_config(config.name, config, tensor, reshaped=True) for tensor in config.input}
+    known.update(
+        (tensor.name, _Use.from_config(config.name, config, tensor, reshaped=True)) for tensor in config.output
+    )
     about = f"in ensemble {config.name}, "
     for number, step in enumerate(config.ensemble_scheduling.step):
         name = step_model(step)
@@ -159,7 +161,7 @@ def _connection(
 ) -> tuple[StepConnection, str]:
     if key not in tensors:
         return StepConnection(number, model.name, kind, key, value, "", (), missing), missing
-    use = _Use.of(model.name, model, tensors[key])
+    use = _Use.from_config(model.name, model, tensors[key])
     problem = _difference(known.setdefault(value, use), use)
     problem = f"{about}ensemble tensor {value}: {problem}" if problem else ""
     return StepConnection(number, model.name, kind, key, value, use.datatype, use.full_dims, problem), problem

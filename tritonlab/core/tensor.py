@@ -239,7 +239,7 @@ def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
         if datatype in (DataType.INVALID, DataType.BF16) or array.dtype == datatype.numpy:
             return array
         if array.size and array.dtype.kind not in _READABLE[datatype.numpy.kind] and not _all_ints(value, datatype):
-            raise InvalidArgumentError(f"{_said(array)} cannot be read as {datatype.name}")
+            raise InvalidArgumentError(f"{_elements_text(array)} cannot be read as {datatype.name}")
         return np.asarray(value, dtype=datatype.numpy)
     except (ValueError, TypeError, OverflowError) as error:
         if "inhomogeneous" in str(error):
@@ -247,7 +247,7 @@ def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
         raise InvalidArgumentError(f"{type(value).__name__} cannot be read as a tensor: {error}") from error
 
 
-def _said(array: NDArray[Any]) -> str:
+def _elements_text(array: NDArray[Any]) -> str:
     """Return a description of the elements of an array."""
     if array.dtype.kind in "SU":
         return "text"

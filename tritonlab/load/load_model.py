@@ -8,11 +8,11 @@ from typing import Any
 from ..core.infer_request import InferenceRequest
 from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
-from .kernel_target import KernelTarget
 from .load_plan import LoadPlan
 from .load_result import LoadResult
 from .load_run import LoadTest
 from .load_target import LoadTarget
+from .local_target import LocalTarget
 from .request_mix import Lane
 
 #: Seconds after which the progress of a test is shown: shorter tests need none.
@@ -21,12 +21,12 @@ _QUIET = 0.5
 
 def load_model(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
     """Run a load test of a model of a server in this process."""
-    return load_target(model.name, model.version, KernelTarget(model), options)
+    return load_target(model.name, model.version, LocalTarget(model), options)
 
 
 def first_request(model: Model, options: Mapping[str, Any]) -> InferenceRequest:
     """Return the first request of a load test with these options. Raises the same errors as the test."""
-    mix = LoadPlan.of(options, model.name).requests(KernelTarget(model).inputs, model.version)
+    mix = LoadPlan.from_options(options, model.name).requests(LocalTarget(model).inputs, model.version)
     return mix.request(Lane(0))
 
 
@@ -35,7 +35,7 @@ def load_target(name: str, version: int, target: LoadTarget, options: Mapping[st
     shows its progress meanwhile. The other options are those of LoadPlan.
     """
     said = {key: value for key, value in options.items() if key not in ("wait", "progress")}
-    test = LoadTest(name, version, target, LoadPlan.of(said, name))
+    test = LoadTest(name, version, target, LoadPlan.from_options(said, name))
     if not options.get("wait", True):
         return test.start()
     try:

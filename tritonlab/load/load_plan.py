@@ -55,7 +55,7 @@ class LoadPlan:
         return RequestMix(model, version, **self.mix)
 
     @staticmethod
-    def of(options: Mapping[str, Any], model: str) -> LoadPlan:
+    def from_options(options: Mapping[str, Any], model: str) -> LoadPlan:
         """Read options. Raises InvalidArgumentError for invalid values, UnknownOption for unknown names."""
         UnknownOption.check("load_test", options, sorted({*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}))
         modes = [mode for mode in (CONCURRENCY, REQUEST_RATE, ARRIVALS) if options.get(mode) is not None]

@@ -25,7 +25,7 @@ class Percentiles:
     max: float
 
     @staticmethod
-    def of(nanoseconds: NDArray[Any]) -> Percentiles | None:
+    def from_nanoseconds(nanoseconds: NDArray[Any]) -> Percentiles | None:
         """Return the percentiles; None of nothing."""
         if not len(nanoseconds):
             return None
@@ -124,9 +124,9 @@ def row_of(
         inferences_per_s=float(good[:, BATCH].sum()) / seconds,
         responses_per_s=float(good[:, RESPONSES].sum()) / seconds,
         sent_per_s=len(sent) / seconds,
-        latency=Percentiles.of(good[:, DONE] - good[:, DUE]),
-        first_response=Percentiles.of(streamed[:, FIRST] - streamed[:, DUE]) if decoupled else None,
-        lag=Percentiles.of(rows[:, SENT] - rows[:, DUE]) if open_loop else None,
+        latency=Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE]),
+        first_response=Percentiles.from_nanoseconds(streamed[:, FIRST] - streamed[:, DUE]) if decoupled else None,
+        lag=Percentiles.from_nanoseconds(rows[:, SENT] - rows[:, DUE]) if open_loop else None,
         client_send_us=_mean(good[:, SEND]),
         client_receive_us=_mean(good[:, RECEIVE]),
         server=server_times(*counted),

@@ -245,7 +245,7 @@ def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
     """Return throughput and percentiles of the last second, as JSON values."""
     good = rows[rows[:, ERROR] == 0]
     seconds = max((now - max(begin, now - _LATELY)) / 1e9, 1e-3)
-    found = Percentiles.of(good[:, DONE] - good[:, DUE])
+    found = Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE])
     told: dict[str, Any] = {"inferences_per_s": float(good[:, BATCH].sum()) / seconds}
     for name in ("p50", "p95", "p99"):
         told[f"{name}_us"] = getattr(found, name) if found is not None else None

@@ -1,4 +1,4 @@
-"""The interface that a load test sends to: `KernelTarget` for a server in this process, `clients.remote_target` for one
+"""The interface that a load test sends to: `LocalTarget` for a server in this process, `clients.remote_target` for one
 elsewhere.
 """
 

@@ -104,7 +104,7 @@ class _Search:
                 yield made
 
 
-def told_of(recording: Recording, model: str, row: int) -> str:
+def rare_facts(recording: Recording, model: str, row: int) -> str:
     """Return the rarer facts of a request in words: a sequence, a priority, and its caller if that is not a client."""
     record = recording.model(model)
     with record.lock:

@@ -92,7 +92,7 @@ class OpenStream:
         return self.arrived, self.executed, self.first, self.last, self.count
 
     @staticmethod
-    def of(request: InferenceRequest) -> OpenStream:
+    def from_request(request: InferenceRequest) -> OpenStream:
         return OpenStream(request.request_start, request.execute_start)
 
 

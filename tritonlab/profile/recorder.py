@@ -135,7 +135,7 @@ class Recorder(Instrument):
         with record.lock:
             stream = record.open.get(request.serial)
             if stream is None:
-                stream = record.open[request.serial] = OpenStream.of(request)
+                stream = record.open[request.serial] = OpenStream.from_request(request)
             shapes = record.shapes(response.outputs)
             record.responses.add((request.serial, now, stream.count, kind, shapes))
             if not response.empty:
@@ -178,7 +178,7 @@ class Recorder(Instrument):
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
             asked = record.cancelling.get(request.serial)
             if asked is not None and asked.asked:  # one that ended before its first response
-                record.end_stream(request.serial, OpenStream.of(request), now, FINAL + ERROR)
+                record.end_stream(request.serial, OpenStream.from_request(request), now, FINAL + ERROR)
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
         self._mark(model, now, "restart", f"{instance}: {reason}" if reason else instance)

@@ -30,7 +30,7 @@ class BatchConfig:
     keeps_cancelled: bool = False
 
     @staticmethod
-    def of(config: ModelConfig) -> BatchConfig:
+    def from_config(config: ModelConfig) -> BatchConfig:
         """Return the batching rules of a normalised configuration."""
         queued = config.HasField("dynamic_batching")
         if not queued or config.max_batch_size == 0:
@@ -43,7 +43,7 @@ class BatchConfig:
             delay=batching.max_queue_delay_microseconds * 1000 % (1 << 64),  # as Triton counts (rule 5.5.4)
             equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
             optional_inputs=any(i.optional for i in config.input),
-            ranked=QueuePolicies.of(config) is not None,
+            ranked=QueuePolicies.from_config(config) is not None,
         )
 
 

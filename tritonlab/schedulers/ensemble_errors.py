@@ -13,7 +13,7 @@ from .ensemble_progress import Run
 
 def failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleError:
     """Return the error of a step's request in the form that the ensemble's client gets (rule 5.7.5)."""
-    given = ", ".join(_given(graph, run))
+    given = ", ".join(_inputs_text(graph, run))
     reason = f"{run.step} of ensemble '{graph.name}' failed; its inputs: {given}"
     text = f"in ensemble '{graph.name}', {error.message}"
     if not isinstance(error, ModelError):
@@ -25,7 +25,7 @@ def failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleE
     return found
 
 
-def _given(graph: EnsembleGraph, run: Run) -> Iterable[str]:
+def _inputs_text(graph: EnsembleGraph, run: Run) -> Iterable[str]:
     for reading in run.step.inputs:
         tensor = run.inputs.get(reading.name)
         what = f"{tensor.datatype.name}{dims_text(tensor.shape)}" if tensor is not None else "not produced"

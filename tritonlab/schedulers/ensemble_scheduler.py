@@ -86,7 +86,7 @@ class EnsembleScheduler:
             self.instruments.request_queued(request, now)
         run.start()
 
-    def over(self, request: InferenceRequest) -> None:
+    def forget(self, request: InferenceRequest) -> None:
         """Forget a request that has had its final response."""
         with self._lock:
             del self._running[id(request)]
@@ -291,7 +291,7 @@ class EnsembleRun:
             self._record(response)
         deliver(request, response, scheduler.instruments, scheduler.clock)
         if response.final:
-            scheduler.over(request)
+            scheduler.forget(request)
 
     def _record(self, response: InferenceResponse) -> None:
         """Count the request as in rule 5.7.13. Triton counts a failed one twice."""

@@ -46,7 +46,7 @@ class QueuePolicy:
         return request.queue_start + (timeout if timeout < _WRAPS else 0)
 
     @staticmethod
-    def of(policy: Any) -> QueuePolicy:
+    def from_message(policy: Any) -> QueuePolicy:
         return QueuePolicy(
             max_size=policy.max_queue_size,
             timeout=policy.default_timeout_microseconds * 1000,
@@ -65,13 +65,13 @@ class QueuePolicies:
     default_level: int = 1
 
     @staticmethod
-    def of(config: ModelConfig) -> QueuePolicies | None:
+    def from_config(config: ModelConfig) -> QueuePolicies | None:
         """Return the policies of a normalised configuration; None if all requests are equal and wait without limit."""
         batching = config.dynamic_batching
         count = max(1, batching.priority_levels)
         special = batching.priority_queue_policy
         levels = tuple(
-            QueuePolicy.of(special.get(level, batching.default_queue_policy)) for level in range(1, count + 1)
+            QueuePolicy.from_message(special.get(level, batching.default_queue_policy)) for level in range(1, count + 1)
         )
         if count == 1 and levels[0] == QueuePolicy(override=levels[0].override, delay=levels[0].delay):
             return None

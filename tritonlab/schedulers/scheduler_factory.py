@@ -43,18 +43,18 @@ def make_scheduler(
     clock, instruments, timer = services.clock, services.instruments, services.timer
     if config.HasField("sequence_batching"):
         inputs = SequenceInputs(config, directory)
-        rules = SequenceConfig.of(config)
+        rules = SequenceConfig.from_config(config)
         return SequenceBatchScheduler(
             name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn, services.limiter
         )
     return DynamicBatchScheduler(
         name,
         version,
-        BatchConfig.of(config),
+        BatchConfig.from_config(config),
         clock,
         instruments,
         timer,
-        policies=QueuePolicies.of(config),
+        policies=QueuePolicies.from_config(config),
         preserve_ordering=config.dynamic_batching.preserve_ordering,
         stats=services.stats,
         limiter=services.limiter,

@@ -33,7 +33,7 @@ class NextLook:
         self.at: int | None = None
         self._timer = timer
 
-    def by(self, when: int | None, wake: Callable[[], None]) -> None:
+    def request(self, when: int | None, wake: Callable[[], None]) -> None:
         """Let the timer call `wake` at `when`, unless it calls earlier anyway. `when` None: no call."""
         if when is not None and (self.at is None or when < self.at):
             self.at = when
@@ -160,7 +160,7 @@ class SequenceBatchScheduler:
 
     def _decided(self, work: SequenceWork) -> SequenceWork:
         """End a decision, under the lock: set the timer for the next look, and wake `stop` if nothing is left."""
-        self._next_look.by(work.wake_at, self.wake)
+        self._next_look.request(work.wake_at, self.wake)
         if self._refusal is not None:
             self._settled.notify_all()
         return work

@@ -28,7 +28,7 @@ class SequenceConfig:
     batch: BatchConfig = field(default_factory=BatchConfig)
 
     @staticmethod
-    def of(config: ModelConfig) -> SequenceConfig:
+    def from_config(config: ModelConfig) -> SequenceConfig:
         """Return the rules of a normalised configuration with `sequence_batching`. The default strategy is direct."""
         sequences = config.sequence_batching
         oldest = sequences.HasField("oldest")

@@ -181,7 +181,7 @@ class RecordedExecutions:
         if window is not None:
             begin, end = np.searchsorted([one.queue_start for one in arrivals], window)
             arrivals = arrivals[begin:end]
-        rules, policies = settings.batch_config(config), QueuePolicies.of(written)
+        rules, policies = settings.batch_config(config), QueuePolicies.from_config(written)
         return replay(FixedArrivals(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
     def _overheads(self, largest: int) -> tuple[int, int]:

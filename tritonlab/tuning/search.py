@@ -87,7 +87,7 @@ def predict(
     settings: Settings, load: Load, config: ModelConfig, known: Calibration, requests: int, seed: int = 0
 ) -> Trial:
     """Predict the numbers of settings under a load, without the first tenth of the requests, which fills the queue."""
-    rules, policies = settings.batch_config(config), QueuePolicies.of(settings.written(config))
+    rules, policies = settings.batch_config(config), QueuePolicies.from_config(settings.written(config))
     most = max(requests, 8 * load.concurrency)
     probed = known.for_instances(settings.instances)
     pace = Pace(probed.times, probed.lead, probed.turnaround)

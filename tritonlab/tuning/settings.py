@@ -133,7 +133,7 @@ class Settings:
 
     def batch_config(self, config: ModelConfig) -> BatchConfig:
         """Return the rules of the batcher that serves a normalised configuration with these settings."""
-        return BatchConfig.of(self.written(config))
+        return BatchConfig.from_config(self.written(config))
 
     def pbtxt(self, authored: ModelConfig) -> str:
         """Return the lines of config.pbtxt for these settings of the model with this configuration, whose instance

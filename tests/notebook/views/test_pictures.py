@@ -42,7 +42,7 @@ def value(datatype: str, dims: tuple[int, ...], *files: tuple[str, bytes], batch
     ],
 )
 def test_dims_say_where_a_picture_has_its_sides(dims: tuple[int, ...], layout: Layout | None) -> None:
-    assert Layout.of(dims) == layout
+    assert Layout.from_dims(dims) == layout
 
 
 def test_a_picture_is_brought_to_the_inputs_size_and_range() -> None:

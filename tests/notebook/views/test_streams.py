@@ -103,7 +103,7 @@ def test_a_stream_of_a_model_is_stopped_and_the_time_is_measured(lab: Lab) -> No
     eventually(lambda: not any(one["executes"] for one in view.live_of(view.record)["open"]))
     assert "final flag not sent yet for" in repr(view)
     for one in told.values():
-        view.heard({"do": "cancel", "serial": one["serial"]})
+        view.on_message({"do": "cancel", "serial": one["serial"]})
     list(polite), list(rude)
     polite_text, rude_text = sorted(view.cancellations())
     assert polite_text.startswith("polite: Cancelled; is_cancelled() returned True after ")

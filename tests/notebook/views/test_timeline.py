@@ -121,7 +121,7 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
     assert unknown.why_apart(1, 2).startswith("The batch of 'two' was closed by a request of another shape")
     sent: list[Any] = []
     monkeypatch.setattr(view, "send", sent.append)
-    view.heard({"do": "why", "rows": [0, 1]})
+    view.on_message({"do": "why", "rows": [0, 1]})
     assert sent == [{"kind": "answer", "why": "request 1 and 'two' did share a batch."}]
 
 
@@ -171,11 +171,11 @@ def test_a_request_of_an_open_timeline_tells_its_values(lab: Lab, monkeypatch: p
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
     monkeypatch.setattr(view._ticker, "_running", True)  # no thread of it
     model(INPUT0=ones, INPUT1=ones)
-    view.heard({"do": "open", "known": {}})
+    view.on_message({"do": "open", "known": {}})
     model(INPUT0=ones * 2, INPUT1=ones)
-    view.heard({"do": "values", "row": 0})
-    view.heard({"do": "values", "row": 1})
-    view.heard({"do": "close"})
+    view.on_message({"do": "values", "row": 0})
+    view.on_message({"do": "values", "row": 1})
+    view.on_message({"do": "close"})
     assert lab.server.instruments.response_sent is None
     before, values = (answer["values"] for answer in sent)
     assert before == ["Its values are not kept; they are while a timeline is open, of 1,000 responses a second."]
@@ -194,7 +194,7 @@ def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
     view.check()
     lab.server.instruments.remove(recorder)
-    view.heard({"do": "open", "known": {}})
+    view.on_message({"do": "open", "known": {}})
     eventually(lambda: sent and sent[-1]["kind"] == "problem")
     assert "This view has stopped: RuntimeError: recording has stopped; open the view again." in sent[-1]["text"]
 
@@ -206,7 +206,7 @@ def test_a_view_of_a_server_that_has_ended_says_so(
         view = server.model("any").view()
     sent: list[Any] = []
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
-    view.heard({"do": "open", "known": {}})
+    view.on_message({"do": "open", "known": {}})
     eventually(lambda: sent and sent[-1]["kind"] == "problem")
     assert sent[-1]["text"].startswith("This view has stopped: its server has ended.")
     assert not caplog.records

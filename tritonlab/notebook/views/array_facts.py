@@ -65,7 +65,7 @@ def curve_html(name: str, tensor: Tensor) -> str:
         f"<polyline fill='none' stroke='{colour}' stroke-width='1.3' points='{_points(found, low, high)}'/>"
         for found, colour in zip(ends, _COLOURS, strict=False)
     )
-    least, most = _said(low), _said(high)
+    least, most = _number_text(low), _number_text(high)
     label = escape(f"{name}: {length:,} values from {least} to {most}", quote=True)
     return (
         f"<svg class='tl-curve' role='img' aria-label='{label}' viewBox='0 0 {_WIDTH} {_HEIGHT}'>{paths}</svg>"
@@ -73,7 +73,7 @@ def curve_html(name: str, tensor: Tensor) -> str:
     )
 
 
-def _said(value: float) -> str:
+def _number_text(value: float) -> str:
     return f"{value:,.0f}" if 10_000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 

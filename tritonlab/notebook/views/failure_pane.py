@@ -49,7 +49,7 @@ class FailurePane(LiveView):
 
     # -- buttons
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         """Handle a press on a thread of its own, because the model may take its time."""
         threading.Thread(target=self.press, args=(content.get("do"),), name="failure button", daemon=True).start()
 

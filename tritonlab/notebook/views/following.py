@@ -29,7 +29,7 @@ class UnderWay(Protocol):
     def why(self) -> str: ...
 
 
-class OneSending:
+class CurrentSending:
     """The last request of a form. Until it has ended or is abandoned, nothing else is sent."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ def form_facts(name: str, form: RequestForm, last: Outcome | None) -> dict[str, 
         "inputs": form.inputs.to_dict(),
         "batch_size": form.batch.value,
         "seed": form.seed.value,
-        "outputs": form.wanted,
+        "outputs": form.requested_outputs,
         "last": last.to_dict() if last is not None else None,
     }
 

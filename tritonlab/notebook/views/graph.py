@@ -10,11 +10,11 @@ from html import escape
 from typing import Any
 
 from ...core.ensemble_graph import EnsembleGraph
-from ...profile.call_tree import Call, call_tree, told_of
+from ...profile.call_tree import Call, call_tree, rare_facts
 from ...profile.model_record import BATCHES, REQUESTS
 from ...profile.recording import Recording
 from ...schedulers.sequence_occupancy import Occupancy
-from .graph_figure import graph_figure, life, sequence_figure
+from .graph_figure import call_text, graph_figure, sequence_figure
 from .graph_layout import tensors
 from .model_facts import duration_text
 from .record_view import RecordView
@@ -83,7 +83,7 @@ class Graph(RecordView):
 
     # -- the browser's side
 
-    def asked(self, content: Mapping[str, Any]) -> None:
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") != "choose":
             return
         which, requests = content["which"], self.record.requests
@@ -119,7 +119,7 @@ class Graph(RecordView):
         listed = list(root.walk())
         return {
             **message,
-            "said": self._said(root, len(listed) - 1),
+            "said": self._summary(root, len(listed) - 1),
             "figure": graph_figure(root, self._graph()),
             "table": [_line(depth, call, root) for depth, call in listed],
             "kept": len(self.record.requests),
@@ -127,8 +127,8 @@ class Graph(RecordView):
 
     # -- without a browser
 
-    def _said(self, root: Call, calls: int) -> str:
-        about = told_of(self.recording, self.name, self.row)
+    def _summary(self, root: Call, calls: int) -> str:
+        about = rare_facts(self.recording, self.name, self.row)
         took = f"{root.name} took {_time(root.end - root.arrived)}"
         made = f" and made {calls} call{'s' * (calls != 1)}" if calls else ""
         shared = f"; its batch of {root.count} requests made them together" if calls and root.count > 1 else ""
@@ -139,10 +139,12 @@ class Graph(RecordView):
         if root is None:
             return "\n".join([f"Graph of {self.name}: no request has been executed yet.", *_sequence_lines(sequences)])
         listed = list(root.walk())
-        lines = [f"Graph of {self.name}: {self._said(root, len(listed) - 1)}"]
+        lines = [f"Graph of {self.name}: {self._summary(root, len(listed) - 1)}"]
         for depth, call in listed[:_LINES]:
             step = f"step {call.step} " if call.step >= 0 else ""
-            lines.append(f"  {'  ' * depth}{step}{call.model} ({'; '.join(tensors(call.inputs))}): {life(call, root)}")
+            lines.append(
+                f"  {'  ' * depth}{step}{call.model} ({'; '.join(tensors(call.inputs))}): {call_text(call, root)}"
+            )
         if len(listed) > _LINES:
             lines.append(f"  and {len(listed) - _LINES} more")
         return "\n".join([*lines, *_sequence_lines(sequences)])

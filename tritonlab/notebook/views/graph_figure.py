@@ -59,10 +59,10 @@ def _box(box: Box, number: int, root: Call) -> str:
     look = f"fill='{_PAPER}' stroke='{edge}' stroke-opacity='.6'" + ("" if box.calls else " stroke-dasharray='3 3'")
     parts.append(f"<rect x='{x:.0f}' y='{y:.0f}' width='{WIDTH}' height='{box.height}' rx='4' {look}/>")
     parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 16:.0f}' font-weight='600'>{escape(_short(box.title, 32))}</text>")
-    parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 30:.0f}' opacity='.8'>{escape(said(box))}</text>")
+    parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 30:.0f}' opacity='.8'>{escape(times_text(box))}</text>")
     if box.calls:
         parts += _bars(box, root)
-    told = escape("\n".join(life(call, root) for call in box.calls[:8])) or escape(said(box))
+    told = escape("\n".join(call_text(call, root) for call in box.calls[:8])) or escape(times_text(box))
     return f"<g data-box='{number}'><title>{told}</title>{''.join(parts)}</g>"
 
 
@@ -83,7 +83,7 @@ def _bars(box: Box, root: Call) -> list[str]:
     return parts
 
 
-def said(box: Box) -> str:
+def times_text(box: Box) -> str:
     """Return how long the calls of a box took, in words."""
     if not box.calls:
         return "" if box.title == ANSWER else "not run"
@@ -93,7 +93,7 @@ def said(box: Box) -> str:
     return f"waited {_time(waited)}, ran {_time(ran)}{each}"
 
 
-def life(call: Call, root: Call) -> str:
+def call_text(call: Call, root: Call) -> str:
     """Return one sentence about a call: when it came, waited and ran, with which others, and how it failed."""
     who = f"{call.name} on {call.instance or call.model}, version {call.version}"
     came = f"came at {_time(call.arrived - root.arrived)}, waited {_time(call.start - call.arrived)}"

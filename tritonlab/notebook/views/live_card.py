@@ -171,7 +171,7 @@ class LiveCard(LiveView):
 
     # -- buttons
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         """Handle a press on a thread of its own, because this one may be the kernel's main thread, and the model may
         take its time.
         """

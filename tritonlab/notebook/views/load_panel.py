@@ -76,7 +76,7 @@ class LoadPanel(LiveView):
         if self._test is not None:
             self._test.stop()
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "stop":
             self.stop()
         elif content.get("do") == "start":
@@ -110,7 +110,7 @@ class LoadPanel(LiveView):
         self._looked = now
         html = test.result().html() if test.finished or test.result().rows else ""
         if not test.finished:
-            self.send({"kind": "progress", **told_of(test.progress())})
+            self.send({"kind": "progress", **progress_texts(test.progress())})
             self.update(html=html if self._model is not None else "")
             return
         self._ticker.remove(self)
@@ -133,7 +133,7 @@ class LoadPanel(LiveView):
         if test is None:
             return f"Load test of {self.name}: not started; press Start, or call load_test()"
         if not test.finished:
-            return f"Load test of {self.name}, {test.place}: {told_of(test.progress())['text']}"
+            return f"Load test of {self.name}, {test.place}: {progress_texts(test.progress())['text']}"
         if self._model is None:
             seconds = test.progress()["seconds"]
             return f"Load test of {self.name}, {test.place}: {test.result().stopped or 'done'} after {seconds:.1f} s"
@@ -184,7 +184,7 @@ def form_of(model: Loadable) -> dict[str, Any]:
     }
 
 
-def told_of(progress: Mapping[str, Any]) -> dict[str, Any]:
+def progress_texts(progress: Mapping[str, Any]) -> dict[str, Any]:
     """Return the progress as texts, and `share`, how much is done."""
     rows, row = progress["rows"], progress["row"]
     share = progress.get("share", 0.0)

@@ -34,7 +34,7 @@ class Tally:
     batches: dict[int, int]
 
     @staticmethod
-    def of(outcomes: Sequence[Outcome]) -> Tally:
+    def from_outcomes(outcomes: Sequence[Outcome]) -> Tally:
         done = [outcome for outcome in outcomes if outcome.answered]
         begun = [outcome.request.request_start for outcome in done]
         ended = [outcome.request.request_start + outcome.total_ns for outcome in done]
@@ -72,7 +72,7 @@ def percentile(values: Sequence[int], percent: int) -> int | None:
 
 def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
     """Return the counts, and at the end the times."""
-    tally = Tally.of(outcomes)
+    tally = Tally.from_outcomes(outcomes)
     done = [outcome for outcome in outcomes if outcome.answered]
     tone = "tl-bad" if tally.failed else "tl-warn" if tally.cancelled else ""
     head = f"<div class='{tone}'><b>{escape(tally.text())}</b></div>"
@@ -91,15 +91,16 @@ def histogram_html(times: Sequence[int]) -> str:
     highest = max(counts)
     bars = "".join(
         f"<span style='height:{math.ceil(count / highest * 100)}%' "
-        f"title='{count} from {_said(least + n * width)} to {_said(least + (n + 1) * width)}'></span>"
+        f"title='{count} from {_duration_text(least + n * width)} to {_duration_text(least + (n + 1) * width)}'></span>"
         for n, count in enumerate(counts)
     )
-    label = f"Latencies of {len(times)} requests, from {_said(least)} to {_said(most)}, most near " + _said(
-        least + (counts.index(highest) + 0.5) * width
+    label = (
+        f"Latencies of {len(times)} requests, from {_duration_text(least)} to {_duration_text(most)}, most near "
+        + _duration_text(least + (counts.index(highest) + 0.5) * width)
     )
     return (
         f"<div class='tl-histogram' role='img' aria-label='{escape(label)}'>{bars}</div>"
-        f"<div class='tl-axis'><span>{_said(least)}</span><span>{_said(most)}</span></div>"
+        f"<div class='tl-axis'><span>{_duration_text(least)}</span><span>{_duration_text(most)}</span></div>"
     )
 
 
@@ -110,7 +111,7 @@ def _table(done: Sequence[Outcome]) -> str:
     rows = []
     for word, values in columns:
         shown = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
-        cells = "".join(f"<td>{_said(ns) if ns is not None else '-'}</td>" for ns in shown)
+        cells = "".join(f"<td>{_duration_text(ns) if ns is not None else '-'}</td>" for ns in shown)
         rows.append(f"<tr><td>{word}</td>{cells}</tr>")
     few = [f"p{percent} needs {needed}" for percent, needed in _NEEDED.items() if len(done) < needed]
     note = f"<div class='tl-dim'>of {len(done)} requests; {', '.join(few)}</div>" if few else ""
@@ -118,5 +119,5 @@ def _table(done: Sequence[Outcome]) -> str:
     return f"<table class='tl-tensors'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
 
 
-def _said(ns: float) -> str:
+def _duration_text(ns: float) -> str:
     return duration_text(ns / 1e9)

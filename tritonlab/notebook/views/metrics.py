@@ -12,7 +12,7 @@ from ...core.plain_facts import plain
 from ...profile.metric_record import CHANGES, Key, MetricRecord
 from ...profile.recording import Recording
 from ...profile.ring import Ring
-from .metrics_figure import label_text, metrics_figure, told
+from .metrics_figure import label_text, metrics_figure, series_text
 from .record_view import RecordView
 
 #: Those of Triton's own metrics that show how a model does.
@@ -101,7 +101,7 @@ class Metrics(RecordView):
     def text(self) -> str:
         record = self.recording.metrics
         lines = [
-            f"  {name}{label_text(labels)} {told(record, (name, labels), ring)}"
+            f"  {name}{label_text(labels)} {series_text(record, (name, labels), ring)}"
             for (name, labels), ring in sorted(record.series().items())
         ]
         more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []

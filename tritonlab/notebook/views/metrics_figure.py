@@ -26,7 +26,7 @@ def mib_text(count: float) -> str:
     return f"{short_number(count / (1 << 20))} MiB"
 
 
-def told(record: MetricRecord, key: Key, ring: Ring) -> str:
+def series_text(record: MetricRecord, key: Key, ring: Ring) -> str:
     """Return the current value of the series: `12 (1.5 a second)`, `3.2`, `400 observed, median 1.2, 95% below 3`."""
     rows = ring.rows()
     kind = record.families.get(key[0], ("gauge", ""))[0]
@@ -52,7 +52,7 @@ def metrics_figure(record: MetricRecord) -> str:
     parts = []
     for lane, (key, ring) in enumerate(series):
         top = lane * _LANE
-        words = f"{label_text(key[1])} {told(record, key, ring)}".strip()
+        words = f"{label_text(key[1])} {series_text(record, key, ring)}".strip()
         parts.append(f"<text x='0' y='{top + 13}' font-weight='600'>{escape(key[0][:_LETTERS])}</text>")
         parts.append(f"<text x='0' y='{top + 27}' opacity='.7'>{escape(words[:_LETTERS])}</text>")
         rows = ring.rows()

@@ -88,7 +88,7 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
         return Metrics(recording, name, model.server.metrics)
 
     def rules() -> BatchConfig:
-        return BatchConfig.of(TunedModel(model).config)
+        return BatchConfig.from_config(TunedModel(model).config)
 
     peek = TensorPeek(name)
     timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model))

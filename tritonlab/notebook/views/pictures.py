@@ -45,7 +45,7 @@ class Layout:
     flat: bool = False
 
     @staticmethod
-    def of(dims: tuple[int, ...]) -> Layout | None:
+    def from_dims(dims: tuple[int, ...]) -> Layout | None:
         """Return the layout of dims such as [224, 224, 3], [3, -1, -1] or [28, 28]; leading ones do not count."""
         while len(dims) > 3 and dims[0] == 1:
             dims = dims[1:]
@@ -66,7 +66,7 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
 
     Raises NoPicture, or ModuleNotFoundError without Pillow.
     """
-    layout = Layout.of(dims)
+    layout = Layout.from_dims(dims)
     if layout is None:
         raise NoPicture(f"dims {list(dims)} are not height, width and channels")
     image = _open(data).convert(_MODES[layout.channels])
@@ -110,7 +110,7 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
     array = tensor.numpy()
     if array.ndim == 3:
         array = array[None]
-    layout = Layout.of(array.shape[1:]) if array.ndim == 4 else None
+    layout = Layout.from_dims(array.shape[1:]) if array.ndim == 4 else None
     if layout is None or min(layout.height, layout.width) < _LEAST_SIDE or layout.channels not in _CHANNELS:
         return
     for pixels in array[:MOST_SHOWN]:

@@ -20,7 +20,7 @@ from ...core.plain_facts import few_lines
 from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
-from .following import OneSending, follow
+from .following import CurrentSending, follow
 from .form_facts import form_facts, form_html, form_text
 from .form_keys import form_keys
 from .history import History
@@ -53,7 +53,7 @@ class Playground:
         self.model = model
         self._ports = ports
         self._describe_error = describe_error
-        self._sent = OneSending()
+        self._sent = CurrentSending()
         self._id = uuid.uuid4().hex[:12]
         try:
             widgets: Any = importlib.import_module("ipywidgets")

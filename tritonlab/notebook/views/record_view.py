@@ -84,7 +84,7 @@ class RecordView(LiveView):
 
     # -- the browser's side
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         self._heard_at = time.monotonic()
         what = content.get("do")
         if what == "open":
@@ -96,9 +96,9 @@ class RecordView(LiveView):
             self._watch(False)
             self.renew()
         elif what != "alive":
-            self.asked(content)
+            self.on_view_message(content)
 
-    def asked(self, content: Mapping[str, Any]) -> None:
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
         """Handle what else the module requests."""
 
     def _resume(self, known: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ class RequestForm:
     """The fields for requests to a model of `config`. `box` is what a frontend shows."""
 
     def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
-        self._of = _asked(config)
+        self._of = _config_facts(config)
         specs = input_specs(config)
         self.inputs = InputPages(specs, widgets)
         self._batching = config["max_batch_size"] > 0
@@ -89,7 +89,7 @@ class RequestForm:
 
     def fits(self, config: Mapping[str, Any]) -> bool:
         """Return whether the form for `config` would have the same fields."""
-        return self._of == _asked(config)
+        return self._of == _config_facts(config)
 
     def take_over(self, other: RequestForm) -> None:
         """Copy the values of the fields that another form shares with this one."""
@@ -109,7 +109,7 @@ class RequestForm:
         return [field for row in self.inputs.made.values() for field in row.fields] + said
 
     @property
-    def wanted(self) -> list[str]:
+    def requested_outputs(self) -> list[str]:
         """The requested outputs."""
         if len(self._names) > _MOST_BOXES:
             return list(self.chosen.value) or list(self._names)
@@ -123,7 +123,7 @@ class RequestForm:
         """Return the fields of each of `count` requests. They differ in their random values only; the first one has
         those that the form shows. `given`: inputs that replace those of the form. Raises ValueProblem.
         """
-        said = self._said()
+        said = self._fields()
         rows = {name: row for name, row in self.inputs.senders().items() if name not in given and row.sent}
         batch, fixed = self._fixed(rows, namespace)
         for number in range(count):
@@ -147,7 +147,7 @@ class RequestForm:
             return batch, values
         return other, {name: rows[name].value(other, namespace) for name in values}
 
-    def _said(self) -> RequestFields:
+    def _fields(self) -> RequestFields:
         correlation = self.correlation_id.value.strip()
         return RequestFields(
             request_id=self.request_id.value.strip(),
@@ -156,7 +156,7 @@ class RequestForm:
             priority=self.priority.value,
             timeout=self.timeout.value,
             parameters=_parameters(self.parameters.value.strip()),
-            requested_outputs=[] if len(self.wanted) == len(self._names) else self.wanted,
+            requested_outputs=[] if len(self.requested_outputs) == len(self._names) else self.requested_outputs,
         )
 
     def _tell_rows(self) -> None:
@@ -188,7 +188,7 @@ def _parameters(text: str) -> dict[str, ParameterValue]:
     return value
 
 
-def _asked(config: Mapping[str, Any]) -> tuple[Any, ...]:
+def _config_facts(config: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the facts of a config that decide which fields there are."""
     outputs = [output["name"] for output in config["output"]]
     return input_specs(config), config["max_batch_size"], outputs, "sequence_batching" in config

@@ -152,7 +152,7 @@ class StatusView(LiveView):
             self.freeze()
         return any(row.state in _MOVING for row in self.table.rows) or bool(self._workspace.server.draining())
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         self.table, self._at = status_table(self._workspace), time.time()
         self.update(html=self.table.html())
         self.send({})  # replies to the question

@@ -51,7 +51,7 @@ class Streams(RecordView):
         found.cancel()
         return True
 
-    def asked(self, content: Mapping[str, Any]) -> None:
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "cancel":
             self.cancel(int(content["serial"]))
 

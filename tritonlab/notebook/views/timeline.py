@@ -9,7 +9,7 @@ from typing import Any
 from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
-from ...profile.call_tree import told_of
+from ...profile.call_tree import rare_facts
 from ...profile.device_copies import device_copies
 from ...profile.model_record import REJECTIONS
 from ...profile.recording import Recording
@@ -64,7 +64,9 @@ class Timeline(RecordView):
         with record.lock:
             found = record.requests.row(row)
         copied = copies_text(device_copies(record, int(found["serial"]))) if found is not None else ""
-        about = [text for text in (told_of(self.recording, self.name, row), f"copied {copied}" * bool(copied)) if text]
+        about = [
+            text for text in (rare_facts(self.recording, self.name, row), f"copied {copied}" * bool(copied)) if text
+        ]
         lines = self.peek.lines(int(found["serial"])) if self.peek is not None and found is not None else []
         if self.peek is not None and not lines:
             return [
@@ -73,7 +75,7 @@ class Timeline(RecordView):
             ]
         return about + lines
 
-    def asked(self, content: Mapping[str, Any]) -> None:
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "why":
             one, other = content["rows"]
             self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})

@@ -36,10 +36,10 @@ _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary
 
 
 class LiveView:
-    """The base of what a frontend shows. Subclasses set `MODULE` and define `text`, `html` and `heard`.
+    """The base of what a frontend shows. Subclasses set `MODULE` and define `text`, `html` and `on_message`.
 
     `state`: JSON; the module reads it as the trait `state`. Guarantees: every method may be called from any thread, and
-    `heard` comes on any: the main thread, or one of a subshell while a cell runs.
+    `on_message` comes on any: the main thread, or one of a subshell while a cell runs.
     """
 
     #: a file of `notebook/static/`, whose default export is anywidget's `{ render }`
@@ -67,7 +67,7 @@ class LiveView:
         """Return the static form. It uses classes of `theme.css`, and also reads well without any style."""
         raise NotImplementedError
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         """Handle `content`: the module has called `ask(model, content)`."""
 
     # -- for those who have a view
@@ -112,7 +112,7 @@ class LiveView:
             if self._widget is None and importlib.util.find_spec("anywidget") is not None:
                 _listen()
                 self._widget = _widget_class(self.MODULE)(state=self._state, view=self.id)
-                self._widget.on_msg(lambda widget, content, buffers: self.heard(content))
+                self._widget.on_msg(lambda widget, content, buffers: self.on_message(content))
             return self._widget
 
     def show(self, around: Any = None) -> None:
@@ -231,4 +231,4 @@ def _opened(comm: Any, message: Any) -> None:
         data = message["content"]["data"]
         view = _views.get(data["view"])
         if view is not None:
-            view.heard(data["content"])
+            view.on_message(data["content"])

@@ -59,7 +59,7 @@ class Model:
 
     # -- inference
 
-    def _asked(self, request: InferenceRequest | None, fields: dict[str, Any]) -> InferenceRequest:
+    def _request_from(self, request: InferenceRequest | None, fields: dict[str, Any]) -> InferenceRequest:
         if request is None:
             return InferenceRequest(self, **fields)
         if not isinstance(request, InferenceRequest):
@@ -81,7 +81,7 @@ class Model:
         With `raise_on_error` the iterator raises a response's error instead of returning the response. Raises
         TritonError or TypeError if the request is refused.
         """
-        asked = self._asked(inference_request, fields)
+        asked = self._request_from(inference_request, fields)
         request = asked._to_core()
         iterator = ResponseIterator(self, request, asked, raise_on_error)
         try:
@@ -95,7 +95,7 @@ class Model:
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> AsyncResponseIterator:
         """Do what `infer` does, for asyncio."""
-        asked = self._asked(inference_request, fields)
+        asked = self._request_from(inference_request, fields)
         request: CoreRequest = asked._to_core()
         iterator = AsyncResponseIterator(self, request, asked, raise_on_error)
         shielded(self._server.core.infer, request)

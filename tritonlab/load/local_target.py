@@ -52,7 +52,7 @@ class _Call:
             self.on_end(self.lane)
 
 
-class KernelTarget:
+class LocalTarget:
     """A target that sends from one thread and is called back by the server: thousands of requests per second need no
     other thread.
 
