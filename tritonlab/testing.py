@@ -1,10 +1,10 @@
-"""This module has fakes for tests of models, of the server and of code that uses it.
+"""Fakes for tests of models, of the server and of code that uses it.
 
 load_class, build_args, build_request    a model.py in the test's own process
 FakeTriton                               the server around it: logs, metrics, response senders, BLS
 model_loader                             loads models into a real server and unloads them
 MockClock, FakeTimer                     time passes when `advance` is called
-FakeInstance                             takes payloads from a scheduler, answers when told to
+FakeInstance                             takes payloads from a scheduler, responds when `finish` is called
 FakeStub                                 the stub's end of a real link, driven by the test
 RecordingInstrument                      every hook call as a tuple, in order
 SimulatedArray                           an array on a GPU of `Options(simulated_gpus=…)`
@@ -60,7 +60,7 @@ MS = 1_000_000
 
 
 class MockClock:
-    """Is a `core.clock.Clock` that stands still until it is told to move. Times are nanoseconds."""
+    """A `core.clock.Clock` that stands still until `advance`. Times are nanoseconds."""
 
     def __init__(self, now: int = 0, wall: int = 1_700_000_000_000_000_000) -> None:
         self._now = now
@@ -73,7 +73,7 @@ class MockClock:
         return self._wall
 
     def advance(self, ns: int) -> None:
-        """Moves both clocks forward. Raises ValueError for a step back."""
+        """Move both clocks forward. Raises ValueError for a step back."""
         if ns < 0:
             raise ValueError(f"time does not run back: {ns} ns")
         self._now += ns
@@ -84,8 +84,7 @@ class MockClock:
 
 
 class FakeTimer:
-    """Is a `schedulers.timer.Timer` without a thread: a call that is due is made as `advance` moves the clock past
-    it."""
+    """A `schedulers.timer.Timer` without a thread: a call that is due is made as `advance` moves the clock past it."""
 
     def __init__(self, clock: MockClock) -> None:
         self._clock = clock
@@ -94,14 +93,14 @@ class FakeTimer:
 
     @property
     def deadlines(self) -> list[int]:
-        """Returns the deadlines that are still to come, soonest first, in nanoseconds of the clock."""
+        """The deadlines that are still to come, soonest first, in nanoseconds of the clock."""
         return sorted(when for when, _, _ in self._heap)
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (when, next(self._order), function))
 
     def advance(self, ns: int) -> None:
-        """Moves the clock by `ns`, stopping at each deadline on the way to call what is due there."""
+        """Move the clock by `ns`, stopping at each deadline on the way to call what is due there."""
         end = self._clock.now() + ns
         while self._heap and self._heap[0][0] <= end:
             when, _, function = heapq.heappop(self._heap)
@@ -115,8 +114,9 @@ class _Idle(Protocol):
 
 
 class FakeInstance:
-    """Is what a scheduler sees of a model instance. Payloads pile up in `payloads` until `finish` answers the
-    oldest."""
+    """The fake of a model instance for a scheduler. Payloads pile up in `payloads` until `finish` responds to the
+    oldest.
+    """
 
     def __init__(self, name: str = "fake_0_0") -> None:
         self.name = name
@@ -129,11 +129,11 @@ class FakeInstance:
 
     @property
     def sizes(self) -> list[int]:
-        """Returns the batch sizes of the payloads in execution."""
+        """The batch sizes of the payloads in execution."""
         return [payload.size for payload in self.payloads]
 
     def finish(self, scheduler: _Idle) -> Payload:
-        """Ends the oldest payload. As with a real one, the scheduler hears of it before the clients get responses."""
+        """End the oldest payload. As with a real one, the scheduler is called before the clients get responses."""
         payload = self.payloads.pop(0)
         scheduler.instance_idle(self)
         for request in payload.requests:
@@ -145,47 +145,46 @@ class FakeInstance:
 
 
 class FakeStub:
-    """Is the stub's end of a link in this process: sockets and regions are real, and the test plays the stub.
+    """The stub's end of a link in this process: sockets and regions are real, and the test plays the stub.
 
-    `link` is the kernel's end. `connection`, `region` and `kernel_region` are the stub's: what it sends with, writes to
+    `link` is the server's end. `connection`, `region` and `server_region` are the stub's: what it sends with, writes to
     and reads from.
     """
 
     def __init__(self, link_reader: LinkReader, size: int = 1 << 20) -> None:
         self._fds = [create_region_file("fake kernel"), create_region_file("fake stub")]
         ours, theirs = socket.socketpair()
-        kernel_region = Region(self._fds[0], size)
+        server_region = Region(self._fds[0], size)
         self.region = Region(self._fds[1], size)
-        self.link = StubLink(ours, kernel_region, RegionReader(self._fds[1]), link_reader)
-        self.kernel_region = RegionReader(self._fds[0])
+        self.link = StubLink(ours, server_region, RegionReader(self._fds[1]), link_reader)
+        self.server_region = RegionReader(self._fds[0])
         self._socket = theirs
         self.connection = Connection(theirs, on_freed=self.region.free, unpacks=True)
 
     def receive(self, timeout: float = 5.0) -> Message:
-        """Returns the kernel's next message as (command number, id, body). Raises TimeoutError after `timeout`
-        seconds."""
+        """Return the server's next message: command number, id, body. Raises TimeoutError after `timeout` seconds."""
         message = self.connection.receive(timeout=timeout)
         if message is None:
-            raise TimeoutError("the kernel sent nothing")
+            raise TimeoutError("the server sent nothing")
         return message
 
     def expect(self, command: str, timeout: float = 5.0) -> tuple[int, Any]:
-        """Returns the id and body of the next message, which must be a `command`."""
+        """Return the id and body of the next message, which must be a `command`."""
         number, ident, body = self.receive(timeout)
         if number != NUMBER[command]:
             raise AssertionError(f"expected {command}, got {BY_NUMBER[number].name} {body!r}")
         return ident, body
 
     def send(self, command: str, ident: int = 0, body: Any = None) -> None:
-        """Sends a message as an honest stub would."""
+        """Send a message as an honest stub would."""
         self.connection.send(NUMBER[command], ident, body)
 
     def send_bytes(self, data: bytes) -> None:
-        """Sends bytes that no honest stub would send."""
+        """Send bytes that no honest stub would send."""
         self._socket.sendall(data)
 
     def die(self) -> None:
-        """Closes the stub's side, as the death of the process does."""
+        """Close the stub's side, as the death of the process does."""
         self._socket.close()
 
     def close(self) -> None:
@@ -196,17 +195,17 @@ class FakeStub:
 
 
 class RecordingInstrument(Instrument):
-    """Keeps every hook call as (hook name, *arguments) in `events`."""
+    """An instrument that keeps every hook call as (hook name, *arguments) in `events`."""
 
     def __init__(self) -> None:
         self.events: deque[tuple[Any, ...]] = deque()
 
     def named(self, hook: str) -> list[tuple[Any, ...]]:
-        """Returns the arguments of each call of one hook, oldest first. Raises ValueError for a hook that does not
+        """Return the arguments of each call of one hook, oldest first. Raises ValueError for a hook that does not
         exist.
         """
         if hook not in HOOKS:
-            raise ValueError(f"there is no hook '{hook}'")
+            raise ValueError(f"hook '{hook}' does not exist")
         return [event[1:] for event in list(self.events) if event[0] == hook]
 
 
@@ -222,7 +221,7 @@ for _hook in HOOKS:
 
 
 def collect(request: InferenceRequest) -> list[InferenceResponse]:
-    """Returns a list to which the responses of `request` are appended as they come."""
+    """Return a list to which the responses of `request` are appended as they come."""
     responses: list[InferenceResponse] = []
     request.on_response = lambda _, response: responses.append(response)
     return responses
@@ -230,7 +229,7 @@ def collect(request: InferenceRequest) -> list[InferenceResponse]:
 
 @contextlib.contextmanager
 def model_loader(server: Server) -> Iterator[Callable[..., Model]]:
-    """Yields a function that loads models into `server` as `tritonlab.load` does; at the end they are unloaded.
+    """Yield a function that loads models into `server` as `tritonlab.load` does; at the end they are unloaded.
 
     `load("add_sub", source, config=...)` takes a class, a text, or the path of a model.py or model directory;
     `load("models/add_sub")` takes a model directory alone. The server's first repository must be writable.

@@ -88,10 +88,10 @@ class Viewed(Recorded):
 
     def open(self) -> None:
         super().open()
-        self.view.heard({"do": "open", "known": self.known})
+        self.view.on_message({"do": "open", "known": self.known})
 
     def close(self) -> None:
-        self.view.heard({"do": "close"})
+        self.view.on_message({"do": "close"})
         record = self.view.record
         self.known = {
             "epoch": record.epoch,

@@ -23,8 +23,8 @@ from typing import Any
 from tests.conformance.reference import ReferenceServer, missing
 from tritonlab.clients.remote import connect
 from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.tuning.confirmed import Confirmed
-from tritonlab.tuning.live import LiveModel
+from tritonlab.tuning.live_model import LiveModel
+from tritonlab.tuning.measured_candidate import MeasuredCandidate
 from tritonlab.tuning.offered_load import Load
 from tritonlab.tuning.search import Trial
 from tritonlab.tuning.settings import Settings
@@ -111,7 +111,9 @@ def share_of_optimum(model: Any, result: TuneResult, until: float) -> tuple[floa
     return rates[0] / max(rates[1:]), rounds[0][0], leaders[0]
 
 
-def order_on_triton(result: TuneResult, source: str, scratch: Path, until: float) -> list[tuple[Confirmed, float]]:
+def order_on_triton(
+    result: TuneResult, source: str, scratch: Path, until: float
+) -> list[tuple[MeasuredCandidate, float]]:
     """What was confirmed, the best here first, with its requests per second on the reference server: the median of
     windows that take turns, as here."""
     repository = scratch / "real"
@@ -130,9 +132,9 @@ def order_on_triton(result: TuneResult, source: str, scratch: Path, until: float
     return [(one, statistics.median(rows[number])) for number, one in enumerate(result.confirmed[:3])]
 
 
-def agreement(result: TuneResult, there: list[tuple[Confirmed, float]]) -> tuple[int, int]:
+def agreement(result: TuneResult, there: list[tuple[MeasuredCandidate, float]]) -> tuple[int, int]:
     """How many pairs are told apart here, and how many of them stand in the same order there."""
-    pairs = [pair for pair in itertools.combinations(there, 2) if result.noise.apart(pair[0][0], pair[1][0])]
+    pairs = [pair for pair in itertools.combinations(there, 2) if result.noise.differ(pair[0][0], pair[1][0])]
     same = sum(first[1] > second[1] for first, second in pairs)
     return len(pairs), same
 

@@ -41,7 +41,7 @@ class Counter(LiveView):
     def html(self):
         return f"<div class='tl-card still'>{{self.text()}}</div>"
 
-    def heard(self, content):
+    def on_message(self, content):
         self.update(count=self.state["count"] + 1)
         self.freeze()
 

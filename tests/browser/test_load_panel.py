@@ -31,7 +31,7 @@ def test_a_load_test_is_started_followed_and_stopped(lab: Any) -> None:
     expect(shape).to_have_value("1")  # any size, so the form has to say one
     levels.fill("1, many")
     levels.press("Enter")  # starts the test; the cell does not run again
-    lab.wait_text(panel.get_by_role("alert"), "'1, many' is no list of numbers")
+    lab.wait_text(panel.get_by_role("alert"), "'1, many' is not a list of numbers")
     levels.fill("1, 4")
     shape.fill("8")
     panel.get_by_label("Seconds each").fill("0.6")

@@ -43,7 +43,7 @@ MEASURE = """def used(seconds=4):
     time.sleep(seconds)
     return (time.process_time() - busy) / (time.monotonic() - begun)
 shares = used()
-view.heard({"do": "close"})
+view.on_message({"do": "close"})
 rest = used()
 stop.set()
 print(json.dumps([shares, rest]))"""

@@ -181,7 +181,7 @@ def test_two_servers_answer_side_by_side(lab: Any, theme: str) -> None:
     output = opened(lab, f"compare_{theme}", MODEL)
     output.get_by_label("A value").fill("1, 2")
     output.get_by_role("button", name="Compare").click()
-    lab.wait_text(output, "compare with whom?")
+    lab.wait_text(output, "name a server to compare with")
     output.get_by_label("other server").fill("gRPC")
     output.get_by_role("button", name="Compare").click()
     lab.wait_text(output, "%triton serve opens them")

@@ -112,8 +112,8 @@ def test_from_any_takes_a_tensor_as_it_is() -> None:
         ([300], DataType.INT8, "list cannot be read as a tensor: Python integer 300 out of bounds for int8"),
         ([-1], DataType.UINT8, "list cannot be read as a tensor: Python integer -1 out of bounds for uint8"),
         ([2**64], DataType.UINT64, "list cannot be read as a tensor: Python int"),
-        ([[1], [2, 3]], DataType.FP32, "lists of different lengths are no tensor"),
-        ([["a"], ["b", "c"]], DataType.BYTES, "lists of different lengths are no tensor"),
+        ([[1], [2, 3]], DataType.FP32, "lists of different lengths cannot be read as a tensor"),
+        ([["a"], ["b", "c"]], DataType.BYTES, "lists of different lengths cannot be read as a tensor"),
     ],
 )
 def test_what_no_tensor_can_be_made_of(value: Any, datatype: DataType, text: str) -> None:

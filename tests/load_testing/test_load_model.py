@@ -128,7 +128,7 @@ def test_recorded_arrivals_are_sent_again(batching: Model) -> None:
     assert again[0] == 0 and again[-1] >= 0.03
     assert batching.load_test(arrivals=recording).rows[0].requests == 4
     recording.clear()
-    with pytest.raises(InvalidArgumentError, match="no arrivals: nothing came to model 'batching'"):
+    with pytest.raises(InvalidArgumentError, match="no arrivals: the recording has no requests to model 'batching'"):
         batching.load_test(arrivals=recording)
 
 

@@ -121,28 +121,28 @@ def test_a_row_is_made_of_the_last_windows_only() -> None:
     ],
 )
 def test_a_plan_has_a_level_for_each_row(said: dict[str, Any], levels: tuple[float, ...]) -> None:
-    assert LoadPlan.of(said, "m").levels == levels
+    assert LoadPlan.from_options(said, "m").levels == levels
 
 
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        ({"concurrency": 1, "request_rate": 2}, "say one of concurrency and request_rate, not both"),
+        ({"concurrency": 1, "request_rate": 2}, "give only one of concurrency and request_rate"),
         ({"concurrency": 1.5}, "whole number"),
         ({"concurrency": []}, "more than 0"),
         ({"concurrency": "four"}, "a number or a list of numbers"),
         ({"request_rate": [1, -1]}, "more than 0"),
-        ({"duration": 0}, "duration is more than 0"),
-        ({"max_trials": 2}, "max_trials is 3 at least"),
-        ({"percentile": 100}, "percentile is between"),
-        ({"request_rate": 1, "distribution": "burst"}, "there is no distribution 'burst'"),
+        ({"duration": 0}, "duration must be more than 0"),
+        ({"max_trials": 2}, "max_trials must be 3 or more"),
+        ({"percentile": 100}, "percentile must be between"),
+        ({"request_rate": 1, "distribution": "burst"}, "distribution 'burst' does not exist"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(said: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
-        LoadPlan.of(said, "m")
+        LoadPlan.from_options(said, "m")
 
 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(TypeError, match=r"no option 'concurency': did you mean 'concurrency'\?"):
-        LoadPlan.of({"concurency": 1}, "m")
+        LoadPlan.from_options({"concurency": 1}, "m")

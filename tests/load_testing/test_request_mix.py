@@ -37,7 +37,7 @@ def test_random_values_have_the_datatypes_and_shapes_of_the_config() -> None:
 
 def test_dimensions_of_any_size_have_to_be_said() -> None:
     model = every_type([-1])
-    with pytest.raises(InvalidArgumentError, match=r"input 'BOOL' of model 'm' has shape \[-1\].*say shapes="):
+    with pytest.raises(InvalidArgumentError, match=r"input 'BOOL' of model 'm' has shape \[-1\].*give shapes="):
         RequestMix(model)
     with pytest.raises(InvalidArgumentError, match="has no input 'NOPE'"):
         RequestMix(model, shapes={"NOPE": [1]})
@@ -80,7 +80,7 @@ def test_inputs_may_be_a_function_or_requests() -> None:
     assert (request.parameters, request.priority, request.timeout) == ({"k": 1}, 2, 3)
     with pytest.raises(InvalidArgumentError, match="empty"):
         RequestMix(model_inputs(), inputs=[])
-    with pytest.raises(InvalidArgumentError, match="not with a function"):
+    with pytest.raises(InvalidArgumentError, match="not a function"):
         RequestMix(model_inputs(), inputs=lambda number: ONE, weights=[1])
 
 

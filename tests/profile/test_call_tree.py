@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.profile.events import Heard, asked, called
 from tritonlab.core.infer_request import InferenceRequest, StepRequest
 from tritonlab.core.status import ModelError
-from tritonlab.profile.call_tree import CALLS, call_tree, told_of
+from tritonlab.profile.call_tree import CALLS, call_tree, rare_facts
 
 
 def step(parent: InferenceRequest, serial: int, at: int, model: str, number: int) -> StepRequest:
@@ -29,15 +29,15 @@ def test_steps_and_calls_are_below_what_made_them() -> None:
         (1, "two", 1, "q"),
     ]
     assert tree.calls[0].inputs == [("IN", "INT32", (1, 2))]
-    assert told_of(heard.recording, "one", 0) == "step 0 of request 1 of an ensemble"
-    assert told_of(heard.recording, "called", 0) == "called by two_0_0 in its execution 2"
-    assert told_of(heard.recording, "pipe", 0) == ""
+    assert rare_facts(heard.recording, "one", 0) == "step 0 of request 1 of an ensemble"
+    assert rare_facts(heard.recording, "called", 0) == "called by two_0_0 in its execution 2"
+    assert rare_facts(heard.recording, "pipe", 0) == ""
 
 
 def test_what_few_requests_have_is_told() -> None:
     heard = Heard()
     heard.execute(asked(1, correlation_id="late", priority=2), asked(2, correlation_id=7), asked(3), start=1, end=2)
-    told = [told_of(heard.recording, "add", row) for row in range(3)]
+    told = [rare_facts(heard.recording, "add", row) for row in range(3)]
     assert told == ["of sequence late, priority 2", "of sequence 7", ""]
 
 

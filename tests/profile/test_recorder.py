@@ -10,7 +10,7 @@ from tests.profile.events import Heard, asked, called
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, IDENTITY, Lab, config, in_threads
 from tritonlab.core.infer_request import InferenceRequest, ModelRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
-from tritonlab.profile.call_tree import told_of
+from tritonlab.profile.call_tree import rare_facts
 from tritonlab.profile.model_record import EMPTY, FINAL, ModelRecord
 from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.ring import Ring
@@ -119,7 +119,9 @@ def test_large_correlation_ids_stay_apart() -> None:
         heard.execute(asked(serial, correlation_id=number), start=serial, end=serial + 1)
     record = heard.recording.model("add")
     assert len({row[2] for row in record.extras.rows().tolist()}) == 4
-    assert [told_of(heard.recording, "add", row) for row in range(4)] == [f"of sequence {number}" for number in large]
+    assert [rare_facts(heard.recording, "add", row) for row in range(4)] == [
+        f"of sequence {number}" for number in large
+    ]
 
 
 def test_a_stream_is_open_until_its_final_response() -> None:

@@ -83,7 +83,7 @@ def test_a_disk_that_is_full_leaves_the_file_of_before(
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.npz"
     other.write_text("hello")
-    with pytest.raises(RecordingError, match="no recording of tritonlab") as caught:
+    with pytest.raises(RecordingError, match="not a recording of tritonlab") as caught:
         Recording.load(other)
     assert "pickle" not in str(caught.value)  # numpy's advice would have whatever is in the file run
     np.savez(other, about=np.frombuffer(json.dumps({"format": 99}).encode(), np.uint8))

@@ -49,7 +49,7 @@ def test_whole_numbers_are_read_as_doubles() -> None:
 
 
 def test_rows_of_another_table_are_refused() -> None:
-    with pytest.raises(ValueError, match="no rows of a, b"):
+    with pytest.raises(ValueError, match="not rows of a, b"):
         Ring(("a", "b"), 4).restore(1, np.zeros((1, 3)))
 
 

@@ -47,5 +47,5 @@ def test_requests_with_equal_executions_were_a_batch(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "trace.json"
     file.write_text(text)
-    with pytest.raises(RecordingError, match="no trace"):
+    with pytest.raises(RecordingError, match="not a trace"):
         read_trace(file)

@@ -161,7 +161,7 @@ def test_only_requests_with_the_same_inputs_are_batched() -> None:  # rule 5.5.6
 
 
 def config_of(text: str) -> BatchConfig:
-    return BatchConfig.of(autofill(parse_pbtxt(text, "config.pbtxt"), model_name="m", files=["model.py"]))
+    return BatchConfig.from_config(autofill(parse_pbtxt(text, "config.pbtxt"), model_name="m", files=["model.py"]))
 
 
 def test_a_model_without_dynamic_batching_has_none() -> None:

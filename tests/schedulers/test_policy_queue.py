@@ -138,7 +138,7 @@ def test_requests_are_taken_out_wherever_they_stand() -> None:
 
 def policies_of(batching: str) -> QueuePolicies | None:
     text = f"max_batch_size: 8 dynamic_batching {{ {batching} }}"
-    return QueuePolicies.of(autofill(parse_pbtxt(text, "config.pbtxt"), model_name="m", files=["model.py"]))
+    return QueuePolicies.from_config(autofill(parse_pbtxt(text, "config.pbtxt"), model_name="m", files=["model.py"]))
 
 
 def test_a_plain_batcher_has_no_policies() -> None:

@@ -12,7 +12,7 @@ SECOND = 1_000_000_000
 
 def config_of(sequences: str, max_batch_size: int = 4, more: str = "") -> SequenceConfig:
     text = f"max_batch_size: {max_batch_size} sequence_batching {{ {sequences} }} {more}"
-    return SequenceConfig.of(autofill(parse_pbtxt(text, "config.pbtxt"), model_name="m", files=["model.py"]))
+    return SequenceConfig.from_config(autofill(parse_pbtxt(text, "config.pbtxt"), model_name="m", files=["model.py"]))
 
 
 def test_neither_strategy_means_direct() -> None:  # rule 5.6.8

@@ -155,7 +155,7 @@ def test_optional_inputs() -> None:
     bench.send("b", IN=2, MORE=1)
     bench.timer.advance(DELAY)
     bench.run()
-    assert bench.why("a", "b") == "Only 'b' carries the optional input 'MORE'."
+    assert bench.why("a", "b") == "Only 'b' has the optional input 'MORE'."
 
 
 def test_preferred_size() -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.serving import Lab, config
-from tritonlab.profile.copy_facts import CopyFacts, copy_facts
+from tritonlab.profile.device_copies import DeviceCopies, device_copies
 from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.recording import Recording
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
@@ -88,36 +88,36 @@ class TritonPythonModel:
 
 def test_an_input_that_is_forced_to_the_host(gpus: Lab, recording: Recording) -> None:
     assert gpus.server.model("host")(IN=SimulatedArray(NUMBERS))["OUT"].tolist() == NUMBERS.tolist()
-    assert copy_facts(recording.model("host")) == CopyFacts(1, 0, 16, simulated=True)
+    assert device_copies(recording.model("host")) == DeviceCopies(1, 0, 16, simulated=True)
 
 
 def test_nothing_is_copied_where_all_stay_where_they_are(gpus: Lab, recording: Recording) -> None:
     list(gpus.server.model("device").infer(inputs={"IN": SimulatedArray(NUMBERS)}))
     list(gpus.server.model("device").infer(inputs={"IN": NUMBERS}))
-    assert copy_facts(recording.model("device")) is None
+    assert device_copies(recording.model("device")) is None
 
 
 def test_an_output_that_is_brought_to_a_client_on_the_host(gpus: Lab, recording: Recording) -> None:
     assert gpus.server.model("device")(IN=-NUMBERS - 1)["OUT"].tolist() == [1, 1]
-    assert copy_facts(recording.model("device")) == CopyFacts(1, 0, 8, simulated=True)
+    assert device_copies(recording.model("device")) == DeviceCopies(1, 0, 8, simulated=True)
 
 
 @pytest.mark.parametrize(
     ("preferred", "of", "copied"),
     [
-        ("TRITONSERVER_MEMORY_CPU", -NUMBERS - 1, CopyFacts(1, 0, 8, simulated=True)),
-        ("TRITONSERVER_MEMORY_GPU, 0", NUMBERS, CopyFacts(1, 16, 0, simulated=True)),
+        ("TRITONSERVER_MEMORY_CPU", -NUMBERS - 1, DeviceCopies(1, 0, 8, simulated=True)),
+        ("TRITONSERVER_MEMORY_GPU, 0", NUMBERS, DeviceCopies(1, 16, 0, simulated=True)),
     ],
 )
 def test_outputs_of_a_models_own_call_that_go_where_it_prefers(
-    gpus: Lab, recording: Recording, preferred: str, of: NDArray[np.float32], copied: CopyFacts
+    gpus: Lab, recording: Recording, preferred: str, of: NDArray[np.float32], copied: DeviceCopies
 ) -> None:
     name = f"caller_{of.size}_{int(of[-1]) + 10}"
     caller = gpus.load(name, CALLER % preferred, config("IN FP32 -1", "OUT FP32 -1"))
     assert caller(IN=of)["OUT"].size == (2 if of[0] < 0 else 4)
-    assert copy_facts(recording.model("device")) == copied
+    assert device_copies(recording.model("device")) == copied
 
 
 def test_each_response_of_a_stream_counts(gpus: Lab, recording: Recording) -> None:
     assert len(list(gpus.server.model("stream").infer(inputs={"IN": NUMBERS}))) == 2
-    assert copy_facts(recording.model("stream")) == CopyFacts(1, 0, 16, simulated=True)
+    assert device_copies(recording.model("stream")) == DeviceCopies(1, 0, 16, simulated=True)

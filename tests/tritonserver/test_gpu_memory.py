@@ -109,7 +109,7 @@ def test_a_gpu_that_is_not_there(cupy: Any) -> None:
     cupy.cuda.runtime.getDevice = no_driver
     with pytest.raises(UnsupportedError, match="not supported") as caught:
         Tensor.from_dlpack(np.ones(1)).to_device("gpu")
-    assert "no GPU memory here, CuPy says: cudaErrorInsufficientDriver" in str(caught.value.__cause__)
+    assert "GPU memory is not available: cudaErrorInsufficientDriver" in str(caught.value.__cause__)
 
 
 def test_a_request_with_memory_of_a_gpu(cupy: Any, echo: Model) -> None:

@@ -57,7 +57,7 @@ class Bench:
         hook = instruments.batch_executed
         assert hook is not None
         self._hook = hook
-        rules, policies = BatchConfig.of(config), QueuePolicies.of(config)
+        rules, policies = BatchConfig.from_config(config), QueuePolicies.from_config(config)
         self.scheduler = DynamicBatchScheduler("m", 1, rules, self.clock, instruments, self.timer, policies=policies)
         self._took = took
         self._way = way

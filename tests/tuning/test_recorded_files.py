@@ -17,7 +17,7 @@ from tritonlab.profile.batch_facts import batch_facts
 from tritonlab.profile.model_record import ModelRecord
 from tritonlab.profile.recording import Recording
 from tritonlab.profile.traffic import traffic
-from tritonlab.tuning.past import Past
+from tritonlab.tuning.recorded_executions import RecordedExecutions
 
 SENT = st.builds(
     Sent,
@@ -46,10 +46,12 @@ def told(recording: Recording) -> dict[str, Any]:
 
 def replayed(record: ModelRecord) -> Any:
     try:
-        past = Past(record)
+        past = RecordedExecutions(record)
     except ValueError as error:
         return str(error)
-    assert (past.answered >= past.asked("queued")).all() and (past.asked("queued") >= past.asked("arrived")).all()
+    assert (past.answered >= past.request_column("queued")).all() and (
+        past.request_column("queued") >= past.request_column("arrived")
+    ).all()
     ghosts = past.replay(CONFIG)
     assert all(start < end for start, end in zip(ghosts.start, ghosts.end, strict=True))
     assert sum(map(len, ghosts.requests)) + ghosts.refused == len(past.arrivals)

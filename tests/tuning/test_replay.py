@@ -18,8 +18,8 @@ from tritonlab.core.status import InvalidArgumentError, UnsupportedError
 from tritonlab.profile.model_record import REJECTIONS, ModelRecord
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.policy_queue import QueuePolicies
-from tritonlab.tuning.past import Past
-from tritonlab.tuning.replay import Ghosts, Given, Pace, replay
+from tritonlab.tuning.recorded_executions import RecordedExecutions
+from tritonlab.tuning.replay import FixedArrivals, Pace, ReplayedBatches, replay
 from tritonlab.tuning.settings import Settings
 
 
@@ -36,9 +36,9 @@ def formed(record: ModelRecord) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
-def imagined(past: Past, ghosts: Ghosts) -> list[tuple[Any, ...]]:
+def imagined(past: RecordedExecutions, ghosts: ReplayedBatches) -> list[tuple[Any, ...]]:
     """The same of a replay."""
-    serials = past.asked("serial").astype(int).tolist()
+    serials = past.request_column("serial").astype(int).tolist()
     asked = [[serials[request.number] for request in batch] for batch in ghosts.requests]
     lanes = [past.instances[lane] for lane in ghosts.lane]
     return sorted(zip(ghosts.start, ghosts.end, lanes, ghosts.size, ghosts.reason, asked, strict=True))
@@ -87,7 +87,7 @@ def test_ghosts_of_the_same_settings_are_the_recorded_batches(
     assert record.requests.total + record.rejected.total == len(sent)
     if not record.requests.total:
         return
-    past, kept = Past(bench.record), config_of("")
+    past, kept = RecordedExecutions(bench.record), config_of("")
     kept.CopyFrom(config)
     kept.instance_group.add(count=instances)
     ghosts = past.replay(kept)
@@ -109,7 +109,7 @@ def busy_bench(delay_us: int = 0, took: Any = lambda size: 4_000_000 + 100_000 *
 
 def test_other_settings_form_other_batches() -> None:
     config, bench = busy_bench()
-    past, now = Past(bench.record), Settings.of(config)
+    past, now = RecordedExecutions(bench.record), Settings.from_config(config)
     before, one_by_one = past.numbers, past.replay(config, now.changed(max_batch_size=1)).numbers()
     two = past.replay(config, now.changed(instances=2)).numbers()
     assert one_by_one.mean_size == 1 and one_by_one.p50 > 50 * before.p50  # the queue grows without end
@@ -126,7 +126,7 @@ def test_requests_that_were_refused_are_replayed_with_other_settings() -> None:
     bench.run([Sent(1_000_000) for _ in range(40)])
     reasons = Counter(REJECTIONS[int(row[4])] for row in bench.record.rejected.rows())
     assert set(reasons) == {"queue full", "timeout"}
-    past, now = Past(bench.record), Settings.of(config)
+    past, now = RecordedExecutions(bench.record), Settings.from_config(config)
     assert past.replay(config).refused == reasons.total()
     relieved = past.replay(config, now.changed(instances=5))
     assert relieved.refused == 0 and relieved.numbers().requests == 40
@@ -135,8 +135,8 @@ def test_requests_that_were_refused_are_replayed_with_other_settings() -> None:
 
 def test_a_window_replays_what_came_in_it() -> None:
     config, bench = busy_bench()
-    past = Past(bench.record)
-    middle = int(np.median(past.asked("queued")))
+    past = RecordedExecutions(bench.record)
+    middle = int(np.median(past.request_column("queued")))
     ghosts = past.replay(config, window=(middle, 1 << 62))
     assert sum(map(len, ghosts.requests)) == 200
     assert min(ghosts.start) >= middle
@@ -144,7 +144,7 @@ def test_a_window_replays_what_came_in_it() -> None:
 
 def test_a_replay_can_be_stopped() -> None:
     config, bench = busy_bench()
-    past = Past(bench.record)
+    past = RecordedExecutions(bench.record)
     past.arrivals *= 10
     assert len(past.replay(config, stop=lambda: True).start) < 400
 
@@ -155,7 +155,7 @@ def test_what_the_server_needs_between_executions_is_in_the_replay() -> None:
     moved = batches.copy()
     moved[:, columns.index("start")] += 20_000  # from the decision to the start
     bench.record.batches.restore(len(moved), moved)
-    past = Past(bench.record)
+    past = RecordedExecutions(bench.record)
     pace = past.pace(config)
     assert (pace.lead, pace.turnaround) == (20_000, 0)
     assert past.replay(config).numbers() == past.numbers
@@ -163,53 +163,53 @@ def test_what_the_server_needs_between_executions_is_in_the_replay() -> None:
 
 def test_only_what_was_recorded_since_the_last_load_counts() -> None:
     _, bench = busy_bench()
-    middle = int(np.median(Past(bench.record).asked("queued")))
+    middle = int(np.median(RecordedExecutions(bench.record).request_column("queued")))
     bench.record.mark(middle, "state", "version 1 READY")
-    assert len(Past(bench.record).arrivals) == 200
+    assert len(RecordedExecutions(bench.record).arrivals) == 200
     bench.record.mark(bench.clock.now(), "state", "version 1 READY")
-    assert len(Past(bench.record).arrivals) == 200  # nothing since then
+    assert len(RecordedExecutions(bench.record).arrivals) == 200  # nothing since then
 
 
 def test_an_empty_record_says_what_to_do() -> None:
     with pytest.raises(ValueError, match="send it requests first"):
-        Past(ModelRecord("m"))
+        RecordedExecutions(ModelRecord("m"))
 
 
 def test_the_oldest_are_not_replayed_if_their_batch_is_not_kept() -> None:
     config, bench = busy_bench()
     rows = bench.record.requests.rows()
     bench.record.requests.restore(len(rows), rows[-101:])
-    past = Past(bench.record)
+    past = RecordedExecutions(bench.record)
     assert 100 - 16 <= len(past.arrivals) <= 101
     assert sum(map(len, past.replay(config).requests)) == len(past.arrivals)
 
 
 def test_what_no_replay_can_tell_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="'m' is a sequence model"):
-        Settings.of(config_of("max_batch_size: 4 sequence_batching { }"))
-    single = Settings.of(config_of("max_batch_size: 0"))
+        Settings.from_config(config_of("max_batch_size: 4 sequence_batching { }"))
+    single = Settings.from_config(config_of("max_batch_size: 0"))
     with pytest.raises(InvalidArgumentError, match="only its instances can change"):
         single.changed(max_queue_delay_microseconds=5)
     with pytest.raises(InvalidArgumentError, match="whether a model batches at all"):
         single.changed(max_batch_size=8)
-    with pytest.raises(InvalidArgumentError, match="preferred sizes are from 1 to max_batch_size, 4"):
-        Settings.of(config_of("max_batch_size: 4")).changed(preferred_batch_size=8)
-    with pytest.raises(InvalidArgumentError, match="1 instance or more"):
+    with pytest.raises(InvalidArgumentError, match="preferred sizes must be 1 to max_batch_size, 4"):
+        Settings.from_config(config_of("max_batch_size: 4")).changed(preferred_batch_size=8)
+    with pytest.raises(InvalidArgumentError, match="instances 1 or more"):
         single.changed(instances=0)
     groups = config_of("max_batch_size: 4 instance_group { count: 1 } instance_group { count: 1 }")
     with pytest.raises(UnsupportedError, match="several instance groups"):
-        Settings.of(groups).changed(instances=3)
+        Settings.from_config(groups).changed(instances=3)
 
 
 def test_settings_are_written_as_the_lines_of_a_config() -> None:
     config = config_of("max_batch_size: 8 instance_group { count: 1 kind: KIND_CPU }")
-    wanted = Settings.of(config).changed(500, [4, 2], 6, 2)
+    wanted = Settings.from_config(config).changed(500, [4, 2], 6, 2)
     assert str(wanted) == "2 instances, batches up to 6, delay 500 us, preferred 2, 4"
     assert " ".join(wanted.pbtxt(config).split()) == (
         "max_batch_size: 6 instance_group { count: 2 kind: KIND_CPU } "
         "dynamic_batching { preferred_batch_size: [2, 4] max_queue_delay_microseconds: 500 }"
     )
-    assert Settings.of(wanted.written(config)) == wanted
+    assert Settings.from_config(wanted.written(config)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -231,11 +231,11 @@ def test_settings_are_written_as_the_lines_of_a_config() -> None:
 def test_an_instance_group_stays_its_author_s_but_for_its_count(groups: str, instances: int, said: str) -> None:
     authored = config_of(f"max_batch_size: 4 {groups}")
     served = normalize_instance_groups(authored, gpu_ids=[0, 1])
-    wanted = Settings.of(served).changed(100, instances=instances)
+    wanted = Settings.from_config(served).changed(100, instances=instances)
     said = said if not said or said.startswith("instance_group") else f"instance_group {{ {said} }}"
     lines = config_of(wanted.pbtxt(authored))
     assert lines.instance_group == config_of(said).instance_group
-    assert Settings.of(normalize_instance_groups(lines, gpu_ids=[0, 1])) == wanted
+    assert Settings.from_config(normalize_instance_groups(lines, gpu_ids=[0, 1])) == wanted
 
 
 TIMED = "dynamic_batching { default_queue_policy { default_timeout_microseconds: %d } }"
@@ -250,10 +250,12 @@ def test_a_request_whose_time_was_up_on_the_way_to_its_instance_is_not_replayed_
     rejected = bench.record.rejected.row(0)
     assert rejected is not None and bench.record.rejected.total == 1
     assert (rejected["serial"], REJECTIONS[int(rejected["reason"])]) == (2, "timeout")
-    past = Past(bench.record)
+    past = RecordedExecutions(bench.record)
     ghosts = past.replay(config)
     assert (imagined(past, ghosts), ghosts.refused) == (formed(bench.record), 1)
-    assert past.replay(config, Settings.of(config).changed(instances=2)).refused == 0  # it would have left at once
+    assert (
+        past.replay(config, Settings.from_config(config).changed(instances=2)).refused == 0
+    )  # it would have left at once
 
 
 @settings(max_examples=100, deadline=None)
@@ -271,9 +273,9 @@ def test_ghosts_are_the_recorded_batches_also_where_the_way_to_the_instance_take
     assert record.requests.total + record.rejected.total == len(sent)
     if not record.requests.total:
         return
-    past = Past(record)
-    rules, policies = BatchConfig.of(config), QueuePolicies.of(config)
-    ghosts = replay(Given(past.arrivals), rules, policies, instances, Pace(past.times, lead=way))
+    past = RecordedExecutions(record)
+    rules, policies = BatchConfig.from_config(config), QueuePolicies.from_config(config)
+    ghosts = replay(FixedArrivals(past.arrivals), rules, policies, instances, Pace(past.times, lead=way))
     assert ghosts.refused == record.rejected.total
     found, expected = imagined(past, ghosts), formed(record)
     without_lanes = [[(*batch[:2], *batch[3:]) for batch in batches] for batches in (found, expected)]

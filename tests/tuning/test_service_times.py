@@ -22,7 +22,7 @@ def test_the_error_is_that_of_executions_which_the_fit_has_not_seen() -> None:
     assert ServiceTimes.fit(SIZES, 1_000 * SIZES).error == 0
     assert ServiceTimes.fit(SIZES, 1_000 * noise).error == pytest.approx(10, abs=2)
     few = ServiceTimes.fit(SIZES[:8], SIZES[:8])
-    assert np.isnan(few.error) and "too few to tell" in str(few)
+    assert np.isnan(few.error) and "too few to estimate" in str(few)
 
 
 def test_a_size_that_was_seen_once_does_not_bend_the_line() -> None:

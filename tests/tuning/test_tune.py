@@ -17,12 +17,12 @@ from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import taken_back
-from tritonlab.tuning.bought_figure import bought_figure
-from tritonlab.tuning.confirmed import Confirmed, Noise
-from tritonlab.tuning.live import LiveModel, Measured
-from tritonlab.tuning.offered_load import Load, Manner, loads_of
-from tritonlab.tuning.replay import Ghosts, Numbers, Pace, replay
-from tritonlab.tuning.search import Calibration, Found, Probed, Trial, predict, search, space
+from tritonlab.tuning.gain_figure import gain_figure
+from tritonlab.tuning.live_model import LiveModel, Measurement
+from tritonlab.tuning.measured_candidate import MeasuredCandidate, Noise
+from tritonlab.tuning.offered_load import Load, RequestPattern, loads_of
+from tritonlab.tuning.replay import Numbers, Pace, ReplayedBatches, replay
+from tritonlab.tuning.search import Calibration, ProbeResult, SearchResult, Trial, predict, search, space
 from tritonlab.tuning.service_times import ServiceTimes
 from tritonlab.tuning.settings import Settings
 from tritonlab.tuning.tune import Goal, tune
@@ -57,12 +57,12 @@ class FakeLive:
         self.config = self.authored = config
         self.ensembles: dict[str, int] = {}
         self.clock = Clock()
-        self.settings = self.first = Settings.of(config)
+        self.settings = self.first = Settings.from_config(config)
         self.loads: list[Settings] = []
         self.most = 99
         self.interrupt_after = 1_000
         self._truth = truth
-        self._manner = Manner(np.ones(1) if ratios is None else ratios, gap=20_000, think=80_000)
+        self._manner = RequestPattern(np.ones(1) if ratios is None else ratios, gap=20_000, think=80_000)
 
     def check(self) -> None:
         pass
@@ -82,7 +82,7 @@ class FakeLive:
     def restore(self) -> None:
         self.settings = self.first
 
-    def measure(self, load: Load, seconds: float) -> Measured:
+    def measure(self, load: Load, seconds: float) -> Measurement:
         self.interrupt_after -= 1
         if self.interrupt_after < 0:
             raise KeyboardInterrupt
@@ -92,12 +92,12 @@ class FakeLive:
         came = np.sort([request.queue_start for batch in ghosts.requests for request in batch])
         sizes = np.array(ghosts.size, float)
         gap = int(np.median(np.diff(came)))
-        return Measured(ghosts.numbers(skip=0.1), sizes, took, 10_000, 30_000, gap, self._manner.think)
+        return Measurement(ghosts.numbers(skip=0.1), sizes, took, 10_000, 30_000, gap, self._manner.think)
 
-    def run(self, settings: Settings, load: Load, requests: int, seed: int = 7) -> Ghosts:
+    def run(self, settings: Settings, load: Load, requests: int, seed: int = 7) -> ReplayedBatches:
         rules, lanes = settings.batch_config(self.config), settings.instances
         pace = Pace(lambda size: self._truth(size, lanes), 10_000, 30_000)
-        policies = QueuePolicies.of(settings.written(self.config))
+        policies = QueuePolicies.from_config(settings.written(self.config))
         return replay(load.source(self._manner, requests, seed), rules, policies, lanes, pace)
 
     def does(self, settings: Settings, load: Load) -> Trial:
@@ -145,7 +145,7 @@ def test_the_model_is_left_as_it_was_and_applied_when_somebody_says_so() -> None
     result = tuned(live, p99_ms=20, max_batch_size=16, concurrency=16)
     assert live.settings == live.first
     assert result.best is not None and result.best.settings != live.first
-    with pytest.raises(UnavailableError, match="nothing was applied"):
+    with pytest.raises(UnavailableError, match="no settings were applied"):
         result.undo()
     result.apply()
     assert live.settings == result.best.settings
@@ -153,7 +153,7 @@ def test_the_model_is_left_as_it_was_and_applied_when_somebody_says_so() -> None
     result.apply()
     result.undo()
     assert live.settings == live.first
-    with pytest.raises(UnavailableError, match="nothing was applied"):
+    with pytest.raises(UnavailableError, match="no settings were applied"):
         result.undo()
 
 
@@ -206,7 +206,7 @@ def test_a_model_on_two_gpus_gets_as_many_instances_on_each() -> None:
     live = FakeLive(*MODELS["linear"], config=config)
     tuned(live, max_instances=5, concurrency=8)
     assert {settings.instances for settings in live.loads} == {2, 4}
-    with pytest.raises(InvalidArgumentError, match="max_instances is 2 or more"):
+    with pytest.raises(InvalidArgumentError, match="max_instances must be 2 or more"):
         tuned(live, max_instances=1)
 
 
@@ -246,7 +246,7 @@ def test_the_result_is_text_json_a_picture_and_a_page(rooted: TuneResult) -> Non
     assert "(now)" in repr(result)
 
 
-def test_the_result_says_what_each_setting_bought() -> None:
+def test_the_result_has_the_gain_of_each_setting() -> None:
     result = tuned(FakeLive(*MODELS["fixed cost"]), p99_ms=20, concurrency=8, max_batch_size=4)
     assert result.best is not None and result.best.settings.instances == 2
     told = {one["setting"]: one for one in result.to_dict()["bought"]}
@@ -256,9 +256,9 @@ def test_the_result_says_what_each_setting_bought() -> None:
     assert 60 < doubled["gain_percent"] < 110 and 60 < doubled["live_gain_percent"] < 110
     (line,) = (line for line in repr(result).splitlines() if line.startswith("  instances 1 -> 2"))
     assert f"{doubled['gain_percent']:+.0f}%" in line
-    svg = ElementTree.fromstring(bought_figure(result.run.bought, result.best))
+    svg = ElementTree.fromstring(gain_figure(result.run.gains, result.best))
     assert len(list(svg.iter("rect"))) == 2 * len(told)
-    assert "what each setting bought" in result.html()
+    assert "gain of each setting" in result.html()
 
 
 def test_what_does_better_without_a_part_wins() -> None:
@@ -272,7 +272,7 @@ def test_what_does_better_without_a_part_wins() -> None:
     result = tuned(live, concurrency=8)
     assert result.best is not None and result.best.settings.dynamic and result.best.settings.instances == 1
     assert {one.settings.instances for one in (each.live for each in result.confirmed[1:])} >= {2}
-    assert [one.part for one in result.run.bought][:1] == ["dynamic_batching"]
+    assert [one.part for one in result.run.gains][:1] == ["dynamic_batching"]
 
 
 def test_a_part_is_taken_back_with_what_depends_on_it() -> None:
@@ -293,22 +293,22 @@ def test_a_part_is_taken_back_with_what_depends_on_it() -> None:
     assert list(taken_back(plain, plain)) == []
 
 
-def confirmed(*rates: float, p99: float = 5 * MS, instances: int = 1) -> Confirmed:
+def confirmed(*rates: float, p99: float = 5 * MS, instances: int = 1) -> MeasuredCandidate:
     settings, load = Settings(instances=instances), Load(concurrency=4)
     windows = tuple(Numbers(1 * MS, p99, rate, 1.0, 100) for rate in rates)
-    return Confirmed(Trial(settings, load, windows[0]), windows)
+    return MeasuredCandidate(Trial(settings, load, windows[0]), windows)
 
 
 def test_settings_within_noise_of_each_other_are_said_to_be() -> None:
     best, near, far = confirmed(100, 104, 96), confirmed(97, 99, 101), confirmed(70, 71, 69)
     noise = Noise([best, near, far], None)
     assert 0.03 < noise.share < 0.05
-    assert not noise.apart(near, best) and noise.apart(far, best)
+    assert not noise.differ(near, best) and noise.differ(far, best)
     single = [confirmed(100), confirmed(88)]
-    assert not Noise(single, None).apart(*single)  # as long as nothing was measured twice
+    assert not Noise(single, None).differ(*single)  # as long as nothing was measured twice
     late = confirmed(120, p99=21 * MS)
     noise = Noise([best, late], 20)
-    assert noise.apart(late, best) and noise.undecided(late, best)
+    assert noise.differ(late, best) and noise.undecided(late, best)
     assert not noise.undecided(confirmed(120, p99=40 * MS), best)
     assert best.live.numbers.rate == 100 and best.live.numbers.requests == 300
 
@@ -316,7 +316,7 @@ def test_settings_within_noise_of_each_other_are_said_to_be() -> None:
 def test_candidates_that_are_close_are_measured_again(rooted: TuneResult) -> None:
     assert rooted.as_good
     assert all(len(one.windows) > 1 for one in [rooted.confirmed[0], *rooted.as_good])
-    assert "are not told apart: windows of the same settings differ by" in repr(rooted)
+    assert "may be equally good: windows of the same settings differ by" in repr(rooted)
     hasty = tuned(FakeLive(*MODELS["square root"]), budget_s=2.0, concurrency=8)
     assert sum(len(one.windows) for one in hasty.confirmed) <= 8 and hasty.run.seconds < 3
 
@@ -324,28 +324,28 @@ def test_candidates_that_are_close_are_measured_again(rooted: TuneResult) -> Non
 def test_what_makes_no_sense_is_refused() -> None:
     live = FakeLive(*MODELS["linear"])
     for wrong, said in (
-        ({"p99_ms": 0}, "p99_ms is more than 0"),
-        ({"budget_s": 0}, "budget_s is more than 0"),
-        ({"max_instances": 0}, "max_instances is 1 or more"),
-        ({"concurrency": 2, "request_rate": 3}, "say one of"),
-        ({"concurrency": 0}, "concurrency is 1 or more"),
-        ({"request_rate": -1}, "a request rate is more than 0"),
+        ({"p99_ms": 0}, "p99_ms must be more than 0"),
+        ({"budget_s": 0}, "budget_s must be more than 0"),
+        ({"max_instances": 0}, "max_instances must be 1 or more"),
+        ({"concurrency": 2, "request_rate": 3}, "give only one of"),
+        ({"concurrency": 0}, "concurrency must be 1 or more"),
+        ({"request_rate": -1}, "a request rate must be more than 0"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             tuned(live, **wrong)
-    with pytest.raises(InvalidArgumentError, match="arrivals are two or more"):
+    with pytest.raises(InvalidArgumentError, match="arrivals must be two or more"):
         loads_of(None, None, [1.0], 4)
     assert live.loads == []
 
 
 def test_a_search_that_is_cut_short_has_the_present_settings() -> None:
     times = ServiceTimes.fit(np.array([1.0, 16.0]), np.array([5.0 * MS, 5.0 * MS]))
-    known = Calibration({1: Probed(times, Manner(np.ones(1)))})
-    choices = list(space(Settings.of(CONFIG), 1, 16))
+    known = Calibration({1: ProbeResult(times, RequestPattern(np.ones(1)))})
+    choices = list(space(Settings.from_config(CONFIG), 1, 16))
     found = search(choices, [Load(concurrency=4)], CONFIG, known, None, lambda: True)
-    assert found.tried == 1 and found.best(None)[0].settings == Settings.of(CONFIG)
+    assert found.tried == 1 and found.best(None)[0].settings == Settings.from_config(CONFIG)
     assert predict(choices[0], Load(concurrency=4), CONFIG, known, 300).numbers.rate == pytest.approx(400, rel=0.1)
-    assert Found({}).best(None) == []
+    assert SearchResult({}).best(None) == []
 
 
 def test_the_ensemble_around_a_model_serves_on(lab: Lab) -> None:
@@ -364,8 +364,8 @@ def test_the_ensemble_around_a_model_serves_on(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({}, "input 'INPUT0' of model 'untried' has shape .* where -1 is any size: say shapes="),
-        ({"shapes": {"INPUT9": [4]}}, "has no input 'INPUT9' to give a shape"),
+        ({}, "input 'INPUT0' of model 'untried' has shape .* where -1 is any size: give shapes="),
+        ({"shapes": {"INPUT9": [4]}}, "has no input 'INPUT9', which shapes names"),
         ({"inputs": {"INPUT0": [[1.0]]}}, "expected 2 inputs but got 1"),
         ({"inputs": lambda number: {"INPUT0": [[1.0]]}}, "expected 2 inputs but got 1"),
         ({"inputs": {"INPUT0": [[1.0] * 3], "INPUT1": [[1.0] * 2]}}, "operands could not be broadcast"),

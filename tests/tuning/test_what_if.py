@@ -15,9 +15,9 @@ from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
-from tritonlab.tuning.past import Past
+from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.settings import Settings
-from tritonlab.tuning.subject import Subject
+from tritonlab.tuning.tuned_model import TunedModel
 from tritonlab.tuning.what_if import WhatIf
 
 __all__ = ["lab"]
@@ -28,25 +28,25 @@ ANYWHERE = ADD_SUB_CONFIG.replace("instance_group [ { kind: KIND_CPU } ]", "max_
 
 
 @pytest.fixture
-def served() -> tuple[ModelConfig, Past]:
+def served() -> tuple[ModelConfig, RecordedExecutions]:
     """A request each millisecond, of which each batch takes 4 ms."""
     config = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
     bench = Bench(config, 1, lambda size: 4_000_000)
     bench.run([Sent(1_000_000) for _ in range(40)])
-    return config, Past(bench.record)
+    return config, RecordedExecutions(bench.record)
 
 
-def asked(served: tuple[ModelConfig, Past], applied: list[Settings], **differing: int) -> WhatIf:
+def asked(served: tuple[ModelConfig, RecordedExecutions], applied: list[Settings], **differing: int) -> WhatIf:
     config, past = served
 
     def reload(settings: Settings) -> Callable[[], object]:
         applied.append(settings)
         return applied.pop
 
-    return WhatIf("m", past, config, config, Settings.of(config).changed(**differing), reload)
+    return WhatIf("m", past, config, config, Settings.from_config(config).changed(**differing), reload)
 
 
-def test_it_states_the_facts(served: tuple[ModelConfig, Past]) -> None:
+def test_it_states_the_facts(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     assert repr(asked(served, [], max_batch_size=2)).splitlines() == [
         "What if m had 1 instance, batches up to 2, delay 0 us (now 1 instance, batches up to 4, delay 0 us)?",
         "  p50 6 → 24.5 ms · p99 8 → 44.2 ms · 909 → 476 requests/s · batches of 3.64 → 1.9",
@@ -55,7 +55,7 @@ def test_it_states_the_facts(served: tuple[ModelConfig, Past]) -> None:
     ]
 
 
-def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, Past]) -> None:
+def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     found = asked(served, [], instances=2)
     told = json.loads(json.dumps(found.to_dict()))
     assert told["settings"]["instances"] == 2 and told["now"]["instances"] == 1
@@ -65,12 +65,12 @@ def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, Past])
     lanes = [text.text for text in svg.iter("text") if text.get("x") == "0"]
     assert lanes == ["m_0_0", "what if", "instance 2", "what if"]
     blocks = [rect.get("fill") for rect in svg.iter("rect")]
-    assert blocks.count("#1976d2") == len(found.past.executed("size"))
-    assert blocks.count("#8e5bd0") == len(found.ghosts.start)
+    assert blocks.count("#1976d2") == len(found.recorded.batch_column("size"))
+    assert blocks.count("#8e5bd0") == len(found.replayed.start)
     assert "count: 2" in found.html() and "p99 8 → " in found.html()
 
 
-def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Past]) -> None:
+def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     applied: list[Settings] = []
     found = asked(served, applied, max_queue_delay_microseconds=700)
     assert applied == []
@@ -78,13 +78,13 @@ def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Past]) -
     assert [settings.delay_us for settings in applied] == [700]
     found.undo()
     assert applied == []
-    with pytest.raises(UnavailableError, match="nothing was applied that could be taken back"):
+    with pytest.raises(UnavailableError, match="no settings were applied, so there are none to undo"):
         found.undo()
 
 
 def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
     model = lab.load("summed", ADD_SUB, ANYWHERE)
-    with pytest.raises(InvalidArgumentError, match="nothing of 'summed' was recorded"):
+    with pytest.raises(InvalidArgumentError, match="the record of 'summed' has nothing to replay"):
         model.what_if(instances=2)
     for _ in range(3):
         model(INPUT0=np.zeros((1, 4), np.float32), INPUT1=np.zeros((1, 4), np.float32))
@@ -161,7 +161,7 @@ def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
         assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
         workspace.tune("tuned", None)
         assert len(model.instances()) == 1
-        undo = Subject(model, partial(workspace.written, "tuned")).reload(wanted)
+        undo = TunedModel(model, partial(workspace.written, "tuned")).reload(wanted)
         assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
         undo()
         assert workspace.draft("tuned").settings is None and len(model.instances()) == 1

@@ -1,4 +1,4 @@
-"""The clock is handed in as an argument: nothing below the server reads the time on its own."""
+"""The clock, which is an argument: nothing below the server reads the time on its own."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A clock gives the schedulers and statistics the time. `tritonlab.testing.MockClock` is the other
-    implementation."""
+    """The time for the schedulers and statistics. `tritonlab.testing.MockClock` is the other implementation."""
 
     def now(self) -> int:
-        """Returns monotonic nanoseconds, for durations and deadlines."""
+        """Return monotonic nanoseconds, for durations and deadlines."""
         ...
 
     def wall(self) -> int:
-        """Returns nanoseconds since the epoch, for times that a person or client reads."""
+        """Return nanoseconds since the epoch, for times that a person or client reads."""
         ...
 
 
 class SystemClock:
-    """Reads the machine's clocks."""
+    """The machine's clocks."""
 
     now = staticmethod(time.monotonic_ns)
     wall = staticmethod(time.time_ns)

@@ -1,4 +1,4 @@
-"""This table has Triton's tensor datatypes: all their names, numbers and numpy forms."""
+"""Triton's tensor datatypes: all their names, numbers and numpy forms."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from numpy.typing import DTypeLike
 
 
 class DataType(enum.IntEnum):
-    """Names a tensor's datatype. The numbers are those of `model_config.proto`; `name` is the protocol's word (`FP32`,
-    `BYTES`)."""
+    """The datatype of a tensor. The numbers are those of `model_config.proto`; `name` is the protocol's word (`FP32`,
+    `BYTES`).
+    """
 
     INVALID = 0
     BOOL = 1
@@ -30,22 +31,22 @@ class DataType(enum.IntEnum):
 
     @property
     def byte_size(self) -> int:
-        """Returns the bytes of one element; 0 for BYTES, whose elements each have their own length."""
+        """The bytes of one element; 0 for BYTES, whose elements each have their own length."""
         return _BYTE_SIZE[self]
 
     @property
     def config_name(self) -> str:
-        """Returns the word that config.pbtxt uses: `TYPE_FP32`, `TYPE_STRING`."""
+        """The word of config.pbtxt: `TYPE_FP32`, `TYPE_STRING`."""
         return "TYPE_STRING" if self is DataType.BYTES else "TYPE_" + self.name
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """Returns the numpy dtype of the elements in memory: uint16 bit patterns for BF16, object for BYTES."""
+        """The numpy dtype of the elements in memory: uint16 bit patterns for BF16, object for BYTES."""
         return _NUMPY[self]
 
     @staticmethod
     def from_numpy(dtype: DTypeLike) -> DataType:
-        """Returns the datatype of an array of `dtype`; INVALID if Triton has none. numpy has no BF16 (rule 1.6.5)."""
+        """Return the datatype of an array of `dtype`; INVALID if Triton has none. numpy has no BF16 (rule 1.6.5)."""
         dtype = np.dtype(dtype)
         native = FROM_NATIVE.get(dtype)
         if native is not None:
@@ -54,7 +55,7 @@ class DataType(enum.IntEnum):
 
     @staticmethod
     def from_config_name(name: str) -> DataType:
-        """Returns FP32 for `TYPE_FP32`, and so on. Raises KeyError for an unknown word."""
+        """Return FP32 for `TYPE_FP32`, and so on. Raises KeyError for an unknown word."""
         return DataType.BYTES if name == "TYPE_STRING" else DataType[name.removeprefix("TYPE_")]
 
 

@@ -1,5 +1,6 @@
-"""`deliver` hands a response to its client: hooks, then the client, then the end of the request. It is the only place
-that does, for instances, schedulers, ensembles and the response cache."""
+"""`deliver`, the one place that hands a response to its client, for instances, schedulers, ensembles and the response
+cache: first the hooks, then the client, then the end of the request.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def deliver(request: InferenceRequest, response: InferenceResponse, instruments: Instruments, clock: Clock) -> None:
-    """Hands the response to the client; a final response ends the request. An error that the client's callback raises
+    """Hand the response to the client; a final response ends the request. An error that the client's callback raises
     is logged."""
     final = response.final
     if not final:
@@ -38,12 +39,12 @@ def deliver(request: InferenceRequest, response: InferenceResponse, instruments:
 def deliver_error(
     request: InferenceRequest, version: int, error: TritonError, instruments: Instruments, clock: Clock
 ) -> None:
-    """Ends the request with `error`: its client gets a final response that carries it."""
+    """End the request with `error`: its client gets a final response with it."""
     deliver(request, error_response(request, version, error), instruments, clock)
 
 
 def error_response(request: InferenceRequest, version: int, error: TritonError) -> InferenceResponse:
-    """Returns the final response that says why the request failed."""
+    """Return the final response with the error of a failed request."""
     # Each response gets its own exception object: if several threads raised one object, its traceback would mix them.
     own = copy.copy(error)
     return InferenceResponse(request.model_name, version, request.request_id, error=own, final=True)

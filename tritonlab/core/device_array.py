@@ -1,4 +1,4 @@
-"""A `DeviceArray` is the device memory that a tensor's elements lie in."""
+"""`DeviceArray`, the device memory of a tensor's elements."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ORDERED = (None, -1, 1)
 
 
 class DeviceArray:
-    """Is `nbytes` of memory of a device, C-contiguous. `keep` is what the memory belongs to. `place` is where stubs
+    """The `nbytes` of memory of a device, C-contiguous. `keep` is what the memory belongs to. `place` is where stubs
     find it, None for memory of the caller's own, which is copied to where they do.
 
-    Whoever takes it for an array of the host gets an error that says what to do.
+    Its use as an array of the host raises an error that says what to do.
     """
 
     __slots__ = ("__weakref__", "address", "device", "driver", "exposed", "keep", "nbytes", "place")
@@ -39,11 +39,11 @@ class DeviceArray:
         self.nbytes = nbytes
         self.keep = keep
         self.place = place
-        #: whether somebody got the address, and may write there
+        #: whether another library got the address, and may write there
         self.exposed = False
 
     def to_host(self) -> NDArray[np.uint8]:
-        """Returns a copy in host memory. Raises InternalError."""
+        """Return a copy in host memory. Raises InternalError."""
         found = np.empty(self.nbytes, np.uint8)
         if self.nbytes:
             with device_errors():
@@ -51,7 +51,7 @@ class DeviceArray:
         return found
 
     def capsule(self, datatype: DataType, shape: tuple[int, ...], stream: Any) -> Any:
-        """Returns a DLPack capsule over the memory, for a consumer that works on `stream`. Raises InternalError."""
+        """Return a DLPack capsule over the memory, for a consumer that works on `stream`. Raises InternalError."""
         if stream not in _ORDERED and self.place is None:
             with device_errors():
                 self.driver.synchronize(self.device)  # its producer has made only the default stream wait
@@ -60,7 +60,7 @@ class DeviceArray:
         return export_device(self.address, self.device, int(datatype), list(shape), owner)
 
     def described(self) -> DeviceArray:
-        """Returns a description of the memory without the memory itself, for those who only tell of it."""
+        """Return a description of the memory without the memory itself, for hooks."""
         return DeviceArray(self.driver, self.device, 0, self.nbytes, None)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -80,7 +80,7 @@ class DeviceArray:
 
 @contextlib.contextmanager
 def device_errors() -> Iterator[None]:
-    """Raises InternalError for a DriverError."""
+    """Raise InternalError for a DriverError."""
     try:
         yield
     except DriverError as error:
@@ -88,14 +88,14 @@ def device_errors() -> Iterator[None]:
 
 
 def is_on_device(value: Any) -> bool:
-    """Returns whether that is an array of another library in the memory of a GPU."""
+    """Return whether the value is an array of another library in the memory of a GPU."""
     if hasattr(value, "__dlpack_device__"):
         return bool(value.__dlpack_device__()[0] == CUDA)
     return hasattr(value, "__cuda_array_interface__")
 
 
 def adopt(value: Any) -> tuple[DataType, tuple[int, ...], DeviceArray]:
-    """Returns datatype, shape and memory of another library's array on a device, without a copy. Raises
+    """Return datatype, shape and memory of another library's array on a device, without a copy. Raises
     InvalidArgumentError for one that is not C-contiguous, or of elements that Triton has no datatype for."""
     try:
         if hasattr(value, "__dlpack__"):

@@ -1,4 +1,4 @@
-"""These checks examine the structure of an ensemble's graph before any composing model is looked at (rule 5.7.2)."""
+"""Checks of the structure of an ensemble's graph, before any composing model is looked at (rule 5.7.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .model_config import ConfigError, ModelConfig
 
 @dataclass
 class _Tensor:
-    """Is one ensemble tensor, a node of the graph. `sources` are the tensors that the step which writes it reads."""
+    """One ensemble tensor, a node of the graph. `sources` are the tensors that the step which writes it reads."""
 
     written: bool = False
     sources: list[str] = field(default_factory=list)
@@ -17,7 +17,7 @@ class _Tensor:
 
 
 def validate_ensemble(config: ModelConfig) -> None:
-    """Raises ConfigError if the ensemble's steps and tensors do not form a valid graph. Stray quotes in the texts are
+    """Raise ConfigError if the ensemble's steps and tensors do not form a valid graph. Stray quotes in the texts are
     Triton's."""
     name = config.name
     if config.platform != "ensemble":
@@ -79,7 +79,7 @@ def _check_data_flow(config: ModelConfig, graph: dict[str, _Tensor]) -> None:
 
 
 def _reachable(config: ModelConfig, graph: dict[str, _Tensor]) -> set[str]:
-    """Returns the names of the tensors that will exist once the ensemble's inputs are given."""
+    """Return the names of the tensors that will exist once the ensemble's inputs are given."""
     ready = {tensor.name for tensor in config.input}
     waiting = list(ready)
     while waiting:
@@ -91,7 +91,7 @@ def _reachable(config: ModelConfig, graph: dict[str, _Tensor]) -> set[str]:
 
 
 def _missing_source(name: str, graph: dict[str, _Tensor], ready: set[str]) -> str:
-    """Returns the tensor, however far upstream, that no step writes and that `name` therefore waits for; an empty text
+    """Return the tensor, however far upstream, that no step writes and that `name` therefore waits for; an empty text
     if `name` only waits in a cycle."""
     seen: set[str] = set()
     stack = [name]

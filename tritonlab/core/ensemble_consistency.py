@@ -1,8 +1,8 @@
-"""These checks compare an ensemble, when it is loaded, with the models its steps name (rules 5.7.3 and 5.7.7).
+"""Checks of an ensemble, when it is loaded, against the models its steps name (rules 5.7.3 and 5.7.7).
 
-Triton compares each use of an ensemble tensor with the first one it meets: the ensemble's own inputs and outputs,
-then the steps in their order. `connections` lists every use, with what is wrong with it, for views;
-`check_composing_models` raises the first problem in Triton's words.
+Triton compares each use of an ensemble tensor with the first one it meets: the ensemble's own inputs and outputs, then
+the steps in their order. `connections` lists every use, with what is wrong with it, for views; `check_composing_models`
+raises the first problem in Triton's words.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from .model_config_rules import is_decoupled, step_model
 
 @dataclass(frozen=True)
 class ComposingModel:
-    """Holds what a load knows of a model that a step names. `configs` are the final configurations of its READY
-    versions, by version. If there are none, `failure` is the error of that model's own load, from its first version
-    on."""
+    """A model that a step names, as a load knows it. `configs` are the final configurations of its READY versions, by
+    version. If there are none, `failure` is the error of that model's own load, from its first version on.
+    """
 
     configs: Mapping[int, ModelConfig] = field(default_factory=dict)
     failure: str = ""
     is_ensemble: bool = False
 
     def config(self, version: int = -1) -> ModelConfig:
-        """Returns the configuration of the version a step asks for (-1: the latest). Raises KeyError if it is not
-        there."""
+        """Return the configuration of the version a step requests (-1: the latest). Raises KeyError if it does not
+        exist.
+        """
         return self.configs[max(self.configs) if version == -1 else version]
 
 
 @dataclass(frozen=True)
 class StepConnection:
-    """Describes what one entry of a step's input or output map connects. `shape` is the tensor's shape in the model's
-    configuration, with -1 first for the batch dimension if the model batches. `problem` says in Triton's words why the
-    two ends do not fit; it is empty if they do."""
+    """One entry of a step's input or output map. `shape` is the tensor's shape in the model's configuration, with -1
+    first for the batch dimension if the model batches. `problem`: why the two ends do not fit, in Triton's words; empty
+    if they do.
+    """
 
     step: int
     model: str
@@ -49,7 +51,7 @@ class StepConnection:
 
 @dataclass(frozen=True)
 class _Use:
-    """Holds how the first model that uses an ensemble tensor describes it."""
+    """An ensemble tensor as the first model that uses it describes it."""
 
     model: str
     datatype: str
@@ -57,18 +59,17 @@ class _Use:
     full_dims: tuple[int, ...]
 
     @staticmethod
-    def of(model: str, config: ModelConfig, tensor: Any, *, reshaped: bool = False) -> _Use:
+    def from_config(model: str, config: ModelConfig, tensor: Any, *, reshaped: bool = False) -> _Use:
         dims = tuple(tensor.reshape.shape if reshaped and tensor.HasField("reshape") else tensor.dims)
         full = (-1, *dims) if config.max_batch_size > 0 else dims
         return _Use(model, messages.DataType.Name(tensor.data_type), dims, full)
 
 
 def check_composing_models(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
-    """Raises ConfigError if a step does not fit its model; a client reads the text after `load failed for model '<e>':
+    """Raise ConfigError if a step does not fit its model; a client reads the text after `load failed for model '<e>':
     `.
 
-    `models` holds what is known of each composing model, by name; a name that is missing is a model that does not
-    exist.
+    `models` has what is known of each composing model, by name; a missing name is a model that does not exist.
     """
     _check_availability(config, models)
     for _, problem in _examine(config, models):
@@ -78,13 +79,14 @@ def check_composing_models(config: ModelConfig, models: Mapping[str, ComposingMo
 
 
 def connections(config: ModelConfig, models: Mapping[str, ComposingModel]) -> list[StepConnection]:
-    """Returns one connection for each entry of the steps' maps. All of the models must be there."""
+    """Return one connection for each entry of the steps' maps. All of the models must exist."""
     return [found for found, _ in _examine(config, models) if found is not None]
 
 
 def complete_ensemble(config: ModelConfig, models: Mapping[str, ComposingModel]) -> ModelConfig:
-    """Returns the configuration that is served: an ensemble is decoupled if and only if a composing model is, whatever
-    its own configuration says (rule 5.7.7)."""
+    """Return the configuration that is served: an ensemble is decoupled if and only if a composing model is, whatever
+    its own configuration has (rule 5.7.7).
+    """
     filled = ModelConfig()
     filled.CopyFrom(config)
     steps = config.ensemble_scheduling.step
@@ -116,9 +118,11 @@ def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel
 
 
 def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[StepConnection | None, str]]:
-    """Yields connections and problems in the order in which Triton looks at them."""
-    known = {tensor.name: _Use.of(config.name, config, tensor, reshaped=True) for tensor in config.input}
-    known.update((tensor.name, _Use.of(config.name, config, tensor, reshaped=True)) for tensor in config.output)
+    """Yield connections and problems in the order in which Triton looks at them."""
+    known = {tensor.name: _Use.from_config(config.name, config, tensor, reshaped=True) for tensor in config.input}
+    known.update(
+        (tensor.name, _Use.from_config(config.name, config, tensor, reshaped=True)) for tensor in config.output
+    )
     about = f"in ensemble {config.name}, "
     for number, step in enumerate(config.ensemble_scheduling.step):
         name = step_model(step)
@@ -157,14 +161,14 @@ def _connection(
 ) -> tuple[StepConnection, str]:
     if key not in tensors:
         return StepConnection(number, model.name, kind, key, value, "", (), missing), missing
-    use = _Use.of(model.name, model, tensors[key])
+    use = _Use.from_config(model.name, model, tensors[key])
     problem = _difference(known.setdefault(value, use), use)
     problem = f"{about}ensemble tensor {value}: {problem}" if problem else ""
     return StepConnection(number, model.name, kind, key, value, use.datatype, use.full_dims, problem), problem
 
 
 def _difference(first: _Use, second: _Use) -> str:
-    """Returns what differs between two uses of a tensor, or an empty text. Shapes may fit with or without the batch
+    """Return what differs between two uses of a tensor, or an empty text. Shapes may fit with or without the batch
     dimension, because a batching model may follow one that does not batch."""
     if first.datatype != second.datatype:
         return (
@@ -184,8 +188,9 @@ def _fit(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def _check_origins(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
-    """Raises ConfigError if a step, or the ensemble's response, joins tensors that come different numbers of times: a
-    decoupled step may answer any number of times, other steps answer once."""
+    """Raise ConfigError if a step, or the ensemble's response, joins tensors that come different numbers of times: a
+    decoupled step may respond any number of times, other steps respond once.
+    """
     #: ensemble tensor -> the number of the decoupled step whose responses carry it; -1 if it comes once per request
     origin = {tensor.name: -1 for tensor in config.input}
     waiting = dict(enumerate(config.ensemble_scheduling.step))

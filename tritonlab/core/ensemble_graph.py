@@ -1,4 +1,4 @@
-"""An `EnsembleGraph` shows an ensemble's steps, computed once per load: who reads what, and how shapes change on the
+"""The graph of an ensemble's steps, computed once per load: which step reads which tensor, and how shapes change on the
 way.
 
     ensemble input --> step --> ensemble tensor --> step --> ensemble output
@@ -21,8 +21,7 @@ from .tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Says that input `name` of a step's model, or output `name` of the ensemble, is read from ensemble tensor
-    `tensor`.
+    """The reading of ensemble tensor `tensor` by input `name` of a step's model, or output `name` of the ensemble.
 
     `batch` is 1 if the reader batches and the writer does not, -1 the other way round, else 0. `dims` are the reader's.
     `reshape` is the shape that an output of the ensemble has before it gets `dims` (rule 5.4.6).
@@ -35,7 +34,7 @@ class Reading:
     reshape: tuple[int, ...] | None = None
 
     def read(self, tensor: Tensor) -> Tensor:
-        """Returns the tensor with the reader's shape: the same object, or a new header over the same data."""
+        """Return the tensor with the reader's shape: the same object, or a new header over the same data."""
         shape = self._shape(tensor.shape)
         if shape is tensor.shape:
             return tensor
@@ -60,8 +59,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Is one step of an ensemble. `reads` are the ensemble tensors it waits for. `outputs` maps its model's outputs to
-    ensemble tensors. `requested` are the outputs it asks its model for; empty means all."""
+    """One step of an ensemble. `reads` are the ensemble tensors it waits for. `outputs` maps its model's outputs to
+    ensemble tensors. `requested` are the outputs it requests of its model; empty means all.
+    """
 
     number: int
     model_name: str
@@ -78,7 +78,7 @@ class Step:
 
 @dataclass(frozen=True)
 class EnsembleGraph:
-    """Holds the steps of an ensemble whose configuration is complete (`ensemble_consistency.complete_ensemble`)."""
+    """The steps of an ensemble whose configuration is complete (`ensemble_consistency.complete_ensemble`)."""
 
     name: str
     steps: tuple[Step, ...]
@@ -96,7 +96,7 @@ class EnsembleGraph:
 
     @staticmethod
     def of(config: ModelConfig, find: Callable[[str, int], ModelConfig]) -> EnsembleGraph:
-        """Builds the graph. `find(name, version)` returns a composing model's final configuration (-1: the latest)."""
+        """Build the graph. `find(name, version)` returns a composing model's final configuration (-1: the latest)."""
         models = [find(step_model(step), step.model_version) for step in config.ensemble_scheduling.step]
         batches = dict.fromkeys((tensor.name for tensor in config.input), config.max_batch_size > 0)
         for step, model in zip(config.ensemble_scheduling.step, models, strict=True):
@@ -125,7 +125,7 @@ class EnsembleGraph:
         )
 
     def needed(self, outputs: Iterable[str]) -> frozenset[int]:
-        """Returns the numbers of the steps that `outputs` depend on; the others are not run (rule 5.7.12)."""
+        """Return the numbers of the steps that `outputs` depend on; the others are not run (rule 5.7.12)."""
         found: set[int] = set()
         waiting = list(outputs)
         while waiting:
@@ -136,7 +136,7 @@ class EnsembleGraph:
         return frozenset(found)
 
     def origin(self, tensor: str) -> str:
-        """Returns a phrase for people that says which step writes an ensemble tensor."""
+        """Return a phrase for people that names the step which writes an ensemble tensor."""
         written = self.writers.get(tensor)
         return "an input of the ensemble" if written is None else f"{written[1]} of {written[0]}"
 

@@ -1,10 +1,10 @@
-"""`ExecuteTimes` says how long the parts of one execution took."""
+"""`ExecuteTimes`, the times of the parts of one execution."""
 
 from __future__ import annotations
 
 
 class ExecuteTimes:
-    """Holds the nanoseconds of one `execute`: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
+    """The nanoseconds of one `execute`: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
 
     __slots__ = ("compute_infer", "compute_input", "compute_output")
 

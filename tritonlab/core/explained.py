@@ -1,4 +1,6 @@
-"""An `Explained` error tells a program what it tells a person: its code, where the cause is, and what to do."""
+"""`Explained`, the base of errors that give programs what they give people: a code, the place of the cause, and what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +11,40 @@ from .plain_facts import plain
 
 
 class Explained:
-    """Is a base of errors that have `code`, `where` and `fix`, besides their text, which these do not change."""
+    """The base of errors that have `code`, `where` and `fix`, besides their text, which these do not change."""
 
     #: one of `status.Code`
     code: Any
-    #: names the cell in a place that is a line of a model's file; handed in by the notebook
+    #: names the cell for a place that is a line of a model's file; set by the notebook
     cite: ClassVar[Callable[[str], str]] = staticmethod(lambda place: place)
-    #: returns advice about a text, "" if there is none; handed in by the notebook
+    #: returns advice about a text, "" if there is none; set by the notebook
     advise: ClassVar[Callable[[str], str]] = staticmethod(lambda text: "")
 
     @property
     def where(self) -> str | None:
-        """Returns the line of a cell or file, or the field, that the error is about; None if it does not say."""
+        """The line of a cell or file, or the field, that the error is about; None if unknown."""
         return Explained.cite(self.place()) or None
 
     @property
     def fix(self) -> str | None:
-        """Returns what to do about it; None if that is not known."""
+        """What to do about it; None if unknown."""
         return self.remedy() or Explained.advise(self.symptom()) or None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns `error` (the class), `code`, `where`, `fix` and `text` as JSON values."""
+        """Return `error` (the class), `code`, `where`, `fix` and `text` as JSON values."""
         kind, text = type(self).__name__, str(self).strip()
         return {"error": kind, "code": plain(self.code), "where": self.where, "fix": self.fix, "text": text}
 
     # -- for subclasses
 
     def place(self) -> str:
-        """Returns where the cause is, a line of a file as Python writes it: `File "model.py", line 3`."""
+        """Return the place of the cause, a line of a file as Python writes it: `File "model.py", line 3`."""
         return ""
 
     def remedy(self) -> str:
-        """Returns what to do, if the error itself knows."""
+        """Return what to do, if the error itself knows."""
         return ""
 
     def symptom(self) -> str:
-        """Returns the text that advice is looked up for."""
+        """Return the text that advice is looked up for."""
         return str(self)

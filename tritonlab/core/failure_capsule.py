@@ -1,8 +1,8 @@
-"""A `FailureCapsule` keeps what is needed to understand a failure of an author's code and to repeat it: the requests
-with their tensors, the exception with its frames and variables, and where and when it was.
+"""`FailureCapsule`, what is needed to understand a failure of an author's code and to repeat it: the requests with
+their tensors, the exception with its frames and variables, and where and when it was.
 
-The `FailureBook` keeps the last few of each model. They outlive reloads, because a mended model is asked again what the
-broken one was asked.
+The `FailureBook` keeps the last few of each model. They outlive reloads, because a mended model gets the same requests
+again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .plain_facts import plain
 from .status import RemoteException
 from .tensor import Tensor
 
-#: The most bytes of one tensor, and of all of one failure, that are kept; of others it is known what they were.
+#: The most bytes of one tensor, and of all of one failure, that are kept; of others only the description is.
 MOST_TENSOR = 1 << 20
 MOST_CAPSULE = 4 << 20
 _MOST_HEADLINE = 300
@@ -30,8 +30,9 @@ _MOST_HEADLINE = 300
 
 @dataclass(frozen=True, slots=True)
 class KeptTensor:
-    """Is an input of a request that failed. `tensor` is None if it was too large to be kept; `head` is a text of its
-    first elements then."""
+    """An input of a request that failed. `tensor` is None if it was too large to be kept; then `head` is a text of its
+    first elements.
+    """
 
     datatype: DataType
     shape: tuple[int, ...]
@@ -41,7 +42,7 @@ class KeptTensor:
 
     @property
     def shown(self) -> str:
-        """Returns datatype, shape and the first elements."""
+        """Return datatype, shape and the first elements."""
         return (self.head if self.tensor is None else repr(self.tensor)).removeprefix("<Tensor ").removesuffix(">")
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +57,7 @@ class KeptTensor:
 
 @dataclass(frozen=True, slots=True)
 class KeptRequest:
-    """Is a request that failed, as it was sent to the model. Its `inputs` are those that the model saw."""
+    """A request that failed, as it was sent to the model. Its `inputs` are those that the model saw."""
 
     inputs: dict[str, KeptTensor]
     serial: int
@@ -71,7 +72,7 @@ class KeptRequest:
 
     @property
     def cut(self) -> list[str]:
-        """Returns the names of the inputs that were too large to be kept."""
+        """Return the names of the inputs that were too large to be kept."""
         return [name for name, kept in self.inputs.items() if kept.tensor is None]
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,10 +90,10 @@ class KeptRequest:
 
 @dataclass(frozen=True, slots=True)
 class FailureCapsule:
-    """Is one failure. `time_ns` is wall-clock nanoseconds; `phase` says what the author's code was doing (`execute`,
+    """One failure. `time_ns` is wall-clock nanoseconds; `phase` is what the author's code was doing (`execute`,
     `initialize`, `finalize`); `text` is what clients read.
 
-    `requests` are all that failed with it, in their order in the batch; `left_out` says how many more there were.
+    `requests` are all that failed with it, in their order in the batch; `left_out` is how many more there were.
     `batch_id` numbers the instance's executions; 0 outside of any. `frames` are outermost first.
     """
 
@@ -111,13 +112,13 @@ class FailureCapsule:
 
     @property
     def headline(self) -> str:
-        """Returns the exception in one line, or the first line of what clients read."""
+        """Return the exception in one line, or the first line of what clients read."""
         text = str(self.exception) if self.exception is not None else self.text.partition("message: ")[2] or self.text
         return bounded(text.strip().partition("\n")[0], _MOST_HEADLINE)
 
     @property
     def place(self) -> FrameState | None:
-        """Returns the innermost frame with variables, which is in a file of the author's; None if nothing is known."""
+        """Return the innermost frame with variables, which is in a file of the author's; None if there is none."""
         own = [frame for frame in self.frames if frame.variables] or self.frames
         return own[-1] if own else None
 
@@ -146,7 +147,7 @@ _MOST_REQUESTS = 64
 
 
 def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptRequest, ...], int]:
-    """Copies the requests, as far as their tensors are not too large. Also returns how many were left out."""
+    """Copy the requests, as far as their tensors are not too large. Also return how many were left out."""
     room = MOST_CAPSULE
     kept = []
     clients = [request for request in requests if not request.null]
@@ -183,7 +184,7 @@ def _keep(tensor: Tensor, room: int) -> KeptTensor:
 
 
 class FailureBook:
-    """Keeps the last failures of each model of a server, `kept` of each; 0 keeps none."""
+    """The last failures of each model of a server, `kept` of each; 0 keeps none."""
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
@@ -199,20 +200,22 @@ class FailureBook:
             self._capsules.setdefault(model, deque(maxlen=self.kept)).append(capsule)
 
     def answered_with_error(self, model: str) -> None:
-        """Counts a response that carries an error the author made (`pb_utils.TritonError`): the model has worked as it
-        was written to, so nothing is kept."""
+        """Count a response with an error that the author made (`pb_utils.TritonError`): the model has worked as it was
+        written to, so nothing is kept.
+        """
         with self._lock:
             self._answered[model] = self._answered.get(model, 0) + 1
 
     def of(self, model: str) -> tuple[list[FailureCapsule], int, int]:
-        """Returns what is kept of the model's failures, oldest first, how many there were, and how many responses
-        carried an error of the author's."""
+        """Return what is kept of the model's failures, oldest first, how many there were, and how many responses had an
+        error of the author's.
+        """
         with self._lock:
             capsules = list(self._capsules.get(model, ()))
             return capsules, self._total.get(model, 0), self._answered.get(model, 0)
 
     def find(self, model: str, serials: Iterable[int]) -> FailureCapsule | None:
-        """Returns the last failure of one of these requests."""
+        """Return the last failure of one of these requests."""
         wanted = set(serials)
         capsules, _, _ = self.of(model)
         return next((c for c in reversed(capsules) if any(r.serial in wanted for r in c.requests)), None)

@@ -1,4 +1,4 @@
-"""`InferenceRequest` holds what the client asked and how far the request has come."""
+"""`InferenceRequest`, a client's request and its state."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
 class Leadable(Protocol):
-    """Lets the thread that waits for a request read its answer itself (`instances.answer_lead.AnswerLead`)."""
+    """A request whose response can be read by the waiting thread itself (`instances.answer_lead.AnswerLead`)."""
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
-        """Reads the stub's answers on the caller's thread until `done()`. Returns False if another thread reads them
-        already. Without `patient` it also returns once polling for them is no longer worth it."""
+        """Read the stub's responses on the caller's thread until `done()`. Returns False if another thread already
+        reads them. Without `patient` it also returns once polling for them is no longer worth it.
+        """
         ...
 
 
@@ -54,7 +55,7 @@ TRANSITIONS = {
 
 
 class InferenceRequest:
-    """Carries a client's request through the server. It has no lock: it has one owner at a time, and the schedulers
+    """A client's request on its way through the server. It has no lock: it has one owner at a time, and the schedulers
     hand it on.
 
     `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by
@@ -129,7 +130,7 @@ class InferenceRequest:
         self.wrapped: tuple[ResponseCallback | None, Any] | None = None
         self.batch_size = 1
         #: the same object for all requests whose inputs have the same names and, by batch size, the same shapes; None
-        #: if nobody knows
+        #: if unknown
         self.alike: object = None
         self.cancelled = False
         #: called by `cancel`: an ensemble's request cancels its steps with it
@@ -137,12 +138,11 @@ class InferenceRequest:
         #: the trace, if it is traced; set by the server, or by the code that makes it for another request
         self.trace: Trace | None = None
         self.state = RequestState.INITIALIZED
-        #: while it executes: lets the waiting caller read the answer itself
+        #: while it executes: lets the waiting caller read the response itself
         self.executor: Leadable | None = None
-        #: the id of the sending thread if that thread will read the answer itself (`InferenceServer.infer_here`); else
-        #: 0
+        #: the id of the sending thread if that thread reads the response itself (`InferenceServer.infer_here`), else 0
         self.waiter = 0
-        #: what keeps the answer for that thread until it calls `kept.lead`, which reads the answer
+        #: what keeps the response for that thread until it calls `kept.lead`, which reads the response
         self.kept: Leadable | None = None
         self.serial = 0
         self.request_start = 0
@@ -152,14 +152,14 @@ class InferenceRequest:
         self.responded = 0
 
     def advance(self, event: RequestEvent) -> None:
-        """Moves the request to the state that follows on `event`. Raises KeyError if the event is illegal in its
+        """Move the request to the state that follows on `event`. Raises KeyError if the event is illegal in its
         state."""
         self.state = TRANSITIONS[self.state, event]
 
     def placed(
         self, outputs: dict[str, Tensor], to_host: Callable[[InferenceRequest, Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """Returns outputs, some of which are in the memory of a GPU, where the sender wants them: on the GPU if it has
+        """Return outputs, some of which are in the memory of a GPU, where the sender wants them: on the GPU if it has
         sent an input there, else in host memory, brought by `to_host`. Raises InternalError."""
         if self.keeps_device or any(tensor.memory_type for tensor in self.inputs.values()):
             return outputs
@@ -167,28 +167,28 @@ class InferenceRequest:
 
     @property
     def prefix(self) -> str:
-        """Returns the text that Triton puts before most messages about a request (rule 5.4.1)."""
+        """Return the text that Triton puts before most messages about a request (rule 5.4.1)."""
         return f"[request id: {self.request_id or '<id_unknown>'}] "
 
     def push(self, callback: ResponseCallback) -> ResponseCallback | None:
-        """Sends the responses to `callback` from now on. Returns the callback before it, for it to hand them on to."""
+        """Send the responses to `callback` from now on. Returns the callback before it, for it to hand them on to."""
         below = self.on_response
         self.wrapped = below, self.wrapped
         self.on_response = callback
         return below
 
     def pop(self) -> None:
-        """Takes out the callback that was pushed last."""
+        """Take out the callback that was pushed last."""
         assert self.wrapped is not None
         self.on_response, self.wrapped = self.wrapped
 
     def let_go(self) -> None:
-        """Drops the callbacks once no more responses come. They mostly refer back to the request, which would otherwise
+        """Drop the callbacks once no more responses come. They mostly refer back to the request, which would otherwise
         keep its inputs until the garbage collector runs."""
         self.on_response = self.wrapped = None
 
     def respond(self, response: InferenceResponse) -> None:
-        """Hands one response to the client; the final one releases the request. Called by `core.delivery`."""
+        """Hand one response to the client; the final one releases the request. Called by `core.delivery`."""
         callback = self.on_response
         if response.final:
             self.state = TRANSITIONS[self.state, RequestEvent.RELEASE]
@@ -197,14 +197,15 @@ class InferenceRequest:
             callback(self, response)
 
     def cancel(self) -> None:
-        """Asks for cancellation: a queued request is dropped, a model that executes it must ask `is_cancelled` (rule
-        3.10)."""
+        """Request cancellation: a queued request is dropped; a model that executes it must check `is_cancelled` (rule
+        3.10).
+        """
         self.cancelled = True
         if self.on_cancel is not None:
             self.on_cancel()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what the request says, and its state, as JSON values."""
+        """Return the fields of the request, and its state, as JSON values."""
         said = ("model_name", "model_version", "request_id", "correlation_id", "flags", "priority", "timeout")
         found = {name: plain(getattr(self, name)) for name in (*said, "inputs", "parameters", "requested_outputs")}
         return {**found, "state": self.state.name, "batch_size": self.batch_size}
@@ -215,7 +216,7 @@ class InferenceRequest:
 
 
 class NullRequest(InferenceRequest):
-    """Fills an idle slot of a sequence batch (rule 5.6.7). The model sees it, but nobody gets its answer.
+    """The filler of an idle slot of a sequence batch (rule 5.6.7). The model sees it, but its response goes nowhere.
 
     All null requests share one serial number, so that none has to be looked up when its execution is over.
     """
@@ -226,17 +227,19 @@ class NullRequest(InferenceRequest):
 
 
 class ClientRequest(InferenceRequest):
-    """Is the request of a client that may want outputs in its own memory of a GPU: whoever answers it takes them from
-    where the model left them."""
+    """The request of a client that may want outputs in its own memory of a GPU: the frontend takes them from where the
+    model left them.
+    """
 
     __slots__ = ()
     keeps_device = True
 
 
 class ModelRequest(InferenceRequest):
-    """Is a request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers
-    for outputs; they arrive wherever the callee left them if that is None (rule 1.12.2). `caller` is the instance whose
-    model made it, and the number of its execution, 0 if there was none."""
+    """A request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers for
+    outputs; they arrive wherever the callee left them if that is None (rule 1.12.2). `caller` is the instance whose
+    model made it, and the number of its execution, 0 if there was none.
+    """
 
     __slots__ = ("caller", "memory")
     keeps_device = True
@@ -246,7 +249,7 @@ class ModelRequest(InferenceRequest):
 
 
 class StepRequest(InferenceRequest):
-    """Is the request an ensemble makes of a composing model: its client's request with other inputs (rule 5.7.9).
+    """The request of an ensemble to a composing model: its client's request with other inputs (rule 5.7.9).
 
     `on_executed` is called with the times of the execution, which also count for the ensemble. `step` is the step's
     number in the ensemble.

@@ -1,4 +1,4 @@
-"""`InferenceResponse` is one response to an inference request."""
+"""`InferenceResponse`, one response to an inference request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ParameterValue: TypeAlias = bool | int | str | float
 
 @dataclass(slots=True, repr=False)
 class InferenceResponse:
-    """Holds what a model answered: outputs or an error, and whether it is the last answer to its request.
+    """One response of a model: outputs or an error, and whether it is the last one to its request.
 
     A final response without outputs and error is the empty final of a decoupled model (rule 3.7.5).
     """
@@ -26,11 +26,11 @@ class InferenceResponse:
     parameters: dict[str, ParameterValue] = field(default_factory=dict)
     error: TritonError | None = None
     final: bool = True
-    #: True if this response carries nothing but the final flag
+    #: True if this response has nothing but the final flag
     empty: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the response as JSON values."""
+        """Return the response as JSON values."""
         found = {name: plain(getattr(self, name)) for name in ("model_name", "model_version", "request_id", "final")}
         return {**found, **{name: plain(getattr(self, name)) for name in ("outputs", "parameters", "error")}}
 

@@ -1,4 +1,4 @@
-"""`InferStats` counts what `/stats` and `/metrics` show of one model version (rules 3.11, 5.12)."""
+"""`InferStats`, the counts of one model version for `/stats` and `/metrics` (rules 3.11, 5.12)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .execute_times import ExecuteTimes
 
-#: Why requests failed, as the metric's label says it (rule 5.13.1). BACKEND is a failed execution.
+#: Why requests failed, as in the metric's label (rule 5.13.1). BACKEND is a failed execution.
 FAILURE_REASONS = ("BACKEND", "CANCELED", "OTHER", "REJECTED")
 
 #: How many executions are noted before they are counted together. Measured within requests, where nothing that counting
@@ -20,7 +20,7 @@ _Noted = tuple[int, Sequence[int], Sequence[int], ExecuteTimes, int, int, int]
 
 
 class InferStats:
-    """Counts the requests and executions of one model version, in nanoseconds. Any thread may call any method.
+    """The counts of the requests and executions of one model version, in nanoseconds. Any thread may call any method.
 
     A request that the server refuses at once, by the checks of rule 5.4 or because the queue is full, is not counted at
     all (measured on 2.51): nothing here is called for it.
@@ -54,7 +54,7 @@ class InferStats:
     def __init__(self) -> None:
         #: True if this version is a step of an ensemble, which then gets the times of its executions
         self.composing = False
-        #: the executions that are not counted yet; whoever reads the counts counts them first
+        #: the executions that are not counted yet; readers of the counts count them first
         self._noted: deque[_Noted] = deque()
         self._lock = threading.Lock()  # guards all of the below
         self._last_inference = 0
@@ -79,12 +79,12 @@ class InferStats:
         wall_ms: int,
         nulls: int = 0,
     ) -> None:
-        """Counts one `execute` call that has ended; it is called once per batch.
+        """Count one `execute` call that has ended; called once per batch.
 
         `size`: sum of the batch dimensions. `queue_ns`, `request_ns`: for each request its time in the queue, and its
         time since it came in. `failed`: how many of the requests failed; Triton fails all or none (rule 3.11.1), so not
         0 means all. `wall_ms`: milliseconds since the epoch. `nulls`: how much of `size` are null requests (rule
-        5.6.7), which are no inferences.
+        5.6.7), which are not inferences.
         """
         noted = self._noted
         noted.append((size, queue_ns, request_ns, times, failed, wall_ms, nulls))
@@ -93,7 +93,7 @@ class InferStats:
                 self._count_noted()
 
     def _count_noted(self) -> None:
-        """Counts the executions that are only noted; to be called with the lock held."""
+        """Count the executions that are only noted; to be called with the lock held."""
         noted = self._noted
         while noted:
             self._count_batch(noted.popleft())
@@ -128,7 +128,7 @@ class InferStats:
             batch[3] += compute_output
 
     def add_times(self, size: int, times: ExecuteTimes) -> None:
-        """Adds the times of an ensemble's step that became known after its request, of batch size `size`, was
+        """Add the times of an ensemble's step that became known after its request, of batch size `size`, was
         recorded."""
         with self._lock:
             self._count_noted()
@@ -141,14 +141,14 @@ class InferStats:
                 batch[3] += times.compute_output
 
     def record_rejected(self, reason: str, request_ns: int = 0) -> None:
-        """Counts a request that was queued but never executed. `reason`: REJECTED (timed out), CANCELED or OTHER."""
+        """Count a request that was queued but never executed. `reason`: REJECTED (timed out), CANCELED or OTHER."""
         with self._lock:
             self._failures[reason] += 1
             self._fail += 1
             self._fail_ns += request_ns
 
     def record_cache_hit(self, request_ns: int, queue_ns: int, lookup_ns: int, wall_ms: int) -> None:
-        """Counts a request answered from the response cache: a success without an execution (rule 5.9.4)."""
+        """Count a request with a response from the response cache: a success without an execution (rule 5.9.4)."""
         with self._lock:
             self._last_inference = max(self._last_inference, wall_ms)
             self._success += 1
@@ -158,13 +158,13 @@ class InferStats:
             self._cache_hit_ns += lookup_ns
 
     def record_cache_miss(self, lookup_and_insert_ns: int) -> None:
-        """Counts a request that the response cache had no answer for, and that was then executed."""
+        """Count a request that was not in the response cache, and was then executed."""
         with self._lock:
             self._cache_miss += 1
             self._cache_miss_ns += lookup_and_insert_ns
 
     def to_dict(self, name: str, version: int) -> dict[str, Any]:
-        """Returns the entry of `model_stats` for this version (rule 5.12.1)."""
+        """Return the entry of `model_stats` for this version (rule 5.12.1)."""
         with self._lock:
             self._count_noted()
             return {
@@ -188,7 +188,7 @@ class InferStats:
             }
 
     def failures(self) -> dict[str, int]:
-        """Returns how many requests failed, by reason."""
+        """Return how many requests failed, by reason."""
         with self._lock:
             self._count_noted()
             return dict(self._failures)
@@ -207,7 +207,7 @@ def _duration(count: int, ns: int) -> dict[str, int]:
 
 
 def _compute(count: int, input_ns: int, infer_ns: int, output_ns: int) -> dict[str, dict[str, int]]:
-    """Returns the durations of the three parts of an execution (rule 3.11.3)."""
+    """Return the durations of the three parts of an execution (rule 3.11.3)."""
     return {
         "compute_input": _duration(count, input_ns),
         "compute_infer": _duration(count, infer_ns),

@@ -1,8 +1,8 @@
-"""Views, traces, recorders and statistics listen to the server through the hooks of this module.
+"""The hooks through which views, traces, recorders and statistics listen to the server.
 
 Subclass `Instrument`, override what you need, hand the object to `Instruments.add`. Hooks are called on the server's
-threads and must not block. A hook that nobody overrides costs nothing. An instrument that raises is dropped, and
-the error is logged. Times are `Clock.now()` nanoseconds.
+threads and must not block. A hook without an override costs nothing. An instrument that raises is dropped, and the
+error is logged. Times are `Clock.now()` nanoseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Instrument:
-    """Is the base class of every listener. Each method is one hook, which does nothing unless overridden."""
+    """The base class of every listener. Each method is one hook, which does nothing unless overridden."""
 
     def request_queued(self, request: InferenceRequest, now: int) -> None:
         """A valid request entered its model's scheduler."""
@@ -28,8 +28,9 @@ class Instrument:
     def batch_formed(
         self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
     ) -> None:
-        """`requests` (sum of batch dimensions: `size`) will execute together; `reason` says why the batch was closed
-        there."""
+        """`requests` (sum of batch dimensions: `size`) will execute together; `reason` is why the batch was closed
+        there.
+        """
 
     def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
         """The batch was sent to the stub of `instance`: `add_sub_0_0`, or `add_sub_0_0 on GPU 1`, because the instances
@@ -52,9 +53,10 @@ class Instrument:
         now: int,
     ) -> None:
         """An execution has ended; this one call has all that a recorder needs. `requests` leaves out null requests;
-        `size` and `reason` are as in `batch_formed`; `times` says how long `execute` took; `failed` is True if the
-        whole batch failed. Requests that the model reschedules still have the times of this execution. Each request of
-        an ensemble counts as an execution of its own, by an `instance` of the ensemble's name."""
+        `size` and `reason` are as in `batch_formed`; `times` are those of `execute`; `failed` is True if the whole
+        batch failed. Requests that the model reschedules still have the times of this execution. Each request of an
+        ensemble counts as an execution of its own, by an `instance` of the ensemble's name.
+        """
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """One response went to the client."""
@@ -64,36 +66,38 @@ class Instrument:
 
     def request_rejected(self, request: InferenceRequest, reason: str, now: int) -> None:
         """The dynamic batcher ended a request that was not executed. `reason`: queue full, timeout or cancelled. `now`:
-        when it decided that; of a request whose time was up on the way to the instance, when it decided that the
-        request executes."""
+        when it decided that; for a request that timed out on the way to the instance, when it decided to execute the
+        request.
+        """
 
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
-        """A response that carries an error went to the client."""
+        """A response with an error went to the client."""
 
     def request_called(self, request: InferenceRequest, instance: str, batch_id: int, now: int) -> None:
         """The model in `instance` made the request (BLS) during execution `batch_id`; 0 means outside of any
         execution. The request has no serial number yet."""
 
     def request_polled(self, request: InferenceRequest, now: int) -> None:
-        """The model asked whether the request is cancelled, and was answered `request.cancelled`."""
+        """The model checked whether the request is cancelled, and got `request.cancelled`."""
 
     def bytes_copied(
         self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
     ) -> None:
-        """The server copied so many bytes of a request's tensors from the host to a GPU (`to_device`), or back. What
-        the author's own code copies is not heard."""
+        """The server copied so many bytes of a request's tensors from the host to a GPU (`to_device`), or back. Copies
+        by the author's own code are not reported.
+        """
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
         """The request got its final response."""
 
     def requests_wait(self, model: str, text: str, now: int) -> None:
-        """Requests of the model have waited too long for the watchdog; `text` says where they are and for what."""
+        """Requests have waited too long for the watchdog; `text` is where they are and what they wait for."""
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         """A model version changed its state (LOADING, READY, UNLOADING, UNAVAILABLE)."""
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
-        """The stub of the instance ended without having been asked to; the server starts it again."""
+        """The stub of the instance ended unexpectedly; the server starts it again."""
 
     def metric_made(
         self, name: str, kind: str, description: str, labels: dict[str, str], buckets: Sequence[float], now: int
@@ -109,14 +113,15 @@ class Instrument:
     def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
         """A shared-memory region of the instance's stub grew. `region` names its writer, `kernel` or `stub`; `size` and
         `used` are bytes. That the stub's region grew is only seen when something in it is read; `used` is -1 then,
-        because only the stub knows it."""
+        because only the stub knows it.
+        """
 
 
 HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))
 
 
 class Instruments:
-    """Keeps the listeners of one server. `instruments.log(record)` calls that hook of each listener that overrides it.
+    """The listeners of one server. `instruments.log(record)` calls that hook of each listener that overrides it.
 
     A hook without listeners is `None`, so a hot path writes `if hook := instruments.batch_formed: hook(...)`.
     """
@@ -153,7 +158,7 @@ class Instruments:
             self._rebuild()
 
     def replace(self, instrument: Instrument) -> None:
-        """Adds the instrument in place of all others of its class; one that is there alone stays where it is."""
+        """Add the instrument in place of all others of its class; if it is the only one it stays where it is."""
         with self._lock:
             alike = [one for one in self._instruments if type(one) is type(instrument)]
             if alike != [instrument]:
@@ -161,7 +166,7 @@ class Instruments:
                 self._rebuild()
 
     def remove(self, instrument: Instrument) -> None:
-        """Takes the instrument out; one that is not there is ignored."""
+        """Remove the instrument; an unknown one is ignored."""
         with self._lock:
             self._instruments = tuple(i for i in self._instruments if i is not instrument)
             self._rebuild()

@@ -1,5 +1,6 @@
-"""This module writes JSON as Triton does, for authors and clients to read: no blanks, and floating-point numbers in
-Triton's form (rules 1.7.5, 6.3.2)."""
+"""JSON as Triton writes it, for authors and clients to read: no blanks, and floating-point numbers in Triton's form
+(rules 1.7.5, 6.3.2).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def encode_parameters(parameters: Mapping[str, Any] | None) -> str:
-    """Returns the parameters of a request or response as the author reads them; empty if there are none."""
+    """Return the parameters of a request or response as the author reads them; empty if there are none."""
     if not parameters:
         return ""
     if float not in map(type, parameters.values()):
@@ -26,7 +27,7 @@ def encode_parameters(parameters: Mapping[str, Any] | None) -> str:
 
 
 def fractions(printed: str) -> str:
-    """Returns Python's floats, and nothing else, as Triton prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`,
+    """Return Python's floats, and nothing else, as Triton prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`,
     `1e+20` in full."""
     return _EXPONENT.sub(_expanded, printed) if "e" in printed else printed
 

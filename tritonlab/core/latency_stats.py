@@ -1,5 +1,6 @@
-"""`LatencyStats` also records how latencies are distributed, for servers whose metrics show that (rules 5.13.2,
-5.13.3)."""
+"""`LatencyStats`, which also records how latencies are distributed, for servers whose metrics show that (rules 5.13.2,
+5.13.3).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SUMMARIZED = ("request", "queue", "compute_input", "compute_infer", "compute_out
 
 
 class Summary:
-    """Keeps count, sum and quantiles of the values it observed."""
+    """The count, sum and quantiles of observed values."""
 
     def __init__(self, quantiles: Quantiles, now: int) -> None:
         self._quantiles = quantiles
@@ -41,7 +42,7 @@ class Summary:
 
 
 class LatencyStats(InferStats):
-    """Is an `InferStats` that also summarizes its durations. Any thread may call any method."""
+    """An `InferStats` that also summarizes its durations. Any thread may call any method."""
 
     __slots__ = ("_clock", "_summaries", "_summary_lock")
 
@@ -91,13 +92,13 @@ class LatencyStats(InferStats):
                 self._summaries[name].observe(value // 1000, now)
 
     def summary(self, name: str, labels: Sequence[tuple[str, str]]) -> list[Sample]:
-        """Returns the metric lines of `name`, which is one of SUMMARIZED."""
+        """Return the metric lines of `name`, which is one of SUMMARIZED."""
         with self._summary_lock:
             return self._summaries[name].samples(labels, self._clock())
 
 
 class Histogram:
-    """Counts per bucket, as custom metrics' histograms print them. Any thread may call any method."""
+    """The counts per bucket, as custom metrics' histograms print them. Any thread may call any method."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = [*bounds, math.inf]

@@ -1,4 +1,4 @@
-"""This module says what to do about a load that failed, where the reason tells it."""
+"""What to do about a load that failed, where the reason is enough to decide it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ADVICE = (
 
 
 def load_advice(reason: str) -> str:
-    """Returns what to do about a load that failed for this reason; empty if that is not known."""
+    """Return what to do about a load that failed for this reason; empty if unknown."""
     for pattern, advice in _ADVICE:
         if found := pattern.search(reason):
             return advice.format(*found.groups())
@@ -47,13 +47,13 @@ def load_advice(reason: str) -> str:
 
 
 def config_place(reason: str) -> str:
-    """Returns the line of a config.pbtxt that the reason is about, as Python writes a place; empty if it names none."""
+    """Return the line of a config.pbtxt in the reason, as Python writes a place; empty if there is none."""
     found = _CONFIG_PLACE.search(reason)
     return f'File "{found["file"]}", line {found["line"]}' if found else ""
 
 
 def config_advice(complaint: str) -> str:
-    """Returns "Did you mean ...?" for a misspelt field or enum value of a config."""
+    """Return "Did you mean ...?" for a misspelt field or enum value of a config."""
     if found := _NO_FIELD.search(complaint):
         kinds = [m for m in _messages() if m.name == found[1]]
         names = [field.name for kind in kinds for field in kind.fields]
@@ -65,13 +65,13 @@ def config_advice(complaint: str) -> str:
         return ""
     word = found[2]
     if word in names:
-        return ""  # it is known, and there twice
+        return ""  # a known name, used twice
     close = [name for name in names if name.endswith(f"_{word}")] or difflib.get_close_matches(word, names, n=2)
     return f"Did you mean {' or '.join(close)}?" if close else ""
 
 
 def _messages() -> Iterator[Any]:
-    """Returns every message type of model_config.proto, nested ones too."""
+    """Yield every message type of model_config.proto, nested ones too."""
     pending = list(ModelConfig.DESCRIPTOR.file.message_types_by_name.values())
     while pending:
         message = pending.pop()

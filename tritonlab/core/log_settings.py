@@ -1,4 +1,4 @@
-"""The log settings of a server decide which records are shown and how they look (rule 5.14.3)."""
+"""The log settings of a server: which records are shown and how they look (rule 5.14.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class LogSetting:
-    """Says which records of the log `tritonlab serve` writes, where to and how; the fields have Triton's names."""
+    """Which records of the log `tritonlab serve` writes, where to and how; the fields have Triton's names."""
 
     log_file: str = ""
     log_info: bool = True
@@ -26,14 +26,14 @@ class LogSetting:
     log_format: str = "default"
 
     def shows(self, level: str) -> bool:
-        """Returns whether a record of that level (`INFO`, `WARNING`, `ERROR`, `VERBOSE`) is written."""
+        """Return whether a record of that level (`INFO`, `WARNING`, `ERROR`, `VERBOSE`) is written."""
         if level == "VERBOSE":
             return self.log_verbose_level >= 1
         return bool({"INFO": self.log_info, "WARNING": self.log_warning, "ERROR": self.log_error}[level])
 
 
 class LogSettings:
-    """Keeps the log settings that hold now, for clients to read and change. Any thread may call any method."""
+    """The current log settings, for clients to read and change. Any thread may call any method."""
 
     def __init__(self, setting: LogSetting, on_change: Callable[[], None] | None = None) -> None:
         """`setting` is what the server starts with; `on_change()` is called after each change."""
@@ -42,14 +42,14 @@ class LogSettings:
         self.setting = setting
 
     def get(self) -> dict[str, Any]:
-        """Returns the fields of rule 5.14.3, in Triton's order."""
+        """Return the fields of rule 5.14.3, in Triton's order."""
         return dict(vars(self.setting))
 
     def update(self, settings: Mapping[str, Any]) -> None:
-        """Sets the named fields and ignores unknown ones. The caller has checked the types, in its protocol's words.
+        """Set the named fields and ignore unknown ones. The caller has checked the types, in its protocol's words.
 
-        As on Triton, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for
-        a format that does not exist.
+        As on Triton, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for a
+        format that does not exist.
         """
         if "log_file" in settings:
             raise UnsupportedError("log file location can not be updated through network protocol")

@@ -1,4 +1,4 @@
-"""`MetricRegistry` keeps the custom metrics that models make (rule 1.14) and prints the text of all metrics.
+"""`MetricRegistry`, the custom metrics that models make (rule 1.14), and the text of all metrics.
 
 A custom metric lives on three levels. A *family* is what the printed text shows, one per name. A *handle* is one
 `MetricFamily` object of a model; handles of one name share the family. A *metric* is one `Metric` object; metrics of
@@ -34,7 +34,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class _Sample:
-    """Holds the number, or the buckets, that all metrics of one label set share."""
+    """The number, or the buckets, that all metrics of one label set share."""
 
     __slots__ = ("bounds", "counts", "handles", "value")
 
@@ -77,9 +77,9 @@ class _Metric(NamedTuple):
 
 
 class MetricRegistry:
-    """Keeps custom metrics by the ids that the stubs use, and prints all metrics. Any thread may call any method.
+    """The custom metrics by the ids that the stubs use, and the text of all metrics. Any thread may call any method.
 
-    Errors carry the end of Triton's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
+    Errors have the end of Triton's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
     """
 
     def __init__(
@@ -87,8 +87,9 @@ class MetricRegistry:
         on_change: Callable[[str, Mapping[str, str], float], None] | None = None,
         on_new: Callable[[str, str, str, Mapping[str, str], Sequence[float]], None] | None = None,
     ) -> None:
-        """`on_change(name, labels, value)` is called after each change, with what was observed for a histogram,
-        `on_new(name, kind, description, labels, buckets)` for each metric that is made."""
+        """`on_change(name, labels, value)` is called after each change, with the observed value for a histogram,
+        `on_new(name, kind, description, labels, buckets)` for each metric that is made.
+        """
         self._on_change = on_change
         self._on_new = on_new
         self._lock = threading.Lock()  # guards all of the below and every sample
@@ -99,7 +100,7 @@ class MetricRegistry:
         self._metrics: dict[int, _Metric] = {}
 
     def family(self, name: str, description: str, kind: int, model: str = "") -> int:
-        """Returns a new handle of the family `name`, for the code of `model`; an existing family keeps its description
+        """Return a new handle of the family `name`, for the code of `model`; an existing family keeps its description
         (rule 1.14.6)."""
         with self._lock:
             family = self._families.get(name)
@@ -117,7 +118,7 @@ class MetricRegistry:
             return handle
 
     def delete_family(self, handle: int) -> None:
-        """Deletes a handle and the metrics made with it (rule 1.14.7). Ignores an unknown id: its owner may have
+        """Delete a handle and the metrics made with it (rule 1.14.7). Ignores an unknown id: its owner may have
         died."""
         with self._lock:
             family = self._handles.pop(handle, None)
@@ -134,7 +135,7 @@ class MetricRegistry:
                 del self._families[family.name]
 
     def metric(self, handle: int, labels: Mapping[str, Any] | None, buckets: Sequence[float] | None) -> int:
-        """Returns the id of a new metric of the handle's family. Metrics of equal labels share one sample and keep the
+        """Return the id of a new metric of the handle's family. Metrics of equal labels share one sample and keep the
         buckets of the first."""
         key = _checked_labels(labels or {})
         bounds = list(map(float, buckets or ()))
@@ -153,7 +154,7 @@ class MetricRegistry:
         return metric
 
     def delete_metric(self, metric: int) -> None:
-        """Deletes a metric, and the sample with the last metric of its labels. Metrics of the in-process API end so; a
+        """Delete a metric, and the sample with the last metric of its labels. Metrics of the in-process API end so; a
         sample that a stub made stays as long as a handle that made it (measured on 2.51). Ignores an unknown id: its
         family may be gone."""
         with self._lock:
@@ -165,13 +166,13 @@ class MetricRegistry:
                 del family.samples[found.labels]
 
     def buckets(self, metric: int) -> list[float]:
-        """Returns the upper bounds of a histogram's sample, which may be an earlier metric's, without infinity."""
+        """Return the upper bounds of a histogram's sample, which may be an earlier metric's, without infinity."""
         with self._lock:
             found = self._metrics.get(metric)
             return [] if found is None else found.sample.bounds[:-1]
 
     def operate(self, metric: int, operation: str, value: float | None = None) -> float | None:
-        """Does `increment`, `set`, `observe` or `value` as rule 1.14.2 says; only `value` returns a number."""
+        """Do `increment`, `set`, `observe` or `value` as in rule 1.14.2; only `value` returns a number."""
         with self._lock:
             found = self._metrics.get(metric)
             if found is None:
@@ -193,13 +194,14 @@ class MetricRegistry:
         families: Iterable[PrintedFamily] = (),
         config: MetricsConfig | None = None,
     ) -> str:
-        """Returns the text of /metrics. It goes by kind as Triton's (counters, gauges, histograms, summaries); within a
-        kind the models' own metrics come first, then the caller's `families` (the machine's), then custom ones."""
+        """Return the text of /metrics, ordered by kind as Triton's (counters, gauges, histograms, summaries); within a
+        kind the models' own metrics come first, then the caller's `families` (the machine's), then custom ones.
+        """
         found = [*model_families(models, config), *families, *self._custom(lambda sample: True)]
         return render(sorted(found, key=lambda family: _ORDER[family.kind]))
 
     def made_by(self, model: str) -> str:
-        """Returns the part of that text that has the custom metrics which the model's code made."""
+        """Return the part of that text with the custom metrics of the model's code."""
         return render(self._custom(lambda sample: any(self._makers[handle] == model for handle in sample.handles)))
 
     def _custom(self, wanted: Callable[[_Sample], bool]) -> list[PrintedFamily]:

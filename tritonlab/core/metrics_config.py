@@ -1,4 +1,4 @@
-"""The settings of `--metrics-config` say which metrics a server shows (rules 5.13.2, 5.13.3)."""
+"""The settings of `--metrics-config`: which metrics a server shows (rules 5.13.2, 5.13.3)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """Says which metrics are shown. `counter_latencies`, `summary_latencies`: whether durations are, as counters and as
+    """Which metrics are shown. `counter_latencies`, `summary_latencies`: whether durations are, as counters and as
     summaries with `summary_quantiles`. `histogram_latencies`: whether histograms of the times to the first response
-    are. `interval_ms`: how old the machine's numbers may be, in milliseconds. `cpu`, `gpu`: whether these are shown."""
+    are. `interval_ms`: how old the machine's numbers may be, in milliseconds. `cpu`, `gpu`: whether these are shown.
+    """
 
     counter_latencies: bool = True
     summary_latencies: bool = False
@@ -35,8 +36,9 @@ class MetricsConfig:
     def of(
         settings: Mapping[str, str], interval_ms: float = 2000.0, cpu: bool = True, gpu: bool = True
     ) -> MetricsConfig:
-        """Reads the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError
-        for quantiles that cannot be read (Triton says so in its log and takes the default ones)."""
+        """Read the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError for
+        quantiles that cannot be read (Triton logs that and takes the default ones).
+        """
         flags = {name: settings[name] == "true" for name in _FLAGS if name in settings}
         quantiles = DEFAULT_QUANTILES
         if "summary_quantiles" in settings:
@@ -48,7 +50,7 @@ _FLAGS = ("counter_latencies", "summary_latencies", "histogram_latencies")
 
 
 def parse_quantiles(text: str) -> Quantiles:
-    """Reads pairs of quantile and allowed error, `0.5:0.05,0.9:0.01`. Raises InvalidArgumentError for other texts."""
+    """Read pairs of quantile and allowed error, `0.5:0.05,0.9:0.01`. Raises InvalidArgumentError for other texts."""
     found = []
     for pair in text.split(","):
         quantile, colon, error = pair.partition(":")
@@ -63,7 +65,7 @@ def parse_quantiles(text: str) -> Quantiles:
 
 
 def first_response_buckets(config: Any) -> tuple[float, ...]:
-    """Returns the bucket bounds in milliseconds that a model's configuration (`ModelConfig`) asks for."""
+    """Return the bucket bounds in milliseconds of a model's configuration (`ModelConfig`)."""
     for control in config.model_metrics.metric_control:
         if control.metric_identifier.family == FIRST_RESPONSE and control.histogram_options.buckets:
             return tuple(control.histogram_options.buckets)

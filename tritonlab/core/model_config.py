@@ -1,4 +1,4 @@
-"""This module reads `config.pbtxt` into a protobuf message, and prints messages as text and as JSON (rule 5.2).
+"""`config.pbtxt` as a protobuf message, and messages printed as text and as JSON (rule 5.2).
 
 The message is Triton's own `ModelConfig`, as `tritonclient` ships it. The generated module is loaded by path because
 `tritonclient.grpc.__init__` imports the whole gRPC client: measured 2 ms against 130 to 230 ms. Nothing is registered
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class ConfigError(Explained, ValueError):
-    """Is raised for a configuration that the server refuses.
+    """A configuration that the server refuses.
 
-    `reason` is the text of tables 5.3.1 / 5.3.2. `detail` says where and why, if the reason does not (a parser's
+    `reason` is the text of tables 5.3.1 / 5.3.2. `detail` is where and why, if the reason does not have it (a parser's
     `line:column : message`). `code` is the error code, whose word a load error puts before the text (rule 2.5.1).
     """
 
@@ -57,7 +57,7 @@ if not TYPE_CHECKING:
 
 
 def parse_pbtxt(text: str, path: str) -> ModelConfig:
-    """Returns the message that `text` describes; only the error names `path`. Raises ConfigError (rule 2.5.3)."""
+    """Return the message that `text` describes; only the error names `path`. Raises ConfigError (rule 2.5.3)."""
     try:
         return text_format.Parse(text, ModelConfig())
     except text_format.ParseError as error:
@@ -65,12 +65,12 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
 
 
 def print_pbtxt(config: ModelConfig) -> str:
-    """Returns `config` as a person would write it, one set field per line. Parsing it gives an equal message."""
+    """Return `config` as a person would write it, one set field per line. Parsing it gives an equal message."""
     return str(text_format.MessageToString(config, as_utf8=True, use_short_repeated_primitives=True))
 
 
 def from_json(source: str | dict[str, Any]) -> ModelConfig:
-    """Returns the message that a JSON text or dict describes, as the load API takes it (rule 5.11.3).
+    """Return the message for a JSON text or dict, in the form of the load API (rule 5.11.3).
 
     Field names may be original or camelCase, and a 64-bit number may be text or a number. Raises ConfigError; the words
     after the prefix are protobuf's own and differ between its implementations.
@@ -86,13 +86,13 @@ def from_json(source: str | dict[str, Any]) -> ModelConfig:
 
 
 def to_json(config: ModelConfig) -> str:
-    """Returns the JSON of rule 5.2: every scalar and repeated field, in the order of the .proto file, without
+    """Return the JSON of rule 5.2: every scalar and repeated field, in the order of the .proto file, without
     blanks."""
     return json.dumps(to_dict(config), ensure_ascii=False, separators=(",", ":"))
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:
-    """Returns what `to_json` prints, as a new dict."""
+    """Return what `to_json` prints, as a new dict."""
     return _message_dict(config)
 
 
@@ -107,7 +107,7 @@ _INT64_AS_TEXT = frozenset(
 
 
 def _message_dict(message: Any) -> dict[str, Any]:
-    """Returns one message by rule 5.2.1. As in Triton, a scalar of a oneof has no default and, when set, comes last."""
+    """Return one message by rule 5.2.1. As in Triton, a scalar of a oneof has no default and, when set, comes last."""
     result: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
     for name, read, kind in _readers(message.DESCRIPTOR):
@@ -124,7 +124,7 @@ _READERS: dict[str, list[tuple[str, Any, int]]] = {}
 
 
 def _readers(descriptor: Any) -> list[tuple[str, Any, int]]:
-    """Returns how to read each field of a message type: name, conversion, and whether it is always printed."""
+    """Return how to read each field of a message type: name, conversion, and whether it is always printed."""
     readers = _READERS.get(descriptor.full_name)
     if readers is None:
         readers = _READERS[descriptor.full_name] = [_reader(field) for field in descriptor.fields]
@@ -164,14 +164,14 @@ def _scalar_reader(field: Any) -> Any:
 
 
 def _float32(value: float) -> float | int:
-    """Returns the shortest number that is the same float32, a whole one without a fraction (`0.3`, `1`)."""
+    """Return the shortest number that is the same float32, a whole one without a fraction (`0.3`, `1`)."""
     wire = struct.pack("f", value)
     short = next(s for digits in range(6, 18) if struct.pack("f", s := float(f"{value:.{digits}g}")) == wire)
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
 def renamed(config: ModelConfig, name: str) -> ModelConfig:
-    """Returns a copy whose name is `name`."""
+    """Return a copy whose name is `name`."""
     copy = ModelConfig()
     copy.CopyFrom(config)
     copy.name = name
@@ -179,5 +179,5 @@ def renamed(config: ModelConfig, name: str) -> ModelConfig:
 
 
 def dims_text(dims: Iterable[int]) -> str:
-    """Returns a shape as Triton prints it in messages, `[-1,4]` (rule 5.4.4)."""
+    """Return a shape as Triton prints it in messages, `[-1,4]` (rule 5.4.4)."""
     return "[" + ",".join(map(str, dims)) + "]"

@@ -1,5 +1,5 @@
-"""These functions add to a configuration what the server adds before a model gets it: defaults, normal forms, merged
-auto-complete, instances.
+"""The server's additions to a configuration before a model gets it: defaults, normal forms, merged auto-complete,
+instances.
 
 Order on a load (rule 2.2): `polled` (`autofill`, `validate_poll`) -> the author's auto_complete_config ->
 `merge_auto_complete` -> `final` (`normalize_instance_groups`, `validate_final`) -> one stub per `instance_specs`. Each
@@ -37,8 +37,9 @@ _Group = messages.ModelInstanceGroup
 
 
 class _KnownModel(NamedTuple):
-    """Describes a file in the first version directory that tells the backend: the name it has there (a directory's ends
-    in `/`), and the default_model_filename of that backend."""
+    """A file in the first version directory from which the backend follows: the name it has there (a directory's ends
+    in `/`), and the default_model_filename of that backend.
+    """
 
     file: str
     backend: str
@@ -46,7 +47,7 @@ class _KnownModel(NamedTuple):
     listed: tuple[str, ...]
 
 
-#: The files of rule 5.1.1; the first that is there wins.
+#: The files of rule 5.1.1; the first one found wins.
 _BY_FILE = (
     _KnownModel("model.graphdef", "tensorflow", "tensorflow_graphdef", ("model.graphdef",)),
     _KnownModel("model.savedmodel", "tensorflow", "tensorflow_savedmodel", ("model.savedmodel/",)),
@@ -62,34 +63,34 @@ _TENSORFLOW_FILES = {known.platform: known.file for known in _BY_FILE if known.b
 
 
 def identifier(name: str, namespace: str = "") -> str:
-    """Returns what identifies a model where several may have its name (rule 5.11.12)."""
+    """Return what identifies a model where several may have its name (rule 5.11.12)."""
     return f"{namespace}::{name}" if namespace else name
 
 
 def step_model(step: Any) -> str:
-    """Returns the identifier of the model that a step of an ensemble names."""
+    """Return the identifier of the model that a step of an ensemble names."""
     return identifier(step.model_name, step.model_namespace)
 
 
 def polled(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
-    """Returns a configuration as the server completes it after reading (table 5.3.1). Raises ConfigError."""
+    """Return a configuration as the server completes it after reading (table 5.3.1). Raises ConfigError."""
     filled = autofill(config, model_name=model_name, files=files)
     validate_poll(filled, model_name=model_name)
     return filled
 
 
 def final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
-    """Returns the configuration a model runs with, after its auto_complete_config (table 5.3.2). Raises ConfigError."""
+    """Return the configuration a model runs with, after its auto_complete_config (table 5.3.2). Raises ConfigError."""
     grouped = normalize_instance_groups(config, gpu_ids=gpu_ids)
     validate_final(grouped, gpu_ids=gpu_ids)
     return grouped
 
 
 def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
-    """Fills in name, backend, default file name, and the defaults of schedulers and policies (rules 5.1.1 to 5.1.3).
+    """Fill in name, backend, default file name, and the defaults of schedulers and policies (rules 5.1.1 to 5.1.3).
 
     `files` are the names in the first version directory; a directory's ends in `/`. Raises ConfigError if the backend
-    cannot be told (5.1.2).
+    is unknown (5.1.2).
     """
     filled = _copy(config)
     filled.name = filled.name or model_name
@@ -100,7 +101,7 @@ def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) ->
 
 
 def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) -> None:
-    """Fills in platform, backend and file name, each from the others and from `files` (rule 5.1.1)."""
+    """Fill in platform, backend and file name, each from the others and from `files` (rule 5.1.1)."""
     if config.platform and not config.backend:
         config.backend = known_platforms.get(config.platform, "")
     elif not config.platform:
@@ -115,11 +116,11 @@ def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) 
 
 
 def _known_model(config: ModelConfig, files: Collection[str]) -> _KnownModel | None:
-    """Returns the kind of model that a configuration without a platform describes; None if that cannot be told."""
+    """Return the kind of model that a configuration without a platform describes; None if unknown."""
     backend, named = config.backend, config.default_model_filename
     found = [known for known in _BY_FILE if backend in ("", known.backend)]
     if len(found) == 1:
-        return found[0]  # the backend knows one kind of model only
+        return found[0]  # the backend has one kind of model only
     for known in found:
         if named == known.file if named else any(file in files for file in known.listed):
             return known
@@ -135,7 +136,7 @@ def _default_file(config: ModelConfig) -> str:
 
 
 def _backend_of_name(name: str) -> str:
-    """Returns the backend that a model's name ends in: `m.mine` -> `mine`, `m.of.mine` -> `of.mine` (rule 5.1.2)."""
+    """Return the backend that a model's name ends in: `m.mine` -> `mine`, `m.of.mine` -> `of.mine` (rule 5.1.2)."""
     if "." not in name:
         raise ConfigError(
             f"Invalid model name: Could not determine backend for model '{name}' with no backend in model "
@@ -145,7 +146,7 @@ def _backend_of_name(name: str) -> str:
 
 
 def _normalize(config: ModelConfig) -> None:
-    """Applies rule 5.1.3 in place."""
+    """Apply rule 5.1.3 in place."""
     if not config.HasField("version_policy"):
         config.version_policy.latest.num_versions = 1
     if config.HasField("dynamic_batching"):
@@ -167,9 +168,9 @@ def _default_preferred_size(batcher: Any, max_batch_size: int) -> None:
 
 
 def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
-    """Returns `config` with those fields of auto_complete_config's dict that Triton adopts (rule 2.4.3).
+    """Return `config` with those fields of auto_complete_config's dict that Triton adopts (rule 2.4.3).
 
-    Raises ConfigError for a dict that is no ModelConfig: `reason` is Triton's odd text (rule 1.17.4), `detail` the
+    Raises ConfigError for a dict that is not a ModelConfig: `reason` is Triton's odd text (rule 1.17.4), `detail` the
     true cause. Triton fails so only without a config.pbtxt; with one it drops the completion and goes on.
     """
     try:
@@ -192,7 +193,7 @@ def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelC
 
 
 def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
-    """Gives every group a name, a kind, a count and, for KIND_GPU, its GPUs (rule 5.1.4). Ensembles have no groups."""
+    """Give every group a name, a kind, a count and, for KIND_GPU, its GPUs (rule 5.1.4). Ensembles have no groups."""
     result = _copy(config)
     if is_ensemble(config):
         return result
@@ -211,8 +212,9 @@ def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """Describes one model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is
-    the field of that name of its group."""
+    """One model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is the field of
+    that name of its group.
+    """
 
     name: str
     kind: str
@@ -223,7 +225,7 @@ class InstanceSpec:
 
 
 def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
-    """Returns the instances to start: `<group>_<i>` for each of a group's `count`. Where a group has several GPUs,
+    """Return the instances to start: `<group>_<i>` for each of a group's `count`. Where a group has several GPUs,
     their instances share the name (rule 2.3.2)."""
     specs = []
     for group in config.instance_group:
@@ -236,7 +238,7 @@ def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
 
 
 def instance_args(config: ModelConfig, spec: InstanceSpec, *, model_directory: str, version: int) -> dict[str, str]:
-    """Returns the `args` of `initialize` (rule 2.3.1). `model_directory` is `<repository>/<model>`."""
+    """Return the `args` of `initialize` (rule 2.3.1). `model_directory` is `<repository>/<model>`."""
     return {
         "model_config": to_json(config),
         "model_instance_kind": spec.kind,
@@ -249,18 +251,19 @@ def instance_args(config: ModelConfig, spec: InstanceSpec, *, model_directory: s
 
 
 def is_decoupled(config: ModelConfig) -> bool:
-    """Returns whether a request may get none or several responses (rule 3.7.1)."""
+    """Return whether a request may get none or several responses (rule 3.7.1)."""
     return bool(config.model_transaction_policy.decoupled)
 
 
 def is_ensemble(config: ModelConfig) -> bool:
-    """Returns whether the model is an ensemble. Only its platform decides: an `ensemble_scheduling` block with any
-    other platform is an error (rule 5.7.2)."""
+    """Return whether the model is an ensemble. Only its platform decides: an `ensemble_scheduling` block with any other
+    platform is an error (rule 5.7.2).
+    """
     return bool(config.platform == "ensemble")
 
 
 def config_differs(old: ModelConfig, new: ModelConfig) -> set[str]:
-    """Returns the names of the top-level fields that differ; what a reload must redo depends on them (rule 5.11.2)."""
+    """Return the names of the top-level fields that differ; what a reload must redo depends on them (rule 5.11.2)."""
     return {
         field.name
         for field in old.DESCRIPTOR.fields

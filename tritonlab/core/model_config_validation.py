@@ -1,8 +1,8 @@
-"""These checks refuse a wrong configuration with Triton's texts (tables 5.3.1, 5.3.2 and 5.7.2).
+"""Checks that refuse a wrong configuration with Triton's texts (tables 5.3.1, 5.3.2 and 5.7.2).
 
 `validate_poll` runs before the model is touched; its clients see only `failed to load`, the reason is in the log.
-`validate_final` runs after auto_complete_config; its clients see the text. Checks run in Triton's order, the first
-one wins.
+`validate_final` runs after auto_complete_config; its clients see the text. Checks run in Triton's order, the first one
+wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DataType = messages.DataType
 _Group = messages.ModelInstanceGroup
 _Control = messages.ModelSequenceBatching.Control
 
-#: The platforms that belong to a backend Triton knows by name.
+#: The platforms that belong to a backend that Triton has by name.
 known_platforms = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
@@ -29,7 +29,7 @@ known_platforms = {
 
 
 def validate_poll(config: ModelConfig, *, model_name: str) -> None:
-    """Checks table 5.3.1. `model_name` is the directory's name, which is checked last. Raises ConfigError."""
+    """Check table 5.3.1. `model_name` is the directory's name, which is checked last. Raises ConfigError."""
     _check_structure(config)
     if config.name != model_name:
         raise ConfigError(
@@ -38,7 +38,7 @@ def validate_poll(config: ModelConfig, *, model_name: str) -> None:
 
 
 def _check_structure(config: ModelConfig) -> None:
-    """Checks table 5.3.1 without the directory's name. It runs again after auto_complete_config, which can break a
+    """Check table 5.3.1 without the directory's name. It runs again after auto_complete_config, which can break a
     configuration (rule 2.4.4)."""
     name = config.name
     _check_platform(config)
@@ -105,12 +105,12 @@ def _check_sequence_batching(config: ModelConfig) -> None:
     if batcher.HasField("oldest"):
         _check_preferred_sizes(batcher.oldest.preferred_batch_size, config, "sequence batching preferred batch size")
     if batcher.HasField("direct") and not 0 <= batcher.direct.minimum_slot_utilization <= 1:
-        # 0.0 passes although the text says otherwise: it is the field's default.
+        # 0.0 passes in spite of the text: it is the field's default.
         raise ConfigError(f"sequence batching minimum slot utilization must be in range (0.0, 1.0] for {name}")
 
 
 def _check_control_kind(name: str, batcher: Any, kind: str) -> None:
-    """Checks the controls of one kind. Like Triton it checks the names of all tensors again for each kind."""
+    """Check the controls of one kind. Like Triton it checks the names of all tensors again for each kind."""
     tensors: set[str] = set()
     found = False
     for control_input in batcher.control_input:
@@ -166,7 +166,7 @@ def _no_cache(config: ModelConfig, why: str) -> str:
 
 
 def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
-    """Checks table 5.3.2, table 5.3.1 once more, and the states of rule 5.6.11. `gpu_ids` are this machine's GPUs.
+    """Check table 5.3.2, table 5.3.1 once more, and the states of rule 5.6.11. `gpu_ids` are this machine's GPUs.
 
     Raises ConfigError.
     """
@@ -186,7 +186,7 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
 
 
 def validate_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
-    """Checks the instance groups of a normalised configuration alone. Raises ConfigError."""
+    """Check the instance groups of a normalised configuration alone. Raises ConfigError."""
     for group in config.instance_group:
         _check_instance_group(config, group, gpu_ids)
 
@@ -216,7 +216,7 @@ def _check_tensor(config: ModelConfig, tensor: Any, what: str) -> None:
 
 
 def _check_reshape(name: str, what: str, dims: Sequence[int], shape: Sequence[int]) -> None:
-    """Checks that a reshape keeps the element count of each run of dimensions between two variable-size ones."""
+    """Check that a reshape keeps the element count of each run of dimensions between two variable-size ones."""
     different_size = f"{what} has different size for dims and reshape for {name}"
     if (-1 in dims) != (-1 in shape):
         raise ConfigError(different_size)
@@ -228,7 +228,7 @@ def _check_reshape(name: str, what: str, dims: Sequence[int], shape: Sequence[in
 
 
 def _fixed_runs(dims: Sequence[int]) -> list[int]:
-    """Returns the element counts of the runs between variable-size dimensions: `[2, 3, -1, 4]` -> `[6, 4]`."""
+    """Return the element counts of the runs between variable-size dimensions: `[2, 3, -1, 4]` -> `[6, 4]`."""
     runs: list[list[int]] = [[]]
     for dim in dims:
         if dim == -1:
@@ -248,8 +248,7 @@ def _check_tensorrt_only(config: ModelConfig, tensor: Any) -> None:
 
 
 def _check_batch_tensors(config: ModelConfig) -> None:
-    """Checks `batch_input` and `batch_output`. They do nothing for a Python model, but Triton checks them all the
-    same."""
+    """Check `batch_input` and `batch_output`. They do nothing for a Python model, but Triton checks them, too."""
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}
     for batch_input in config.batch_input:
@@ -298,7 +297,7 @@ def _check_instance_group(config: ModelConfig, group: Any, gpu_ids: Sequence[int
 
 
 def _check_states(states: Sequence[Any]) -> None:
-    """Checks rule 5.6.11. Only `initial_state` matters: a state without type, dims or names loads."""
+    """Check rule 5.6.11. Only `initial_state` matters: a state without type, dims or names loads."""
     for state in states:
         name = state.input_name
         if len(state.initial_state) > 1:

@@ -1,4 +1,4 @@
-"""This module reads the `nv_` metrics that every model has from its statistics (rules 5.13.1 to 5.13.3)."""
+"""The `nv_` metrics that every model has, from its statistics (rules 5.13.1 to 5.13.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .prometheus_text import PrintedFamily, Sample
 
 
 class ModelMetrics(NamedTuple):
-    """Holds what `expose` needs to know of one model version.
+    """The part of one model version that `expose` needs.
 
     `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache. `first_response`: the
     times until the first response, in milliseconds. `gpu_uuid`: the UUID of the GPU that all its instances are on.
@@ -35,7 +35,7 @@ _LATENCIES = ("_duration_", "nv_cache_")
 
 
 def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None = None) -> list[PrintedFamily]:
-    """Returns one family per metric with the samples of all `models`. `metric_tags` become labels with a leading
+    """Return one family per metric with the samples of all `models`. `metric_tags` become labels with a leading
     underscore."""
     config = config or MetricsConfig()
     shown = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
@@ -69,7 +69,7 @@ def _summary(model: ModelMetrics, of: str, labels: Sequence[tuple[str, str]]) ->
 
 
 def _with(labels: list[tuple[str, str]], extra: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Returns `labels` with `extra`, sorted by name as Triton prints them."""
+    """Return `labels` with `extra`, sorted by name as Triton prints them."""
     return sorted([*labels, *extra.items()]) if extra else labels
 
 

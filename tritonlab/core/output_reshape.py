@@ -1,4 +1,6 @@
-"""`OutputReshapes` gives an output whose configuration has a `reshape` the shape that clients see (rule 5.4.6)."""
+"""`OutputReshapes`, which gives an output with a `reshape` in its configuration the shape that clients see (rule
+5.4.6).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from .tensor import Tensor
 
 
 class OutputReshapes:
-    """Reshapes the outputs of one model that have a `reshape`."""
+    """The reshapes of the outputs of one model."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._batched: bool = config.max_batch_size > 0
@@ -19,11 +21,11 @@ class OutputReshapes:
 
     @staticmethod
     def of(config: ModelConfig) -> OutputReshapes | None:
-        """Returns the reshapes of a model; None if no output has one, so that its responses need no look."""
+        """Return the reshapes of a model; None if no output has one, so that its responses need no check."""
         return OutputReshapes(config) if any(output.HasField("reshape") for output in config.output) else None
 
     def apply(self, outputs: dict[str, Tensor]) -> None:
-        """Changes the shapes of a response's outputs in place; no data is copied.
+        """Change the shapes of a response's outputs in place; no data is copied.
 
         A shape that does not fit stays as it is, where Triton gives `dims` or whatever its memory holds.
         """
@@ -37,11 +39,11 @@ class OutputReshapes:
 
 
 def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    """Returns whether a tensor of `shape` fits `dims`, in which -1 allows any size."""
+    """Return whether a tensor of `shape` fits `dims`, in which -1 allows any size."""
     return len(shape) == len(dims) and all(wanted in (-1, size) for size, wanted in zip(shape, dims, strict=True))
 
 
 def reshaped(shape: tuple[int, ...], given: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns `dims` with each -1 replaced, in order, by the size that `shape` has where `given` has a -1."""
+    """Return `dims` with each -1 replaced, in order, by the size that `shape` has where `given` has a -1."""
     variable = iter([size for size, rule in zip(shape, given, strict=True) if rule == -1])
     return tuple(next(variable, 1) if size == -1 else size for size in dims)

@@ -1,4 +1,4 @@
-"""`Outputs` are the outputs of an answer by name."""
+"""`Outputs`, the outputs of a response by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class NoSuchOutput(Explained, KeyError):
-    """Says that an answer has no output of a name, and which outputs it has. It is a KeyError, as that of any dict."""
+    """An output that a response does not have. The text lists those it has. It is a KeyError, as that of any dict."""
 
     code = Code.NOT_FOUND
 
@@ -20,17 +20,17 @@ class NoSuchOutput(Explained, KeyError):
         super().__init__(name)
         has = f"it has {', '.join(map(repr, there))}" if there else "it has none"
         self._advice = did_you_mean(str(name), there) or has
-        self._text = f"the answer has no output {name!r}: {self._advice}"
+        self._text = f"the response has no output {name!r}: {self._advice}"
 
     def __str__(self) -> str:
-        return self._text  # and not the name alone, as of a KeyError
+        return self._text  # not the name alone, as of a KeyError
 
     def remedy(self) -> str:
         return self._advice
 
 
 class Outputs(dict[str, Value]):
-    """Is a dict whose KeyError says which outputs there are."""
+    """A dict whose KeyError lists the outputs that it has."""
 
     def __missing__(self, name: object) -> NoReturn:
         raise NoSuchOutput(name, list(self))

@@ -1,4 +1,4 @@
-"""This module makes facts fit for programs that read outputs: values that JSON can hold, texts that are read whole."""
+"""Facts for programs that read outputs: values that JSON can hold, and texts short enough to be read whole."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-#: The most lines of a text that stands for an object; readers of outputs drop more than they show.
+#: The most lines of a text that stands for an object; readers of outputs cut longer ones.
 MOST_LINES = 40
 
 
 def few_lines(text: str, most: int = MOST_LINES) -> str:
-    """Returns the text, or its first lines and how many are left out."""
+    """Return the text, or its first lines and the number of those left out."""
     lines = text.split("\n")
     if len(lines) <= most:
         return text
@@ -25,7 +25,7 @@ def few_lines(text: str, most: int = MOST_LINES) -> str:
 
 
 def by_number(name: str) -> tuple[list[str | int], str]:
-    """Returns what sorts names as people do: model_2 before model_10."""
+    """Return a sort key that orders names as people do: model_2 before model_10."""
     # texts and digits in turns, so that like is compared with like
     pieces = re.split("([0-9]+)", name)
     parts: list[str | int] = [int(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
@@ -33,8 +33,8 @@ def by_number(name: str) -> tuple[list[str | int], str]:
 
 
 def plain(value: Any) -> Any:
-    """Returns the value as JSON can hold it, also where JSON has no word for it: NaN and infinities are text, as
-    protobuf writes them; bytes are text, or `{"base64": …}` where they are no UTF-8; what has `to_dict` is that.
+    """Return the value as JSON can hold it: NaN and infinities are text, as protobuf writes them; bytes are text, or
+    `{"base64": …}` where they are not UTF-8; an object with `to_dict` is its result.
     """
     if isinstance(value, enum.Enum):
         return value.name
@@ -59,7 +59,7 @@ def plain(value: Any) -> Any:
 
 
 def _shortest(value: Any) -> Any:
-    """Returns the floats with as few digits as tell them from their neighbours of the same type."""
+    """Return the floats with as few digits as distinguish them from their neighbours of the same type."""
     array = np.asarray(value)
     return np.array([float(str(element)) for element in array.reshape(-1)]).reshape(array.shape).tolist()
 

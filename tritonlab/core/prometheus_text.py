@@ -1,4 +1,4 @@
-"""This module writes Prometheus text as Triton writes it (rule 1.14.8).
+"""Prometheus text as Triton writes it (rule 1.14.8).
 
 It does not use `prometheus_client.generate_latest`: that names counters `<name>_total`, which breaks every dashboard
 made for Triton, it prints `0.0` for `0`, and importing it costs 60 ms (measured). The tests read this text with its
@@ -18,7 +18,7 @@ Sample = tuple[str, Sequence[tuple[str, str]], float]
 
 @dataclass
 class PrintedFamily:
-    """Holds all samples of one name. `kind` is counter, gauge, histogram or summary."""
+    """All samples of one name. `kind` is counter, gauge, histogram or summary."""
 
     name: str
     kind: str
@@ -27,7 +27,7 @@ class PrintedFamily:
 
 
 def render(families: Iterable[PrintedFamily]) -> str:
-    """Returns the text of `families`. A family without samples prints nothing; those of one name print as one block."""
+    """Return the text of `families`. A family without samples prints nothing; those of one name print as one block."""
     merged: dict[str, PrintedFamily] = {}
     for family in families:
         if family.name in merged:
@@ -47,14 +47,14 @@ def _block(family: PrintedFamily) -> str:
 
 
 def label_text(labels: Sequence[tuple[str, str]]) -> str:
-    """Returns `{model="add_sub",version="1"}`, or an empty text without labels."""
+    """Return `{model="add_sub",version="1"}`, or an empty text without labels."""
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
 
 
 def number_text(value: float) -> str:
-    """Returns a number with 16 significant digits and no `.0`; `+Inf`, `-Inf` and `Nan` are Triton's spellings."""
+    """Return a number with 16 significant digits and no `.0`; `+Inf`, `-Inf` and `Nan` are Triton's spellings."""
     if math.isnan(value):
         return "Nan"
     if math.isinf(value):

@@ -1,4 +1,4 @@
-"""This module estimates the quantiles of the last minute's observations in little memory.
+"""The quantiles of the last minute's observations, estimated in little memory.
 
 The algorithm is that of Cormode, Korn, Muthukrishnan and Srivastava, "Effective computation of biased quantiles over
 data streams" (ICDE 2005), with targeted quantiles; the window of several sketches, each reset in its turn, and the
@@ -20,8 +20,9 @@ SKETCHES = 5
 
 
 class Sketch:
-    """Estimates the ranks of a stream. It keeps a sorted list of samples `[value, g, delta]`, where g counts the
-    observations between the sample before and this one, and delta is the uncertainty of the rank."""
+    """The estimated ranks of a stream: a sorted list of samples `[value, g, delta]`, where g counts the observations
+    between the sample before and this one, and delta is the uncertainty of the rank.
+    """
 
     def __init__(self, targets: Sequence[tuple[float, float]]) -> None:
         self._targets = targets
@@ -38,7 +39,7 @@ class Sketch:
             self._flush()
 
     def get(self, quantile: float) -> float:
-        """Returns the value at `quantile` (0 to 1), NaN if nothing was observed."""
+        """Return the value at `quantile` (0 to 1), NaN if nothing was observed."""
         self._flush()
         if not self._samples:
             return math.nan
@@ -53,7 +54,7 @@ class Sketch:
         return samples[-1][0]
 
     def _allowed(self, rank: float) -> float:
-        """Returns how far a rank may be off (the paper's f) without spoiling a target."""
+        """Return how far a rank may be off (the paper's f) without spoiling a target."""
         size = len(self._samples)
         least = size + 1.0
         for quantile, error in self._targets:
@@ -77,7 +78,7 @@ class Sketch:
         self._compress()
 
     def _compress(self) -> None:
-        """Joins a sample with the one after it where the ranks stay good enough."""
+        """Join a sample with the one after it where the ranks stay good enough."""
         kept: list[tuple[float, int, int]] = []
         for position, sample in enumerate(self._samples):
             if kept and kept[-1][1] + sample[1] + sample[2] <= self._allowed(position - 1):
@@ -87,7 +88,7 @@ class Sketch:
 
 
 class WindowQuantiles:
-    """Estimates quantiles over the last WINDOW nanoseconds. It is not thread-safe, and the caller passes the time."""
+    """Estimated quantiles over the last WINDOW nanoseconds. It is not thread-safe, and the caller passes the time."""
 
     def __init__(self, targets: Sequence[tuple[float, float]], now: int) -> None:
         self._sketches = [Sketch(targets) for _ in range(SKETCHES)]

@@ -1,4 +1,4 @@
-"""`RequestExamination` words what is wrong with a request that does not fit its model's configuration (rule 5.4).
+"""`RequestExamination`, the errors of requests that do not fit their model's configuration (rule 5.4).
 
 `RequestRules` accepts valid requests by itself and brings only the others here, so that nothing in this file need be
 fast. Triton keeps inputs in a hash map that in practice hands out the newest first, so the checks walk them backwards:
@@ -19,8 +19,9 @@ from .tensor import Tensor
 
 
 class CutElementError(InvalidArgumentError):
-    """Says that a BYTES tensor ends within its last element. In Triton the backend finds that, and so it is answered
-    over HTTP as an error of the model's response is (rule 6.1.1)."""
+    """A BYTES tensor that ends within its last element. In Triton the backend finds that, and so HTTP returns it as an
+    error of the model's response (rule 6.1.1).
+    """
 
 
 _BATCHING_NOTE = (
@@ -35,7 +36,7 @@ _SIZES = 256
 
 
 class InputRule:
-    """Says what one input of the configuration asks for. `dims` exclude the batch dimension; -1 allows any size."""
+    """The rule for one input of the configuration. `dims` exclude the batch dimension; -1 allows any size."""
 
     __slots__ = ("datatype", "dims", "element_size", "name", "optional", "reshape", "sizes")
 
@@ -46,11 +47,11 @@ class InputRule:
         self.optional: bool = tensor.optional
         self.reshape = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None
         self.element_size = self.datatype.byte_size
-        #: what `fit` returned for the last shapes that fit; to look it up takes a tenth of the time of `fit`
+        #: the result of `fit` for the last shapes that fit; to look it up takes a tenth of the time of `fit`
         self.sizes: dict[tuple[int, ...], int] = {}
 
     def fit(self, shape: tuple[int, ...], batched: bool) -> int:
-        """Returns how many bytes a tensor of `shape` has, for BYTES how many elements; -1 if the shape does not fit.
+        """Return how many bytes a tensor of `shape` has, for BYTES how many elements; -1 if the shape does not fit.
         `batched`: its first dimension is that of the batch."""
         item = shape[1:] if batched else shape
         if item != self.dims and not self.matches(item):
@@ -61,26 +62,26 @@ class InputRule:
         return size
 
     def matches(self, shape: Sequence[int]) -> bool:
-        """Returns whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0."""
+        """Return whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0."""
         if len(shape) != len(self.dims):
             return False
         return all(wanted in (-1, size) for size, wanted in zip(shape, self.dims, strict=True))
 
     def reshaped(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the shape that the model sees for `shape` (rule 5.4.6): variable sizes carry over in their order."""
+        """Return the shape that the model sees for `shape` (rule 5.4.6): variable sizes carry over in their order."""
         assert self.reshape is not None
         variable = iter([size for size, wanted in zip(shape, self.dims, strict=True) if wanted == -1])
         return tuple(next(variable) if size == -1 else size for size in self.reshape)
 
     def before(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the shape of which `reshaped` made this one."""
+        """Return the shape from which `reshaped` made this one."""
         assert self.reshape is not None
         variable = iter([size for size, wanted in zip(shape, self.reshape, strict=False) if wanted == -1])
         return tuple(next(variable, 1) if size == -1 else size for size in self.dims)
 
 
 class RequestExamination:
-    """Does the checks of one model version, one after the other in Triton's order.
+    """The checks of one model version, one after the other in Triton's order.
 
     `limits` are the fewest and the most inputs that a request may have.
     """
@@ -100,8 +101,8 @@ class RequestExamination:
         self._limits = limits
 
     def examine(self, request: InferenceRequest) -> int:
-        """Returns the batch size of a request that passes all checks (rule 5.4.1), 0 if that is what the client says
-        (rule 5.4.5).
+        """Return the batch size of a request that passes all checks (rule 5.4.1), 0 if the client set that (rule
+        5.4.5).
 
         Raises InvalidArgumentError with Triton's text.
         """
@@ -148,7 +149,7 @@ class RequestExamination:
             raise InvalidArgumentError(f"unexpected inference output '{unknown[0]}' for model '{self.model_name}'")
 
     def _wrong_count(self, request: InferenceRequest) -> InvalidArgumentError:
-        """Returns the error for too few or too many inputs. Triton compares only how many there are, and names them in
+        """Return the error for too few or too many inputs. Triton compares only how many there are, and names them in
         the message (rule 5.4.3). The lone `]` is Triton's."""
         given = request.inputs
         missing = [name for name, rule in self._rules.items() if not rule.optional and name not in given]
@@ -198,7 +199,7 @@ class RequestExamination:
             )
 
     def _check_elements(self, request: InferenceRequest, name: str, data: memoryview, count: int) -> None:
-        """Walks the length prefixes of a BYTES tensor, which must hold exactly `count` elements."""
+        """Walk the length prefixes of a BYTES tensor, which must hold exactly `count` elements."""
         about = f"for inference input '{name}' for model '{self.model_name}'"
         end = len(data)
         position = found = 0
@@ -226,10 +227,10 @@ class RequestExamination:
 
 
 def _word(datatype: DataType) -> str:
-    """Returns Triton's word for a datatype, also for an invalid one."""
+    """Return Triton's word for a datatype, also for an invalid one."""
     return datatype.name if datatype else "<invalid>"
 
 
 def _quoted(names: Any) -> str:
-    """Returns the names quoted and joined: `'A','B'`."""
+    """Return the names quoted and joined: `'A','B'`."""
     return ",".join(f"'{name}'" for name in names)

@@ -1,7 +1,7 @@
-"""`RequestRules` checks a request against its model's configuration (rule 5.4), the same way for every frontend.
+"""`RequestRules`, the checks of a request against its model's configuration (rule 5.4), the same for every frontend.
 
 A valid request is accepted as fast as possible, with numbers computed once per model version. Only an invalid one goes
-to `RequestExamination`, which repeats the checks in Triton's order and words the error.
+to `RequestExamination`, which repeats the checks in Triton's order and raises the error.
 
 Control and state inputs of sequence models are not inputs of the configuration, so a client that sends one is refused
 like for any unknown name (rule 5.6.5).
@@ -25,7 +25,7 @@ from .tensor import Tensor
 
 
 class RequestRules:
-    """Checks the requests of one model version."""
+    """The rules for requests to one model version."""
 
     def __init__(self, config: ModelConfig, *, model_name: str) -> None:
         self.model_name = model_name
@@ -48,7 +48,7 @@ class RequestRules:
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
         # Requests differ where a dimension may have any size, or an input may be left out.
         fixed = not added and all(-1 not in rule.dims and not rule.optional for rule in self._rules.values())
-        #: says of requests that they are alike (`InferenceRequest.alike`)
+        #: the mark that requests have in common (`InferenceRequest.alike`)
         self._alike = object() if fixed else None
         self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
         self._platform: str = config.platform or config.backend
@@ -56,7 +56,7 @@ class RequestRules:
         self._output_metadata = [self._metadata(tensor) for tensor in config.output]
 
     def check(self, request: InferenceRequest) -> None:
-        """Accepts `request`, sets its batch size (1 without batching) and applies reshapes to its inputs.
+        """Accept `request`, set its batch size (1 without batching) and apply reshapes to its inputs.
 
         Raises InvalidArgumentError with Triton's text.
         """
@@ -76,7 +76,7 @@ class RequestRules:
             request.inputs = {name: _with_shape(each, each.shape[1:]) for name, each in request.inputs.items()}
 
     def _accept(self, request: InferenceRequest) -> int:
-        """Returns the batch size of a request that is certainly valid, 0 if the request needs a closer look."""
+        """Return the batch size of a request that is certainly valid, 0 if the request needs a closer look."""
         inputs = request.inputs
         outputs = request.requested_outputs
         if outputs and not (self._outputs.issuperset(outputs) and len(set(outputs)) == len(outputs)):
@@ -111,7 +111,7 @@ class RequestRules:
         return batch if batch <= max_batch_size or not max_batch_size else 0
 
     def _reshape(self, request: InferenceRequest) -> None:
-        """Applies rule 5.4.6 to a new dict of new tensors over the same data, so that the caller's keep their shape."""
+        """Apply rule 5.4.6 to a new dict of new tensors over the same data, so that the caller's keep their shape."""
         batched = bool(self.max_batch_size)
         inputs = dict(request.inputs)
         for name, tensor in inputs.items():
@@ -123,8 +123,9 @@ class RequestRules:
         request.inputs = inputs
 
     def as_sent(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns inputs that a model has seen as its client sent them: the reverse of `_reshape`, without those that
-        the scheduler has added."""
+        """Return inputs that a model has seen as its client sent them: the reverse of `_reshape`, without those that
+        the scheduler has added.
+        """
         sent = {}
         for name, tensor in inputs.items():
             rule = self._rules.get(name)
@@ -137,20 +138,21 @@ class RequestRules:
         return sent
 
     def refusal_of_single(self, who: str, instead: str = "") -> UnsupportedError:
-        """Returns the error for a request to a decoupled model by way of `who`, which can take only one response (rule
+        """Return the error for a request to a decoupled model by way of `who`, which can take only one response (rule
         3.7.4)."""
         return UnsupportedError(f"{who} doesn't support models with decoupled transaction policy{instead}")
 
     def expected_shape(self, name: str) -> str:
-        """Returns the shape a client must send for input `name`, for people: `[batch ≤ 8, 3, any]`. Raises KeyError if
-        there is no such input."""
+        """Return the shape a client must send for input `name`, for people: `[batch ≤ 8, 3, any]`. Raises KeyError for
+        an unknown input.
+        """
         sizes = ["any" if size == -1 else str(size) for size in self._rules[name].dims]
         if self.max_batch_size:
             sizes.insert(0, f"batch ≤ {self.max_batch_size}")
         return "[" + ", ".join(sizes) + "]"
 
     def metadata(self, versions: Sequence[int]) -> dict[str, Any]:
-        """Returns the model metadata of rule 6.1.2; `versions` are the READY ones."""
+        """Return the model metadata of rule 6.1.2; `versions` are the READY ones."""
         return {
             "name": self.model_name,
             "versions": [str(version) for version in versions],
@@ -169,7 +171,7 @@ MAX_CORRELATION_ID = 128
 
 
 def check_correlation_id(given: int | str) -> None:
-    """Raises UnsupportedError for a string that is too long (rule 5.6.1)."""
+    """Raise UnsupportedError for a string that is too long (rule 5.6.1)."""
     if isinstance(given, str) and len(given.encode("utf-8", "surrogateescape")) > MAX_CORRELATION_ID:
         raise UnsupportedError(f"string correlation ID cannot be longer than {MAX_CORRELATION_ID} characters")
 
@@ -178,8 +180,9 @@ _length = struct.Struct("<I").unpack_from
 
 
 def _holds_elements(data: NDArray[Any], count: int) -> bool:
-    """Returns whether the uint8 `data` is exactly `count` BYTES elements. If all have the same length one comparison
-    tells; otherwise it walks them."""
+    """Return whether the uint8 `data` is exactly `count` BYTES elements. If all have the same length one comparison is
+    enough; otherwise it walks them.
+    """
     buffer = data.data
     end = len(buffer)
     if count > 16 and end >= 4:
@@ -198,7 +201,7 @@ def _holds_elements(data: NDArray[Any], count: int) -> bool:
 
 
 def _with_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Returns a tensor of another shape over the same data."""
+    """Return a tensor of another shape over the same data."""
     found = Tensor(tensor.datatype, shape, tensor.data)
     found.memory_type, found.device_id = tensor.memory_type, tensor.device_id
     return found

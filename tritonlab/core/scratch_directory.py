@@ -1,8 +1,8 @@
-"""A `ScratchDirectory` holds files that are unpacked, sent with a load or written in a notebook, for as long as needed.
+"""`ScratchDirectory`, for files that are unpacked, sent with a load or written in a notebook, for as long as needed.
 
-All those of one process lie in one directory, `tritonlab-…` in the temporary directory. A file in it is locked for as
-long as the process lives: the kernel ends the lock with the process, however that ends, and no process id can be
-mistaken for another's. What a killed process leaves is removed when the next one starts a server.
+All those of one process are in one directory, `tritonlab-…` in the temporary directory. A file in it is locked for as
+long as the process lives: Linux ends the lock with the process, however that ends, and no process id can be mistaken
+for another's. The remains of a killed process are removed when the next one starts a server.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _LOCK_FILE = ".owner"
 
 
 class ScratchDirectory:
-    """Makes an empty directory. `remove` deletes it, else it goes with the last reference or with its process. `parent`
-    is where it has to lie, so that files can be moved in and out; a killed process leaves such a directory behind."""
+    """An empty directory. `remove` deletes it, else it goes with the last reference or with its process. `parent` is
+    where it has to be, so that files can be moved in and out; a killed process leaves such a directory behind.
+    """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent or _own_directory()))
@@ -35,7 +36,7 @@ class ScratchDirectory:
 
 
 def remove_abandoned() -> None:
-    """Removes the directories that processes of this user left when they were killed. It works in the background, since
+    """Remove the directories that processes of this user left when they were killed. It works in the background, since
     an environment is large. Later calls in a process do nothing."""
     global _looked
     with _lock:
@@ -71,8 +72,8 @@ def _own_directory() -> Path:
 
 
 def _own_it(lock: int) -> bool:
-    """Locks the file. Returns False if another process took the directory for abandoned first, and removes it."""
-    with contextlib.suppress(OSError):  # On a file system without locks nobody else gets one either.
+    """Lock the file. Returns False if another process took the directory for abandoned first, and removes it."""
+    with contextlib.suppress(OSError):  # On a file system without locks no other process gets one either.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -86,7 +87,7 @@ def _remove(path: Path, process: int) -> None:
 
 
 def _forget() -> None:
-    """Drops the directory in a forked child, because it is the parent's."""
+    """Drop the directory in a forked child, because it is the parent's."""
     global _lock, _own, _own_lock
     _lock = threading.Lock()  # another thread may have held it
     if _own_lock >= 0:
@@ -98,7 +99,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class _Abandoned(NamedTuple):
-    """Is a directory whose owner has ended. Its lock is held, so that no other process removes it too."""
+    """A directory whose owner has ended. Its lock is held, so that no other process removes it too."""
 
     path: str
     directory: int
@@ -112,7 +113,7 @@ def _candidates() -> list[str]:
 
 
 def _seize(path: str) -> _Abandoned | None:
-    """Locks an abandoned directory. Returns None if it has an owner, is another user's, or was not made by this module.
+    """Lock an abandoned directory. Returns None if it has an owner, is another user's, or was not made by this module.
     Links are not followed."""
     with contextlib.ExitStack() as opened:
         try:
@@ -146,7 +147,7 @@ def _remove_all(abandoned: list[_Abandoned]) -> None:
 
 
 def _remove_one(abandoned: _Abandoned) -> None:
-    """Removes a directory, its lock's file last: if this is interrupted, the next start goes on with it."""
+    """Remove a directory, its lock's file last: if this is interrupted, the next start goes on with it."""
     for name in os.listdir(abandoned.directory):
         if name != _LOCK_FILE:
             _remove_entry(name, abandoned.directory)

@@ -1,4 +1,4 @@
-"""These functions make the `nv_` metric families of the machine and of the response cache (rule 5.13.4)."""
+"""The `nv_` metric families of the machine and of the response cache (rule 5.13.4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PINNED_POOL_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class CpuUsage:
-    """Holds how busy the machine is: `utilization` from 0 to 1, memory in bytes."""
+    """The load of the machine: `utilization` from 0 to 1, memory in bytes."""
 
     utilization: float = 0.0
     memory_total: int = 0
@@ -22,8 +22,9 @@ class CpuUsage:
 
 @dataclass(frozen=True)
 class GpuUsage:
-    """Holds what one GPU reports; None where it does not. Power is in watts, energy in joules since the server started,
-    memory in bytes, utilization from 0 to 1."""
+    """The numbers of one GPU; None where it has none. Power is in watts, energy in joules since the server started,
+    memory in bytes, utilization from 0 to 1.
+    """
 
     uuid: str
     utilization: float | None = None
@@ -68,7 +69,7 @@ _GPU = (
 
 
 def gpu_families(usages: Iterable[GpuUsage]) -> list[PrintedFamily]:
-    """Returns the families of the GPUs; none at all without a GPU, as on Triton."""
+    """Return the families of the GPUs; none at all without a GPU, as on Triton."""
     return [
         PrintedFamily(
             name,
@@ -98,7 +99,7 @@ _CACHE = {
 
 
 def cache_families(numbers: Mapping[str, float]) -> list[PrintedFamily]:
-    """Returns the families of the local cache. `numbers` are keyed by the metrics' names without `nv_cache_`."""
+    """Return the families of the local cache. `numbers` are keyed by the metrics' names without `nv_cache_`."""
     return [_gauge(f"nv_cache_{name}", text, numbers[name]) for name, text in _CACHE.items()]
 
 

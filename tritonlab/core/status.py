@@ -1,4 +1,4 @@
-"""The errors of the server core carry Triton's codes and texts, and tell whose fault an error is.
+"""The errors of the server core, with Triton's codes and texts; the class shows whose fault an error is.
 
     TritonError                     code + text, as a client sees it
     ├── UnknownError                one class per code (names of NVIDIA's `tritonserver` package)
@@ -9,9 +9,9 @@
     ├── UnsupportedError
     ├── AlreadyExistsError
     ├── CancelledError
-    └── ModelError                  the author's model failed; carries the Python traceback
-        ├── ModelLoadError          the model could not be loaded; carries the hidden reason and log
-        └── EnsembleError           a step of an ensemble failed; carries which, and what it was given
+    └── ModelError                  the author's model failed; has the Python traceback
+        ├── ModelLoadError          the model could not be loaded; has the hidden reason and log
+        └── EnsembleError           a step of an ensemble failed; has the step and its inputs
 
 Each ModelError is also an instance of its code's class: `except InvalidArgumentError` catches a load that failed with
 INVALID_ARG, and `except ModelLoadError` catches every failed load.
@@ -34,7 +34,7 @@ _FIELD = re.compile(r"\b(?P<role>input|output)s? '(?P<name>[^']*)'")
 
 
 class Code(enum.IntEnum):
-    """Lists Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2)."""
+    """Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2)."""
 
     UNKNOWN = 0
     INTERNAL = 1
@@ -47,7 +47,7 @@ class Code(enum.IntEnum):
 
     @property
     def text(self) -> str:
-        """Returns the word Triton prints before a message in load errors and logs (rule 2.5.1)."""
+        """The word that Triton prints before a message in load errors and logs (rule 2.5.1)."""
         return _CODE_TEXT[self]
 
 
@@ -64,7 +64,7 @@ _CODE_TEXT = {
 
 
 class TritonError(Explained, Exception):
-    """Carries one of Triton's error codes and the text a client sees."""
+    """An error with one of Triton's codes and the text that a client sees."""
 
     code: Code = Code.UNKNOWN  # one per class
     _by_code: ClassVar[dict[Code, type[TritonError]]] = {}
@@ -87,7 +87,7 @@ class TritonError(Explained, Exception):
 
     @staticmethod
     def of(code: Code, message: str) -> TritonError:
-        """Returns an error of the class that belongs to `code`."""
+        """Return an error of the class that belongs to `code`."""
         return TritonError._by_code[code](message)
 
 
@@ -125,7 +125,7 @@ class CancelledError(TritonError):
 
 @dataclass(frozen=True)
 class Frame:
-    """Describes one level of a Python traceback in the stub. `line` counts from 1."""
+    """One level of a Python traceback in the stub. `line` counts from 1."""
 
     file: str
     line: int
@@ -134,11 +134,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class RemoteException:
-    """Describes an exception that left the author's code in the stub process.
+    """An exception that left the author's code in the stub process.
 
     `frames` are outermost first, as Python prints them, without the stub's own. `cause` is the exception named by
-    `raise ... from`, or the one that was being handled; `is_context` tells the second from the first. `detail` holds
-    what the type itself prints besides `text` (a SyntaxError's file, line, offset and source line).
+    `raise ... from`, or the one that was being handled; `is_context` is True for the second. `detail` is what the type
+    itself prints besides `text` (a SyntaxError's file, line, offset and source line).
     """
 
     type_name: str
@@ -154,7 +154,7 @@ class RemoteException:
 
     @property
     def place(self) -> str:
-        """Returns the line that raised it, or the one that is no Python, as Python writes it; "" if it has none."""
+        """Return the line that raised it, or that is not valid Python, as Python writes it; "" if it has none."""
         file, line = self.detail.get("filename"), self.detail.get("lineno")
         if not file and self.frames:
             file, line = self.frames[-1].file, self.frames[-1].line
@@ -186,8 +186,9 @@ class RemoteException:
 
 
 class LoadInterrupted(Explained, KeyboardInterrupt):
-    """Is raised when an interrupt ends the wait for a model to load. `exception` shows where the model's code was; it
-    is None if the stub did not say."""
+    """An interrupt that ended the wait for a model to load. `exception` shows where the model's code was; it is None if
+    the stub did not report it.
+    """
 
     code = Code.CANCELLED
 
@@ -200,12 +201,12 @@ class LoadInterrupted(Explained, KeyboardInterrupt):
 
 
 class ModelError(TritonError):
-    """Says that the author's model failed. The text is Triton's; everything else helps the author.
+    """A failure of the author's model. The text is Triton's; everything else helps the author.
 
     `code` is Triton's, INTERNAL by default; the error is also an instance of that code's class. `exception` is the
-    Python exception, if there was one. `reason` says what happened if Triton's text does not (the signal that killed
-    the stub). `log` has the model's last output lines. `capsule` is the `FailureCapsule` that was kept of it, if one
-    was.
+    Python exception, if there was one. `reason` is what happened if Triton's text does not have it (the signal that
+    killed the stub). `log` has the model's last output lines. `capsule` is the `FailureCapsule` of the failure, if one
+    was kept.
     """
 
     capsule: Any = None  # its type builds on this module
@@ -237,8 +238,8 @@ class ModelError(TritonError):
         return str(self.exception if self.exception is not None else self)
 
     @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to them
-        """Returns what Python prints below the message: the reason, unless the message has it."""
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # nothing adds to them
+        """Return what Python prints below the message: the reason, unless the message has it."""
         return [] if self.reason in self.message else [self.reason]
 
 
@@ -246,7 +247,7 @@ _CODED: dict[tuple[type[Any], Code], type[Any]] = {}
 
 
 def _coded(kind: type[Any], code: Code) -> type[Any]:
-    """Returns a class that inherits from `kind` and the class of `code`, under the name of `kind`."""
+    """Return a class that inherits from `kind` and the class of `code`, under the name of `kind`."""
     found = _CODED.get((kind, code))
     if found is None:
         of_code = TritonError._by_code[code]
@@ -262,8 +263,9 @@ def _coded(kind: type[Any], code: Code) -> type[Any]:
 
 
 class ModelLoadError(ModelError):
-    """Says that a model could not be loaded; the code is INVALID_ARG by default. `reason` is what Triton hides in its
-    server log (rule 2.5.3), or the text itself."""
+    """A model that could not be loaded; the code is INVALID_ARG by default. `reason` is what Triton hides in its server
+    log (rule 2.5.3), or the text itself.
+    """
 
     _default_code = Code.INVALID_ARG
 
@@ -280,7 +282,7 @@ class ModelLoadError(ModelError):
 
     @staticmethod
     def joined(failed: Sequence[ModelLoadError]) -> ModelLoadError:
-        """Returns one error for several models of one name. It has the texts of all that are not INTERNAL (such
+        """Return one error for several models of one name. It has the texts of all that are not INTERNAL (such
         a model could not be read at all), and `reason`, `exception` and `log` of the first of these; if all are
         INTERNAL it is like the first."""
         told = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
@@ -289,7 +291,7 @@ class ModelLoadError(ModelError):
 
     @staticmethod
     def at_start(failed: Mapping[str, TritonError]) -> ModelLoadError:
-        """Returns the error of a server some of whose models failed at its start: Triton's text, followed by theirs.
+        """Return the error of a server some of whose models failed at its start: Triton's text, followed by theirs.
         `reason`, `exception` and `log` are those of the first."""
         first = next(iter(failed.values()))
         told = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
@@ -300,9 +302,10 @@ class ModelLoadError(ModelError):
 
 
 class EnsembleError(ModelError):
-    """Says that a step of an ensemble failed; the code is the step's. `reason` names the step and its tensors, which
-    Triton's text leaves out."""
+    """A step of an ensemble that failed; the code is the step's. `reason` names the step and its tensors, which
+    Triton's text leaves out.
+    """
 
     def symptom(self) -> str:
-        # no client sent what a step was given, so advice to send something else would not help
+        # a step's inputs do not come from a client, so advice to send something else would not help
         return str(self.exception) if self.exception is not None else ""

@@ -1,4 +1,4 @@
-"""A `Tensor` is a tensor as the server holds it: datatype, shape and bytes in the protocol's form."""
+"""`Tensor`, a tensor as the server holds it: datatype, shape and bytes in the protocol's form."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BYTES, _BF16 = DataType.BYTES, DataType.BF16  # a look at a member of an enum t
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 #: How many elements a repr shows, and how many bytes of each.
 _SHOWN = 8
-#: The most bytes of a tensor whose elements are all told as JSON values.
+#: The most bytes of a tensor whose elements are all shown as JSON values.
 _MOST_PLAIN = 8192
 _SHOWN_BYTES = 40
 
 
 class Tensor:
-    """Holds one tensor of a request or response.
+    """One tensor of a request or response.
 
     `data` is C-contiguous: the elements for a fixed-size datatype (uint16 bit patterns for BF16), the wire form as a
     1-D uint8 array for BYTES (rule 1.6.1). `shape` is a tuple of ints. Reads of numeric data are views, never copies.
@@ -44,14 +44,14 @@ class Tensor:
 
     @staticmethod
     def on_device(datatype: DataType, shape: tuple[int, ...], memory: DeviceArray) -> Tensor:
-        """Returns a tensor whose elements lie in the memory of a device."""
+        """Return a tensor whose elements are in the memory of a device."""
         data: Any = memory
         tensor = Tensor(datatype, shape, data)
         tensor.memory_type, tensor.device_id = MEMORY_GPU, memory.device
         return tensor
 
     def to_host(self) -> Tensor:
-        """Returns the tensor in host memory: itself, or a copy of one in the memory of a GPU."""
+        """Return the tensor in host memory: itself, or a copy of one in the memory of a GPU."""
         if not self.memory_type:
             return self
         memory: Any = self.data
@@ -59,14 +59,14 @@ class Tensor:
 
     @property
     def byte_size(self) -> int:
-        """Returns the bytes of the wire form."""
+        """The bytes of the wire form."""
         return int(self.data.nbytes)
 
     @staticmethod
     def from_numpy(array: NDArray[Any]) -> Tensor:
-        """Returns a tensor over `array`, without a copy if it is C-contiguous and numeric.
+        """Return a tensor over `array`, without a copy if it is C-contiguous and numeric.
 
-        Object, `S` and `U` arrays become BYTES. Raises InvalidArgumentError for a dtype Triton has no word for.
+        Object, `S` and `U` arrays become BYTES. Raises InvalidArgumentError for a dtype that Triton does not have.
         """
         datatype = FROM_NATIVE.get(array.dtype)
         if datatype is None:
@@ -82,12 +82,12 @@ class Tensor:
 
     @staticmethod
     def from_any(value: Any, datatype: DataType = DataType.INVALID) -> Tensor:
-        """Returns a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text. What
-        is in the memory of a GPU stays there.
+        """Return a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text. What is
+        in the memory of a GPU stays there.
 
         `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
         input is FP32, `[1.5]` for an INT32 input is refused); an array keeps its own dtype, so that a mismatch is
-        reported, not hidden. Raises InvalidArgumentError for what no tensor can be made of.
+        reported, not hidden. Raises InvalidArgumentError for a value that cannot become a tensor.
         """
         if isinstance(value, Tensor):
             return value
@@ -105,7 +105,7 @@ class Tensor:
         return Tensor.from_numpy(_number_array(value, datatype))
 
     def numpy(self) -> NDArray[Any]:
-        """Returns the tensor as an array of its shape; BYTES as an object array of `bytes`, decoded once.
+        """Return the tensor as an array of its shape; BYTES as an object array of `bytes`, decoded once.
 
         Raises UnsupportedError for BF16, which numpy has no dtype for: use `torch.from_dlpack(tensor)`.
         """
@@ -118,7 +118,7 @@ class Tensor:
         return self.data if self.data.shape == self.shape else self.data.reshape(self.shape)
 
     def to_bytes_array(self) -> NDArray[np.object_]:
-        """Returns a BYTES tensor as an object array of `bytes` (the name is from NVIDIA's `tritonserver.Tensor`)."""
+        """Return a BYTES tensor as an object array of `bytes` (the name is from NVIDIA's `tritonserver.Tensor`)."""
         if self.datatype is not DataType.BYTES:
             raise InvalidArgumentError(f"tensor has datatype {self.datatype.name}, not BYTES")
         return self.numpy()
@@ -153,7 +153,7 @@ class Tensor:
         return f"<Tensor {self.datatype.name} {list(self.shape)} {self._values()}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the tensor as JSON values. `values` are nested as the shape is; of a large tensor they are text, its
+        """Return the tensor as JSON values. `values` are nested as the shape is; of a large tensor they are text, its
         first elements only.
         """
         large = self.byte_size > _MOST_PLAIN or self.memory_type
@@ -166,7 +166,7 @@ class Tensor:
         return {**described, "values": plain(self.numpy())}
 
     def _values(self) -> str:
-        """Returns the elements as text, only the first of many; the rest of the data is not read."""
+        """Return the elements as text, only the first of many; the rest of the data is not read."""
         if self.memory_type:
             memory: Any = self.data
             return f"in the memory of {'simulated ' * memory.driver.simulated}GPU {self.device_id}"
@@ -184,7 +184,7 @@ class Tensor:
 
 
 def _first_elements(data: NDArray[Any], count: int, cut: int) -> list[str]:
-    """Returns the first elements of a BYTES tensor's wire form as Python literals; long ones are cut."""
+    """Return the first elements of a BYTES tensor's wire form as Python literals; long ones are cut."""
     found: list[str] = []
     position = 0
     while position + 4 <= data.size and len(found) < count:
@@ -207,19 +207,20 @@ WIRE_ELEMENTS: list[np.dtype[Any]] = [
 
 
 def wire_elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
-    """Returns a 1-D view of a client's bytes as elements. If they are no whole number of elements the view is of single
-    bytes, and the request's checks refuse it."""
+    """Return a 1-D view of a client's bytes as elements. For a part of an element the view is of single bytes, and the
+    request's checks refuse it.
+    """
     dtype = WIRE_ELEMENTS[datatype]
     if dtype.itemsize > 1 and len(data) % dtype.itemsize:
         dtype = WIRE_ELEMENTS[DataType.INVALID]
     return np.frombuffer(data, dtype)
 
 
-_RAGGED = "lists of different lengths are no tensor"
+_RAGGED = "lists of different lengths cannot be read as a tensor"
 
 
 def _object_array(value: Any) -> NDArray[Any]:
-    """Returns text or nested lists of text as an object array. numpy's own choice, a `U` array, drops trailing NULs."""
+    """Return text or nested lists of text as an object array. numpy's own choice, a `U` array, drops trailing NULs."""
     array = np.asarray(value, dtype=np.object_)
     if any(isinstance(element, (list, tuple)) for element in array.flat):
         raise InvalidArgumentError(_RAGGED)
@@ -231,14 +232,14 @@ _READABLE = {"b": "b", "i": "bui", "u": "bui", "f": "buif"}
 
 
 def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
-    """Returns numbers or nested lists of them as an array of `datatype`, or of numpy's choice where that does not
+    """Return numbers or nested lists of them as an array of `datatype`, or of numpy's choice where that does not
     fit."""
     try:
         array = np.asarray(value)
         if datatype in (DataType.INVALID, DataType.BF16) or array.dtype == datatype.numpy:
             return array
         if array.size and array.dtype.kind not in _READABLE[datatype.numpy.kind] and not _all_ints(value, datatype):
-            raise InvalidArgumentError(f"{_said(array)} cannot be read as {datatype.name}")
+            raise InvalidArgumentError(f"{_elements_text(array)} cannot be read as {datatype.name}")
         return np.asarray(value, dtype=datatype.numpy)
     except (ValueError, TypeError, OverflowError) as error:
         if "inhomogeneous" in str(error):
@@ -246,8 +247,8 @@ def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
         raise InvalidArgumentError(f"{type(value).__name__} cannot be read as a tensor: {error}") from error
 
 
-def _said(array: NDArray[Any]) -> str:
-    """Returns what the elements of an array are, in words."""
+def _elements_text(array: NDArray[Any]) -> str:
+    """Return a description of the elements of an array."""
     if array.dtype.kind in "SU":
         return "text"
     if array.dtype.kind == "O":
@@ -257,7 +258,7 @@ def _said(array: NDArray[Any]) -> str:
 
 
 def _all_ints(value: Any, datatype: DataType) -> bool:
-    """Returns whether `datatype` is an integer one and `value` has only integers; numpy alone would read `[1, 2**63]`
+    """Return whether `datatype` is an integer one and `value` has only integers; numpy alone would read `[1, 2**63]`
     as float64."""
     elements = np.asarray(value, dtype=np.object_).flat
     return datatype.numpy.kind in "iu" and all(isinstance(element, int) for element in elements)

@@ -1,5 +1,6 @@
-"""A `Trace` records one request; a `TraceTree` holds it with the requests made for it. They become the entries of
-Triton's trace file (rule 5.14.4)."""
+"""`Trace`, the record of one request, and `TraceTree`, a request with those made for it. They become the entries of
+Triton's trace file (rule 5.14.4).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Entry = dict[str, Any]
 
 
 class Traced(Protocol):
-    """Has the fields of a request that its trace reads (`infer_request.InferenceRequest`)."""
+    """The fields of a request that its trace reads (`infer_request.InferenceRequest`)."""
 
     model_name: str
     request_id: str
@@ -30,7 +31,8 @@ class Traced(Protocol):
 
 
 class Trace:
-    """Records one request, through the tracer's hooks. A request has one owner at a time, so only its end needs a lock.
+    """The record of one request, through the tracer's hooks. A request has one owner at a time, so only its end needs a
+    lock.
 
     `context` is, in mode opentelemetry, the JSON text of the headers that continue the trace (rule 1.11.1).
     """
@@ -62,29 +64,30 @@ class Trace:
         self._executions: list[tuple[int, int, ExecuteTimes | None]] = []
         self._inputs: list[Entry] = []
         self._outputs: list[Entry] = []
-        #: moments that a frontend stamped: name, nanoseconds
+        #: times that a frontend stamped: name, nanoseconds
         self._stamps: list[tuple[str, int]] = []
-        #: how many of these are still open: the request, its executions, the frontend that sends its answers
+        #: how many of these are still open: the request, its executions, the frontend that sends its responses
         self._running = 1
 
     def child(self) -> Trace:
-        """Makes the trace of a request that this request's model or ensemble makes."""
+        """Make the trace of a request that this request's model or ensemble makes."""
         return self.tree.new(self)
 
     def wire(self) -> list[Any]:
-        """Returns the form that the stub gets, and hands back when a request has this trace as its parent."""
+        """Return the form that the stub gets, and hands back when a request has this trace as its parent."""
         return [self.ident, self.context]
 
     # -- what happens to the request, in the order in which it may
 
     def hold(self) -> None:
-        """Keeps the trace open until `release` is called once more: a frontend still has to stamp when it sent the
-        answer."""
+        """Keep the trace open until `release` is called once more: a frontend still has to stamp when it sent the
+        response.
+        """
         with self.tree.lock:
             self._running += 1
 
     def stamp(self, name: str, ns: int) -> None:
-        """Adds a moment that only a frontend knows: `HTTP_RECV_START`, `GRPC_SEND_END`. `ns`: nanoseconds."""
+        """Add a time that only a frontend knows: `HTTP_RECV_START`, `GRPC_SEND_END`. `ns`: nanoseconds."""
         self._stamps.append((name, ns))
 
     def take(self, request: Traced) -> None:
@@ -115,7 +118,7 @@ class Trace:
     def ended(self, request: Traced, now: int) -> None:
         """The request has its final response."""
         self.tree.join(self)
-        if not self._executions:  # of an ensemble, or never left the queue, or answered from the response cache
+        if not self._executions:  # of an ensemble, or never left the queue, or taken from the response cache
             self._executions.append((request.queue_start or request.request_start, 0, None))
             self._queued(request)
         self._span = request.request_start, now
@@ -136,8 +139,7 @@ class Trace:
     # -- what the file shows
 
     def entries(self) -> list[Entry]:
-        """Returns the entries in the order in which Triton tells the same: what the frontend received first, what it
-        sent last."""
+        """Return the entries in Triton's order: what the frontend received first, what it sent last."""
         level = self.tree.setting.level
         begin, end = self._span
         found: list[Entry] = []
@@ -160,7 +162,7 @@ class Trace:
 
 
 class TraceTree:
-    """Holds a client's request and every request made for it, which count, and are written, as one trace."""
+    """A client's request and every request made for it, which count, and are written, as one trace."""
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class TraceTree:
         return self._new(self, parent)
 
     def join(self, trace: Trace) -> None:
-        """Adds the trace. Its first hook does this, so that a request refused before leaves no trace, as on Triton."""
+        """Add the trace. Its first hook does this, so that a request refused before leaves no trace, as on Triton."""
         with self.lock:
             if trace in self.open:
                 return
@@ -197,7 +199,7 @@ class TraceTree:
         self._on_leave(trace)
 
     def finished(self) -> list[Trace]:
-        """Returns all traces once none is open, newest first as Triton writes them, and forgets them."""
+        """Return all traces once none is open, newest first as Triton writes them, and forget them."""
         with self.lock:
             if self.open:
                 return []
@@ -230,7 +232,7 @@ def _tensor(name: str, tensor: Tensor) -> Entry:
 
 
 def _values(tensor: Tensor) -> list[str]:
-    """Returns the elements as a C++ stream prints them, with three differences on purpose: bytes are numbers (Triton
+    """Return the elements as a C++ stream prints them, with three differences on purpose: bytes are numbers (Triton
     prints them raw), quotes in strings are escaped (they break Triton's JSON), and FP16 and BF16 are printed (Triton
     leaves them out)."""
     tensor = tensor.to_host()

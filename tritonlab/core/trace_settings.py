@@ -1,4 +1,4 @@
-"""`TraceSettings` keeps a server's trace settings: the global ones, and those that models override (rule 5.14.1).
+"""`TraceSettings`, a server's trace settings: the global ones, and those that models override (rule 5.14.1).
 
 A model's field has its own override, else the global setting, else the value the server started with.
 """
@@ -25,9 +25,10 @@ Values = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class TraceSetting:
-    """Says which requests of a model are traced, and where to. `level`: of TIMESTAMPS and TENSORS; empty traces
-    nothing. `rate`: one of this many requests is traced. `count`: how many more will be, -1 without a limit.
-    `log_frequency`: traces per file, 0 for all in one. `options`: the server's options of mode opentelemetry."""
+    """Which requests of a model are traced, and where to. `level`: of TIMESTAMPS and TENSORS; empty traces nothing.
+    `rate`: one of this many requests is traced. `count`: how many more will be, -1 without a limit. `log_frequency`:
+    traces per file, 0 for all in one. `options`: the server's options of mode opentelemetry.
+    """
 
     level: tuple[str, ...] = ()
     rate: int = 1000
@@ -39,7 +40,7 @@ class TraceSetting:
 
     @property
     def flaw(self) -> str:
-        """Returns why nothing can be traced with this setting; such a setting is allowed only with level OFF (rule
+        """Return why nothing can be traced with this setting; such a setting is allowed only with level OFF (rule
         5.14.2)."""
         if not self.level:
             return "tracing is disabled"
@@ -50,7 +51,7 @@ class TraceSetting:
         return ""
 
     def values(self) -> Values:
-        """Returns the settings as clients read them, in Triton's order."""
+        """Return the settings as clients read them, in Triton's order."""
         common = {
             "trace_level": list(self.level) or [OFF],
             "trace_rate": [str(self.rate)],
@@ -67,7 +68,7 @@ class TraceSetting:
 
 
 class _Sampler:
-    """Holds the setting of the server or of one model, and how many requests it has seen."""
+    """The setting of the server or of one model, and how many requests it has seen."""
 
     def __init__(self, setting: TraceSetting, own: frozenset[str]) -> None:
         self.setting = setting
@@ -76,7 +77,7 @@ class _Sampler:
 
 
 class TraceSettings:
-    """Keeps the settings, and decides which requests are traced. Any thread may call any method."""
+    """The trace settings, which decide which requests are traced. Any thread may call any method."""
 
     def __init__(
         self, setting: TraceSetting, model_ready: Callable[[str], bool], on_change: Callable[[], None] | None = None
@@ -91,17 +92,18 @@ class TraceSettings:
         self._models: dict[str, _Sampler] = {}
 
     def get(self, model: str = "") -> Values:
-        """Returns the values that hold for a model, or the global ones. Raises NotFoundError for an unknown model, and
-        InvalidArgumentError for one that is not ready (rule 5.14.2)."""
+        """Return the current values for a model, or the global ones. Raises NotFoundError for an unknown model, and
+        InvalidArgumentError for one that is not ready (rule 5.14.2).
+        """
         self._require(model)
         with self._lock:
             return self._models.get(model, self._global).setting.values()
 
     def update(self, model: str, settings: Mapping[str, Sequence[str] | None], got: str = "") -> None:
-        """Sets the named fields; None clears an override; unknown fields and levels are ignored (rule 5.14.1). `got` is
+        """Set the named fields; None clears an override; unknown fields and levels are ignored (rule 5.14.1). `got` is
         the text that the protocol's error has between `got:` and a value below -1.
 
-        Raises the errors of `get`, UnsupportedError for a file, InvalidArgumentError for a value that cannot be.
+        Raises the errors of `get`, UnsupportedError for a file, InvalidArgumentError for an impossible value.
         """
         self._require(model)
         if "trace_file" in settings:
@@ -120,7 +122,7 @@ class TraceSettings:
     def _updated(
         self, sampler: _Sampler | None, fallback: TraceSetting, parsed: Mapping[str, _Parsed | None]
     ) -> _Sampler:
-        """Returns the sampler that replaces `sampler`. It counts from the start, as Triton's does (measured: an update
+        """Return the sampler that replaces `sampler`. It counts from the start, as Triton's does (measured: an update
         of any field restores a `trace_count` that has run down)."""
         changes: dict[str, _Parsed] = {name: getattr(sampler.setting, name) for name in sampler.own} if sampler else {}
         for field, value in parsed.items():
@@ -135,14 +137,15 @@ class TraceSettings:
         return _Sampler(setting, frozenset(changes))
 
     def start(self, setting: TraceSetting) -> None:
-        """Makes `setting` hold for every model from now on, and forgets overrides; only the server's owner may do so.
-        Raises InvalidArgumentError for a setting that traces nothing."""
+        """Apply `setting` to every model from now on, and forget overrides; only the server's owner may do so. Raises
+        InvalidArgumentError for a setting that traces nothing.
+        """
         if setting.flaw:
             raise InvalidArgumentError(f"Attempting to set invalid trace setting :{setting.flaw}")
         self._replace(setting)
 
     def stop(self) -> None:
-        """Goes back to what the server started with."""
+        """Go back to what the server started with."""
         self._replace(self._start)
 
     def _replace(self, setting: TraceSetting) -> None:
@@ -153,7 +156,7 @@ class TraceSettings:
             self._on_change()
 
     def sample(self, model: str, forced: bool = False) -> TraceSetting | None:
-        """Returns the setting to trace this request of `model` with, or None if it is not traced. Every `rate`-th
+        """Return the setting to trace this request of `model` with, or None if it is not traced. Every `rate`-th
         request is, and in mode opentelemetry a `forced` one."""
         with self._lock:
             sampler = self._models.get(model, self._global)
@@ -171,7 +174,7 @@ class TraceSettings:
         return setting if turn or (forced and setting.mode == "opentelemetry") else None
 
     def active(self) -> bool:
-        """Returns whether any request of any model can still be traced."""
+        """Return whether any request of any model can still be traced."""
         with self._lock:
             settings = [sampler.setting for sampler in (self._global, *self._models.values())]
         return any(not s.flaw and (s.count != 0 or s.mode == "opentelemetry") for s in settings)
@@ -183,7 +186,7 @@ class TraceSettings:
 
 _Parsed = int | tuple[str, ...]
 
-#: A list that names no level that exists changes nothing (measured).
+#: A list without an existing level changes nothing (measured).
 _UNCHANGED: tuple[str, ...] = ("",)
 
 #: The fields that clients may write, in the order Triton reads them.
@@ -191,7 +194,7 @@ _FIELDS = {"trace_level": "level", "trace_rate": "rate", "trace_count": "count",
 
 
 def parse(name: str, values: Sequence[str] | None, got: str = "") -> _Parsed | None:
-    """Returns the value of one field as `update` stores it; None clears it. Raises InvalidArgumentError."""
+    """Return the value of one field as `update` stores it; None clears it. Raises InvalidArgumentError."""
     if values is None:
         return None
     if name == "trace_level":
@@ -215,8 +218,9 @@ def _levels(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
-    """Returns the number that C++'s stoi would read, whatever range the error's text names (measured): it ignores what
-    follows the digits, and an unsigned number may be written negative."""
+    """Return the number that C++'s stoi would read, whatever range the error's text names (measured): it ignores what
+    follows the digits, and an unsigned number may be written negative.
+    """
     digits = text.strip()
     end = 1 if digits[:1] in ("-", "+") else 0
     while digits[end : end + 1].isdigit() and digits[end].isascii():

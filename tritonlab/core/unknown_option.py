@@ -1,4 +1,4 @@
-"""`UnknownOption` refuses a keyword argument that a call does not take."""
+"""`UnknownOption`, the error for a keyword argument that a call does not take."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class UnknownOption(Explained, TypeError):
-    """Says that a call got a keyword argument that it does not take. `advice` is the part of the text that says what to
-    write instead. A notebook shows the cell's line for it, and no frames of ours."""
+    """A keyword argument that a call does not take. `advice` is the part of the text with what to write instead. A
+    notebook shows the cell's line for it, and no frames of ours.
+    """
 
     code = Code.INVALID_ARG
 
@@ -33,7 +34,7 @@ class UnknownOption(Explained, TypeError):
 
     @staticmethod
     def check(call: str, given: Iterable[str], known: Collection[str]) -> None:
-        """Raises UnknownOption for the first of `given` that is not `known`."""
+        """Raise UnknownOption for the first of `given` that is not `known`."""
         for name in sorted(given):
             if name not in known:
                 advice = did_you_mean(name, known) or f"it takes {', '.join(known)}"
@@ -41,8 +42,9 @@ class UnknownOption(Explained, TypeError):
 
 
 def explains_unknown(called: Called) -> Called:
-    """Makes a function, a method or a dataclass raise UnknownOption for a keyword argument that it does not take, where
-    Python raises a plain TypeError."""
+    """Make a function, a method or a dataclass raise UnknownOption for a keyword argument that it does not take, where
+    Python raises a plain TypeError.
+    """
     function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
     parameters = list(inspect.signature(function).parameters.values())
     known = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
@@ -60,6 +62,6 @@ def explains_unknown(called: Called) -> Called:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns "did you mean 'add_sub'?" if one of `known` is near, else ""."""
+    """Return "did you mean 'add_sub'?" if one of `known` is near, else ""."""
     nearest = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else ""

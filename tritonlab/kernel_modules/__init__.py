@@ -1,4 +1,4 @@
-"""This module makes `import triton_python_backend_utils` work in a notebook, a script or a test.
+"""The finder that makes `import triton_python_backend_utils` work in a notebook, a script or a test.
 
 A stub finds the author's module on its path. Every other process that has imported tritonlab finds it through the
 finder here, the last one of `sys.meta_path`: an installed module of that name wins, and nothing is put into
@@ -23,7 +23,7 @@ _DIRECTORY = str(Path(__file__).parent)
 
 
 class KernelModules(MetaPathFinder):
-    """Finds MODULES for a process that is not a stub. jedi also asks it when it completes a cell."""
+    """The finder of MODULES in a process that is not a stub. jedi uses it, too, when it completes a cell."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -32,6 +32,6 @@ class KernelModules(MetaPathFinder):
 
 
 def install() -> None:
-    """Makes MODULES importable in this process. May be called twice."""
+    """Make MODULES importable in this process. May be called twice."""
     if not any(isinstance(finder, KernelModules) for finder in sys.meta_path):
         sys.meta_path.append(KernelModules())

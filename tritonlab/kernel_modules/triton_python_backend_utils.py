@@ -1,8 +1,9 @@
-"""A model imports this module: `import triton_python_backend_utils as pb_utils`.
+"""The module that a model imports: `import triton_python_backend_utils as pb_utils`.
 
 This is the module outside a stub, for notebooks, tests, type checkers and completion: all names of rule 1.1.3 from the
 start. Inside a stub the classes are there once `model.py` has been imported, not while it is (rule 1.1.2). Requests,
-responses and tensors can be made and read here; what needs a server (metrics, model loading, BLS, sending) says so.
+responses and tensors can be made and read here; what needs a server (metrics, model loading, BLS, sending) raises an
+error with the reason.
 """
 
 from tritonlab.stub.c_python_backend_utils import (

@@ -1,4 +1,4 @@
-"""This module says when the requests of an open loop are due, whatever the server does meanwhile."""
+"""When the requests of an open loop are due, whatever the server does meanwhile."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _BLOCK = 1024
 
 
 class HasArrivals(Protocol):
-    """Names the part of `Recording` that tells when requests came, in seconds after the first one."""
+    """The part of `Recording` with the arrival times of requests, in seconds after the first one."""
 
     def arrivals(self, model: str) -> NDArray[np.float64]: ...
 
 
 def due_times(rate: float, distribution: str = "poisson", seed: int = 0) -> Iterator[int]:
-    """Yields, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
+    """Yield, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
     if rate <= 0:
-        raise InvalidArgumentError(f"a request rate is more than 0, not {rate:g}")
+        raise InvalidArgumentError(f"a request rate must be more than 0, not {rate:g}")
     if distribution == "constant":
         return (round(number * 1e9 / rate) for number in itertools.count())
     if distribution == "poisson":
         return _poisson(rate, seed)
-    raise InvalidArgumentError(f"there is no distribution '{distribution}': {', '.join(DISTRIBUTIONS)}")
+    raise InvalidArgumentError(f"distribution '{distribution}' does not exist: use {' or '.join(DISTRIBUTIONS)}")
 
 
 def _poisson(rate: float, seed: int) -> Iterator[int]:
@@ -42,16 +42,16 @@ def _poisson(rate: float, seed: int) -> Iterator[int]:
 
 
 def given_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int]:
-    """Returns the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
+    """Return the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
     `model` came in a recording. Raises InvalidArgumentError if there are none.
     """
     seconds = arrivals.arrivals(model) if hasattr(arrivals, "arrivals") else arrivals
     try:
         times = np.sort(np.asarray(seconds, np.float64).reshape(-1))
     except (TypeError, ValueError):
-        raise InvalidArgumentError(f"arrivals are seconds, or a recording, not {arrivals!r}") from None
+        raise InvalidArgumentError(f"arrivals must be seconds, or a recording, not {arrivals!r}") from None
     if not len(times):
-        raise InvalidArgumentError(f"no arrivals: nothing came to model '{model}'")
+        raise InvalidArgumentError(f"no arrivals: the recording has no requests to model '{model}'")
     if not np.isfinite(times).all():
-        raise InvalidArgumentError("arrivals are finite numbers of seconds")
+        raise InvalidArgumentError("arrivals must be finite numbers of seconds")
     return [round(time * 1e9) for time in (times - times[0]).tolist()]

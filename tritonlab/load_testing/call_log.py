@@ -1,4 +1,4 @@
-"""This module notes what became of each request of a load test: a row of numbers for each, no object."""
+"""The log of a load test: a row of numbers for each request, without an object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = NDArray[np.int64]
 
 
 class CallLog:
-    """Collects the ends of requests, from any thread.
+    """The ends of requests, from any thread.
 
     Rows are added to a deque, whose `append` needs no lock: thousands of requests end each second.
     """
@@ -35,11 +35,11 @@ class CallLog:
         self.add = self._fresh.append
 
     def error_number(self, text: str) -> int:
-        """Returns the number of an error's text; call it from any thread."""
+        """Return the number of an error's text; call it from any thread."""
         return self._numbers.setdefault(text, len(self._numbers) + 1)
 
     def rows(self, begin: int = 0, end: int | None = None) -> Rows:
-        """Returns the rows of requests that ended after `begin` and not after `end`."""
+        """Return the rows of requests that ended after `begin` and not after `end`."""
         fresh = self._fresh
         with self._lock:
             rows = [fresh.popleft() for _ in range(len(fresh))]
@@ -52,7 +52,7 @@ class CallLog:
         return found[kept if end is None else kept & (found[:, DONE] <= end)]
 
     def errors(self, rows: Rows) -> dict[str, int]:
-        """Returns the texts of the errors in `rows` and how often each came, the most frequent first."""
+        """Return the texts of the errors in `rows` and how often each came, the most frequent first."""
         texts = {number: text for text, number in list(self._numbers.items())}
         numbers, counts = np.unique(rows[rows[:, ERROR] > 0, ERROR], return_counts=True)
         found = {texts[int(number)]: int(count) for number, count in zip(numbers, counts, strict=True)}

@@ -1,4 +1,4 @@
-"""`LatencyChart` is the frame of a plot of latency against throughput, as SVG text: scales, places and the picture."""
+"""`LatencyChart`, the frame of a plot of latency against throughput, as SVG text: scales, places and the picture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH, _HEIGHT, LEFT, _BOTTOM, _TOP, _RIGHT = 640, 260, 70, 40, 22, 24
 
 @dataclass(frozen=True)
 class LatencyChart:
-    """Places what is drawn. `most_x` is per second; `most_y` is in the unit that `time` turns into text."""
+    """The scales of a plot. `most_x` is per second; `most_y` is in the unit that `time` turns into text."""
 
     most_x: float
     most_y: float
@@ -21,17 +21,17 @@ class LatencyChart:
     count: Callable[[float], str]
 
     def place(self, rate: float, latency: float) -> tuple[float, float]:
-        """Returns x and y; what is above the top is drawn at the top."""
+        """Return x and y; what is above the top is drawn at the top."""
         across, up = _WIDTH - LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
         return LEFT + rate / self.most_x * across, _TOP + (1 - min(latency / self.most_y, 1)) * up
 
     def line(self, latency: float, style: str) -> str:
-        """Returns a line across the whole chart."""
+        """Return a line across the whole chart."""
         _, y = self.place(0, latency)
         return f"<path d='M{LEFT} {y:.1f}H{_WIDTH - _RIGHT}' {style}/>"
 
     def svg(self, title: str, parts: Sequence[str]) -> str:
-        """Returns the picture with its scales; `parts` are drawn over them."""
+        """Return the picture with its scales; `parts` are drawn over them."""
         title = escape(title)
         style = "font:11px sans-serif;fill:currentColor;max-width:100%"
         return (
@@ -56,7 +56,7 @@ class LatencyChart:
 
 
 def _ticks(most: float) -> list[float]:
-    """Returns round numbers from 0 up to `most`, eight at most."""
+    """Return round numbers from 0 up to `most`, eight at most."""
     step = 10.0 ** math.floor(math.log10(most))
     step = next(step * part for part in (0.2, 0.25, 0.5, 1, 2) if most / (step * part) < 8)
     return [float(f"{number * step:.3g}") for number in range(int(most / step) + 1)]

@@ -1,4 +1,4 @@
-"""This module draws latency against throughput, a point for each level of load, as SVG text."""
+"""Latency against throughput as SVG text, a point for each level of load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINES = (("p50", "#1976d2"), ("p99", "#d98000"))
 
 
 def load_figure(model: str, rows: Sequence[LoadRow]) -> str:
-    """Draws the medians and the 99th percentiles; empty for less than two rows."""
+    """Draw the medians and the 99th percentiles; empty for less than two rows."""
     shown = [row for row in rows if row.latency is not None]
     if len(shown) < 2:
         return ""

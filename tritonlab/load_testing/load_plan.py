@@ -1,5 +1,4 @@
-"""This module reads the options of a load test: which levels of load, one row of the result each, and how long each is
-measured."""
+"""The options of a load test: which levels of load, one row of the result each, and how long each is measured."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from .request_mix import ModelInputs, RequestMix
 #: The kinds of load, and perf_analyzer's word for each.
 CONCURRENCY, REQUEST_RATE, ARRIVALS = "concurrency", "request_rate", "arrivals"
 
-#: The options that say what the requests are, which are those of RequestMix.
+#: The options for the requests, which are those of RequestMix.
 _MIX = ("inputs", "weights", "shapes", "batch", "parameters", "priority", "timeout", "sequence_length", "seed")
-#: The options that this module reads, with their defaults.
+#: The options read here, with their defaults.
 _DEFAULTS: dict[str, Any] = {
     "distribution": "poisson",
     "duration": None,
@@ -35,7 +34,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Says what a load test does. Times are seconds; `times`: when the requests are due, for given arrivals."""
+    """The levels and times of a load test, in seconds. `times`: when the requests are due, for given arrivals."""
 
     mode: str
     levels: tuple[float, ...]
@@ -56,12 +55,12 @@ class LoadPlan:
         return RequestMix(model, version, **self.mix)
 
     @staticmethod
-    def of(options: Mapping[str, Any], model: str) -> LoadPlan:
-        """Reads options. Raises InvalidArgumentError for what makes no sense, UnknownOption."""
+    def from_options(options: Mapping[str, Any], model: str) -> LoadPlan:
+        """Read options. Raises InvalidArgumentError for invalid values, UnknownOption for unknown names."""
         UnknownOption.check("load_test", options, sorted({*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}))
         modes = [mode for mode in (CONCURRENCY, REQUEST_RATE, ARRIVALS) if options.get(mode) is not None]
         if len(modes) > 1:
-            raise InvalidArgumentError(f"say one of {' and '.join(modes)}, not both")
+            raise InvalidArgumentError(f"give only one of {' and '.join(modes)}")
         mode = modes[0] if modes else CONCURRENCY
         told = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
         mix = {name: options[name] for name in _MIX if name in options}
@@ -78,28 +77,29 @@ class LoadPlan:
 
     def _checked(self) -> LoadPlan:
         if self.distribution not in DISTRIBUTIONS:
-            raise InvalidArgumentError(f"there is no distribution '{self.distribution}': {', '.join(DISTRIBUTIONS)}")
+            known = " or ".join(DISTRIBUTIONS)
+            raise InvalidArgumentError(f"distribution '{self.distribution}' does not exist: use {known}")
         for name in ("duration", "window", "max_outstanding", "sequences"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise InvalidArgumentError(f"{name} is more than 0, not {value}")
+                raise InvalidArgumentError(f"{name} must be more than 0, not {value}")
         if self.max_trials < STABLE_WINDOWS:
-            raise InvalidArgumentError(f"max_trials is {STABLE_WINDOWS} at least, as so many windows have to agree")
+            raise InvalidArgumentError(f"max_trials must be {STABLE_WINDOWS} or more, as so many windows have to agree")
         if self.percentile is not None and not 0 < self.percentile < 100:
-            raise InvalidArgumentError(f"percentile is between 0 and 100, not {self.percentile}")
+            raise InvalidArgumentError(f"percentile must be between 0 and 100, not {self.percentile}")
         return self
 
 
 def _levels(mode: str, said: Any) -> tuple[float, ...]:
-    """Returns the levels of load: of a number, or of several of them."""
+    """Return the levels of load: one number, or several."""
     try:
         levels = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else (said,)
         if not levels or not all(level > 0 for level in levels):
-            raise InvalidArgumentError(f"{mode} is more than 0, or a list of such numbers, not {said!r}")
+            raise InvalidArgumentError(f"{mode} must be more than 0, or a list of such numbers, not {said!r}")
         if mode == CONCURRENCY:
             if any(int(level) != level for level in levels):
-                raise InvalidArgumentError(f"concurrency is a whole number, not {said!r}")
+                raise InvalidArgumentError(f"concurrency must be a whole number, not {said!r}")
             return tuple(int(level) for level in levels)
     except TypeError:
-        raise InvalidArgumentError(f"{mode} is a number or a list of numbers, not {said!r}") from None
+        raise InvalidArgumentError(f"{mode} must be a number or a list of numbers, not {said!r}") from None
     return levels

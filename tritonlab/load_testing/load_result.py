@@ -1,4 +1,4 @@
-"""This module holds the result of a load test: a row for each level of load, as text, HTML, JSON and CSV."""
+"""The result of a load test: a row for each level of load, as text, HTML, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _cell(kind: str, text: str) -> str:
 
 
 class LoadResult:
-    """Holds the rows of a load test. `place`: where the model was; `mode`: `concurrency`, `request_rate` or `arrivals`;
-    `stopped`: why the test ended before its time, `interrupted` for example, else empty.
+    """The rows of a load test. `place`: where the model was; `mode`: `concurrency`, `request_rate` or `arrivals`;
+    `stopped`: why the test ended early, `interrupted` for example, else empty.
     """
 
     def __init__(self, model: str, place: str, mode: str, rows: Sequence[LoadRow], stopped: str = "") -> None:
@@ -38,25 +38,23 @@ class LoadResult:
 
     @property
     def best(self) -> LoadRow | None:
-        """Returns the row with the highest throughput; None if nothing was measured."""
+        """The row with the highest throughput; None if nothing was measured."""
         return max(self.rows, key=lambda row: row.inferences_per_s, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the result as JSON values: `model`, `place`, `mode`, `stopped`, and `rows` as `LoadRow.to_dict`
-        gives them.
-        """
+        """Return the result as JSON values: `model`, `place`, `mode`, `stopped`, and `rows` as in `LoadRow.to_dict`."""
         rows = [row.to_dict() for row in self.rows]
         return {"model": self.model, "place": self.place, "mode": self.mode, "stopped": self.stopped, "rows": rows}
 
     def to_csv(self, path: str | PathLike[str]) -> Path:
-        """Writes the columns of perf_analyzer's `-f`: inferences per second, times in microseconds. Columns that the
-        server does not tell are empty. Raises OSError.
+        """Write the columns of perf_analyzer's `-f`: inferences per second, times in microseconds. Columns that the
+        server does not report are empty. Raises OSError.
         """
         Path(path).write_text(csv_text(self.mode, self.rows), encoding="utf-8")
         return Path(path)
 
     def text(self) -> str:
-        """Returns the facts in words, 40 lines at most."""
+        """Return the facts in words, 40 lines at most."""
         lines = [self._title()]
         if self.rows:
             lines += table_lines(self.mode, self.rows[:_ROWS])
@@ -73,11 +71,11 @@ class LoadResult:
         return f"Load test of {self.model}, {self.place}{stopped}" + ("" if self.rows else ": nothing was measured")
 
     def figure(self) -> str:
-        """Returns the latency against the throughput as SVG text; empty for less than two rows."""
+        """Return the latency against the throughput as SVG text; empty for less than two rows."""
         return load_figure(self.model, self.rows)
 
     def html(self) -> str:
-        """Returns table and figure. It uses classes of `theme.css`, and reads well without any style, too."""
+        """Return table and figure. It uses classes of `theme.css`, and also reads well without any style."""
         columns = heads(self.mode, self.rows) if self.rows else []
         lines = [cells(self.mode, row, columns) for row in self.rows]
         body = "".join(f"<tr>{''.join(_cell('td', text) for text in line)}</tr>" for line in lines)

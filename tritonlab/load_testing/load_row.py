@@ -1,4 +1,4 @@
-"""This module holds what was measured at one level of load."""
+"""The measurements at one level of load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .load_windows import LoadWindow, ServerTimes, server_times
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Holds a distribution of times, in microseconds."""
+    """A distribution of times, in microseconds."""
 
     avg: float
     p50: float
@@ -25,8 +25,8 @@ class Percentiles:
     max: float
 
     @staticmethod
-    def of(nanoseconds: NDArray[Any]) -> Percentiles | None:
-        """Returns the percentiles; None of nothing."""
+    def from_nanoseconds(nanoseconds: NDArray[Any]) -> Percentiles | None:
+        """Return the percentiles; None of nothing."""
         if not len(nanoseconds):
             return None
         p50, p90, p95, p99 = (np.percentile(nanoseconds, [50, 90, 95, 99]) / 1e3).tolist()
@@ -35,12 +35,13 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class LoadRow:
-    """Holds what was measured at one level of load; times are microseconds, `seconds` is how long was measured.
+    """The measurements at one level of load; times are microseconds, `seconds` is how long was measured.
 
     `latency`: from when a request was sent, in an open loop from when it was due, to its last response; of those
     without an error. `lag`: how late an open loop sent. `first_response`: of a decoupled model, whose requests may have
     any number of responses. `unanswered`: requests that had not ended some time after the end, and were cancelled.
-    `stable`: whether the last windows agreed; None where there are too few. `server`: what Triton's statistics counted.
+    `stable`: whether the last windows agreed; None where there are too few. `server`: the counts of Triton's
+    statistics.
     """
 
     level: float
@@ -67,7 +68,7 @@ class LoadRow:
 
     @property
     def network_us(self) -> float | None:
-        """Returns what of the mean latency is neither the client's writing and reading nor in the server's columns:
+        """The part of the mean latency that is neither the client's writing and reading nor in the server's columns:
         the network, and the rest of the server.
         """
         if self.latency is None or self.server is None:
@@ -76,7 +77,7 @@ class LoadRow:
         return max(rest, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the row as JSON values; `_us` are microseconds."""
+        """Return the row as JSON values; `_us` are microseconds."""
         told = {name: value for name, value in vars(self).items() if not isinstance(value, (Percentiles, ServerTimes))}
         told["windows"] = [
             {
@@ -105,7 +106,7 @@ def row_of(
     stable: bool | None,
     unanswered: int,
 ) -> LoadRow:
-    """Makes a row. `times`: the windows, and how many of the last ones count. `counted`: the server's statistics at
+    """Make a row. `times`: the windows, and how many of the last ones count. `counted`: the server's statistics at
     their begin and end.
     """
     windows, kept = times
@@ -123,9 +124,9 @@ def row_of(
         inferences_per_s=float(good[:, BATCH].sum()) / seconds,
         responses_per_s=float(good[:, RESPONSES].sum()) / seconds,
         sent_per_s=len(sent) / seconds,
-        latency=Percentiles.of(good[:, DONE] - good[:, DUE]),
-        first_response=Percentiles.of(streamed[:, FIRST] - streamed[:, DUE]) if decoupled else None,
-        lag=Percentiles.of(rows[:, SENT] - rows[:, DUE]) if open_loop else None,
+        latency=Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE]),
+        first_response=Percentiles.from_nanoseconds(streamed[:, FIRST] - streamed[:, DUE]) if decoupled else None,
+        lag=Percentiles.from_nanoseconds(rows[:, SENT] - rows[:, DUE]) if open_loop else None,
         client_send_us=_mean(good[:, SEND]),
         client_receive_us=_mean(good[:, RECEIVE]),
         server=server_times(*counted),

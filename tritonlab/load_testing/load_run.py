@@ -1,4 +1,4 @@
-"""This module runs a load test: it offers each level of load, measures windows until they agree, and can be stopped."""
+"""The run of a load test: it offers each level of load, measures windows until they agree, and can be stopped."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LEAST, _LONGEST = 10, 10
 _SHOWN_AFTER = 0.5
 #: Seconds between two looks at what is under way.
 _LOOK = 0.02
-#: The nanoseconds of which the progress tells.
+#: The nanoseconds that the progress covers.
 _LATELY = 1_000_000_000
 
 
 class LoadTest:
-    """Runs a load test on a thread of its own, from `start` on.
+    """A load test on a thread of its own, from `start` on.
 
     Guarantees: everything may be called from any thread. `stop` ends the test at once: what was measured is the result.
     """
@@ -58,7 +58,7 @@ class LoadTest:
         return self
 
     def stop(self, why: str = "stopped") -> None:
-        """Ends the test now. Requests under way are cancelled."""
+        """End the test now. Requests under way are cancelled."""
         if not self._ended.is_set():
             self._why = self._why or why
         self._stop.set()
@@ -69,12 +69,13 @@ class LoadTest:
 
     @property
     def problem(self) -> BaseException | None:
-        """Returns what has ended the test before its time, which `wait` raises."""
+        """What has ended the test early, which `wait` raises."""
         return self._problem
 
     def wait(self, timeout: float | None = None) -> LoadResult:
-        """Waits until the test has ended, or for `timeout` seconds, and returns what was measured until then. An
-        interrupt stops the test."""
+        """Wait until the test has ended, or for `timeout` seconds; return what was measured until then. An interrupt
+        stops the test.
+        """
         try:
             self._ended.wait(timeout)
         except KeyboardInterrupt:
@@ -85,13 +86,13 @@ class LoadTest:
         return self.result()
 
     def result(self) -> LoadResult:
-        """Returns what was measured so far."""
+        """Return what was measured so far."""
         return LoadResult(self.name, self.place, self.plan.mode, self._rows, self._why)
 
     def progress(self) -> dict[str, Any]:
-        """Returns how far the test is, as JSON values: `row` of `rows`, `level`, `trial` of `trials` (at most, unless
-        `fixed`), `share` of the row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of
-        the last second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
+        """Return the progress as JSON values: `row` of `rows`, `level`, `trial` of `trials` (at most, unless `fixed`),
+        `share` of the row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of the last
+        second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
         """
         row, seconds = self._row, (monotonic_ns() - self._started) / 1e9
         told: dict[str, Any] = {"rows": len(self.plan.levels), "row": len(self._rows), "seconds": seconds}
@@ -120,7 +121,7 @@ class LoadTest:
 
 
 class _RowUnderWay:
-    """Measures one level of load."""
+    """The measurement of one level of load."""
 
     def __init__(
         self, target: LoadTarget, mix: RequestMix, plan: LoadPlan, level: float, stop: threading.Event
@@ -135,7 +136,7 @@ class _RowUnderWay:
         self._sender_problem: BaseException | None = None
 
     def run(self) -> LoadRow | None:
-        """Runs the row; returns None if it was stopped before anything was measured."""
+        """Run the row; return None if it was stopped before anything was measured."""
         plan, target = self._plan, self._target
         target.open(self._log, self._mix)
         sender = threading.Thread(target=self._send, name="load test sender", daemon=True)
@@ -187,7 +188,7 @@ class _RowUnderWay:
                 return
 
     def _window(self, seconds: float, least: int) -> None:
-        """Measures one window; it goes on until it has `least` requests, if that does not take too long."""
+        """Measure one window; it goes on until it has `least` requests, unless that takes too long."""
         if self._stop.is_set():
             return
         if not self._windows:
@@ -208,7 +209,7 @@ class _RowUnderWay:
         self._counted.append(self._target.statistics())
 
     def _whole(self, sender: threading.Thread) -> None:
-        """Measures all given arrivals, to the last answer."""
+        """Measure all given arrivals, to the last response."""
         while sender.is_alive() and not self._stop.wait(_LOOK):
             pass
         self._wait_for_answers(sender, _DRAIN_ARRIVALS)
@@ -216,7 +217,7 @@ class _RowUnderWay:
         self._close_window(self._begin, max([self._begin, *rows[:, DONE].tolist()]))
 
     def _drain(self, sender: threading.Thread, seconds: float) -> int:
-        """Waits for what is under way, and cancels what then is left. Returns how much that was."""
+        """Wait for what is under way, then cancel the rest. Return how much that was."""
         self._wait_for_answers(sender, seconds)
         return self._target.abandon()
 
@@ -244,10 +245,10 @@ class _RowUnderWay:
 
 
 def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
-    """Returns throughput and percentiles of the last second, as JSON values."""
+    """Return throughput and percentiles of the last second, as JSON values."""
     good = rows[rows[:, ERROR] == 0]
     seconds = max((now - max(begin, now - _LATELY)) / 1e9, 1e-3)
-    found = Percentiles.of(good[:, DONE] - good[:, DUE])
+    found = Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE])
     told: dict[str, Any] = {"inferences_per_s": float(good[:, BATCH].sum()) / seconds}
     for name in ("p50", "p95", "p99"):
         told[f"{name}_us"] = getattr(found, name) if found is not None else None
@@ -267,7 +268,7 @@ def run_load_test(
     show_progress: called with a test that takes longer than half a second; what it returns is called at the end.
     """
     plan = {key: value for key, value in options.items() if key not in ("wait", "progress")}
-    test = LoadTest(name, version, target, LoadPlan.of(plan, name))
+    test = LoadTest(name, version, target, LoadPlan.from_options(plan, name))
     if not options.get("wait", True):
         return test.start()
     try:

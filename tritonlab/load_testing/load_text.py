@@ -1,4 +1,4 @@
-"""This module says in words what a load test has measured: a table, and what a reader must not overlook."""
+"""The measurements of a load test in words: a table, and what a reader must not overlook."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..core.short_number import short_number
 from .load_plan import ARRIVALS, CONCURRENCY, REQUEST_RATE
 from .load_row import LoadRow
 
-#: Where less than this share of a rate was sent, the text says so.
+#: Where less than this share of a rate was sent, the text reports it.
 _KEPT_UP = 0.95
-#: A mean lag of sending above this share of the mean latency is told.
+#: A mean lag of sending above this share of the mean latency is reported.
 _LATE = 0.1
 _TEXTS, _LETTERS = 5, 240
 
@@ -19,7 +19,7 @@ HEADS = {CONCURRENCY: "concurrency", REQUEST_RATE: "requests/s", ARRIVALS: "arri
 
 
 def time_text(us: float | None) -> str:
-    """Returns microseconds with the unit that reads best."""
+    """Return microseconds with the unit that reads best."""
     if us is None:
         return "-"
     for size, unit in ((1e6, "s"), (1e3, "ms")):
@@ -29,7 +29,7 @@ def time_text(us: float | None) -> str:
 
 
 def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:
-    """Returns the heads of the table's columns."""
+    """Return the heads of the table's columns."""
     found = [HEADS[mode], "inferences/s", "p50", "p90", "p95", "p99"]
     if any(row.first_response is not None for row in rows):
         found += ["responses/s", "first p50", "first p99"]
@@ -40,7 +40,7 @@ def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
-    """Returns the row's texts, for `columns` as `heads` gives them."""
+    """Return the row's texts, for `columns` as returned by `heads`."""
     latency, first, server, lag = row.latency, row.first_response, row.server, row.lag
     known = {
         HEADS[mode]: short_number(row.level),
@@ -62,7 +62,7 @@ def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
 
 
 def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
-    """Returns the rows below their heads, as lines of text."""
+    """Return the rows below their heads, as lines of text."""
     columns = heads(mode, rows)
     table = [columns, *(cells(mode, row, columns) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -70,7 +70,7 @@ def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
-    """Returns sentences on what went wrong: errors, answers that never came, a rate that was not reached."""
+    """Return sentences on what went wrong: errors, responses that never came, a rate that was not reached."""
     found = []
     if unstable := [short_number(row.level) for row in rows if row.stable is False]:
         at = f"{HEADS[mode]} {', '.join(unstable[:_TEXTS])}{', …' if len(unstable) > _TEXTS else ''}"
@@ -95,7 +95,7 @@ def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def _fell_behind(row: LoadRow) -> bool:
-    """Tells whether fewer requests were sent than chance explains: random arrivals are seldom three deviations less."""
+    """Return whether fewer requests were sent than chance explains: three deviations are rare."""
     due = row.level * row.seconds
     return row.sent_per_s * row.seconds < min(_KEPT_UP * due, due - 3 * math.sqrt(due))
 

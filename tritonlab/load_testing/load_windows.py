@@ -1,4 +1,4 @@
-"""This module measures what a load test saw in a window of time, and tells when the measurements are stable."""
+"""Windows of time in a load test, and whether their measurements are stable."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from .call_log import BATCH, DONE, DUE, ERROR, Rows
 
-#: perf_analyzer's rule: so many windows after one another, the largest at most this share above the smallest.
+#: perf_analyzer's rule: so many windows in a row, the largest at most this share above the smallest.
 STABLE_WINDOWS, STABILITY = 3, 0.1
 
 
 @dataclass(frozen=True)
 class LoadWindow:
-    """Holds one window: its nanoseconds, inferences per second, and the latency that has to be stable, in
-    microseconds: the mean, or the percentile that was asked for; None if nothing was answered.
+    """One window: its nanoseconds, inferences per second, and the latency that has to be stable, in microseconds: the
+    mean, or the requested percentile; None if no request succeeded.
     """
 
     begin: int
@@ -28,12 +28,12 @@ class LoadWindow:
 
     @property
     def hopeless(self) -> bool:
-        """Tells whether every request failed."""
+        """Whether every request failed."""
         return self.failed > 0 and self.latency_us is None
 
 
 def measure(rows: Rows, begin: int, end: int, percentile: float | None) -> LoadWindow:
-    """Measures the requests that ended in a window; `rows` are theirs."""
+    """Measure the requests that ended in a window; `rows` are theirs."""
     good = rows[rows[:, ERROR] == 0]
     waits = (good[:, DONE] - good[:, DUE]) / 1e3
     latency = None
@@ -44,7 +44,7 @@ def measure(rows: Rows, begin: int, end: int, percentile: float | None) -> LoadW
 
 
 def is_stable(windows: Sequence[LoadWindow], stability: float = STABILITY) -> bool:
-    """Tells whether the last three windows agree, in throughput and in latency: largest / smallest <= 1 + `stability`,
+    """Return whether the last three windows agree, in throughput and in latency: largest / smallest <= 1 + `stability`,
     which is the rule of perf_analyzer (--stability-percentage).
     """
     last = windows[-STABLE_WINDOWS:]
@@ -59,8 +59,8 @@ def is_stable(windows: Sequence[LoadWindow], stability: float = STABILITY) -> bo
 
 @dataclass(frozen=True)
 class ServerTimes:
-    """Holds what the server counted while requests ran: microseconds of the mean request, and how many inferences an
-    execution had in the mean.
+    """The server's counts while requests ran: microseconds of the mean request, and how many inferences an execution
+    had in the mean.
     """
 
     queue_us: float
@@ -77,7 +77,7 @@ class ServerTimes:
 
 
 def server_times(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ServerTimes | None:
-    """Returns the difference of two statistics of a model; None if the server has none, or counted nothing."""
+    """Return the difference of two statistics of a model; None if the server has none, or counted nothing."""
     if before is None or after is None:
         return None
 
@@ -104,7 +104,7 @@ def server_times(before: Mapping[str, Any] | None, after: Mapping[str, Any] | No
 
 
 def _sum(statistics: Mapping[str, Any], way: Sequence[str]) -> int:
-    """Adds up a counter of all versions; gRPC's JSON writes 64-bit integers as text, and leaves out what is empty."""
+    """Add up a counter of all versions; gRPC's JSON writes 64-bit integers as text, and leaves out what is empty."""
     total = 0
     for found in statistics.get("model_stats", ()):
         value: Any = found

@@ -1,4 +1,4 @@
-"""This module sends requests when they are due, not when the server is ready for them: the open loop."""
+"""The open loop: requests are sent when they are due, not when the server is ready for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import monotonic_ns
 from .load_target import LoadTarget
 from .request_mix import Lane, RequestMix
 
-#: Seconds between two looks whether one of the outstanding requests has ended.
+#: Seconds between two checks whether an outstanding request has ended.
 _LOOK = 0.001
 
 
@@ -24,7 +24,7 @@ def fire(
     now: Callable[[], int] = monotonic_ns,
     wait: Callable[[float], object] | None = None,
 ) -> None:
-    """Sends a request at each of `times`, nanoseconds from now, until `halt` is set. One that cannot be sent in time is
+    """Send a request at each of `times`, nanoseconds from now, until `halt` is set. One that cannot be sent in time is
     sent late, none is left out, and its latency counts from when it was due: else a server that stalls would look good
     (coordinated omission). `most`: while so many have not ended, the next ones wait. `wait`: sleeps for seconds.
     """

@@ -1,4 +1,4 @@
-"""This module writes rows as the CSV of perf_analyzer's `-f`, so that what reads those files reads these."""
+"""Rows as the CSV of perf_analyzer's `-f`, for the programs that read those files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 def csv_text(mode: str, rows: Sequence[LoadRow]) -> str:
-    """Returns the file's text, in the order of throughput. Columns that the server does not tell are empty."""
+    """Return the file's text, in the order of throughput. Columns that the server does not report are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["Concurrency" if mode == CONCURRENCY else "Request Rate", *COLUMNS])

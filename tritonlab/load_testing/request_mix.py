@@ -1,4 +1,4 @@
-"""This module makes the requests of a load test: which inputs, how often each, and the sequences they belong to."""
+"""The requests of a load test: which inputs, how often each, and the sequences they belong to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Inputs = Mapping[str, Any] | InferenceRequest | Sequence[Any] | Callable[[int], 
 
 
 class Lane:
-    """Sends one request after the other: one of the clients of a closed loop, or one sequence after the other."""
+    """A sender of one request after the other: one of the clients of a closed loop, or one sequence after the other."""
 
     __slots__ = ("correlation_id", "number", "position")
 
@@ -35,9 +35,9 @@ class Lane:
 
 
 class ModelInputs:
-    """Knows the inputs of a model from what it says of itself, to read values for them and to make random ones.
+    """The inputs of a model, from its metadata, to read values for them and to make random ones.
 
-    `metadata` and `config` are those of `Model`; a server that tells no configuration has None, and then the first
+    `metadata` and `config` are those of `Model`; `config` is None for a server that returns none, and then the first
     dimension -1 is that of the batch.
     """
 
@@ -57,12 +57,12 @@ class ModelInputs:
         return {name: Tensor.from_any(value, self.types.get(name, DataType.INVALID)) for name, value in values.items()}
 
     def rows(self, tensors: Tensors) -> int:
-        """Returns the batch size of a request."""
+        """Return the batch size of a request."""
         first = next(iter(tensors.values()), None)
         return int(first.shape[0]) if self.batches and first is not None and first.shape else 1
 
     def repeated(self, tensors: Tensors, batch: int) -> Tensors:
-        """Returns the inputs with `batch` rows: those that there are, over and over."""
+        """Return the inputs with `batch` rows: the given ones, over and over."""
         if not self.batches:
             raise InvalidArgumentError(f"model '{self.name}' does not batch, so that batch={batch} cannot be sent")
         found = {}
@@ -72,11 +72,11 @@ class ModelInputs:
         return found
 
     def random(self, batch: int, shapes: Mapping[str, Sequence[int]], random: np.random.Generator) -> Tensors:
-        """Returns random values for all inputs that are not optional. `shapes`: of inputs with dimensions of any size,
+        """Return random values for all inputs that are not optional. `shapes`: of inputs with variable dimensions,
         without the batch. Raises InvalidArgumentError if one is missing.
         """
         if unknown := sorted(set(shapes) - set(self.types)):
-            raise InvalidArgumentError(f"model '{self.name}' has no input '{unknown[0]}' to give a shape")
+            raise InvalidArgumentError(f"model '{self.name}' has no input '{unknown[0]}', which shapes names")
         found = {}
         for name, datatype in self.types.items():
             if name in self._optional and name not in shapes:
@@ -86,7 +86,7 @@ class ModelInputs:
             if any(size < 0 for size in shape):
                 raise InvalidArgumentError(
                     f"input '{name}' of model '{self.name}' has shape {said}, where -1 is any size: "
-                    f"say shapes={{'{name}': [...]}}, or send inputs={{...}}"
+                    f"give shapes={{'{name}': [...]}}, or send inputs={{...}}"
                 )
             found[name] = _random_tensor(datatype, ([batch] if self.batches else []) + shape, random)
         return found
@@ -106,8 +106,7 @@ def _random_tensor(datatype: DataType, shape: list[int], random: np.random.Gener
 
 
 class RequestMix:
-    """Makes one request after the other. Not thread-safe but for `request`, which takes a lock of its own where it has
-    to."""
+    """A source of requests. Not thread-safe except for `request`, which takes a lock of its own where it has to."""
 
     def __init__(
         self,
@@ -137,11 +136,11 @@ class RequestMix:
         if self._make is None:
             self.fixed = self._prepared(inputs, shapes or {}, np.random.default_rng(seed))
         elif weights is not None:
-            raise InvalidArgumentError("weights go with a list of inputs, not with a function")
+            raise InvalidArgumentError("weights need a list of inputs, not a function")
         self._rows = {id(tensors): model.rows(tensors) for tensors in self.fixed}
         self._picks = _picks(len(self.fixed), weights, seed)
         self._numbers = itertools.count()
-        # at a place of their own, so that they are not those of a sequence that somebody else has under way
+        # start at random, so that they are not those of a sequence that another client has under way
         self._sequence_ids = itertools.count(int.from_bytes(os.urandom(5), "big"))
 
     def _prepared(self, inputs: Any, shapes: Mapping[str, Sequence[int]], random: np.random.Generator) -> list[Tensors]:
@@ -159,7 +158,7 @@ class RequestMix:
         return tensors
 
     def request(self, lane: Lane) -> InferenceRequest:
-        """Returns the next request of a lane."""
+        """Return the next request of a lane."""
         # `next` of a count or of a cycle is one step of the interpreter, so that it needs no lock
         if self._make is not None:
             tensors = self._read(self._make(next(self._numbers)))
@@ -181,8 +180,8 @@ class RequestMix:
         return request
 
     def last(self, lane: Lane) -> InferenceRequest | None:
-        """Returns the request that ends the lane's sequence, which would else keep its slot in the server; None if it
-        is not in one.
+        """Return the request that ends the lane's sequence, which would else keep its slot in the server; None if it is
+        not in one.
         """
         if not lane.position:
             return None
@@ -190,7 +189,7 @@ class RequestMix:
         return self.request(lane)
 
     def _place(self, request: InferenceRequest, lane: Lane) -> None:
-        """Makes the request the next one of the lane's sequence."""
+        """Make the request the next one of the lane's sequence."""
         if lane.position == 0:
             lane.correlation_id = next(self._sequence_ids)
         last = lane.position == self._length - 1
@@ -200,7 +199,7 @@ class RequestMix:
 
 
 def _picks(count: int, weights: Sequence[float] | None, seed: int) -> Iterator[int]:
-    """Returns the places of the inputs to send, without end: in turn, or by chance as `weights` say."""
+    """Return the places of the inputs to send, without end: in turn, or at random by `weights`."""
     if weights is None:
         return itertools.cycle(range(count))
     shares = np.asarray(weights, float)

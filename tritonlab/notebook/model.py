@@ -17,10 +17,10 @@ from .authoring.workspace import Workspace
 from .views.failure_pane import FailurePane
 
 if TYPE_CHECKING:
-    from ..load_testing.kernel_target import KernelTarget
     from ..load_testing.load_run import LoadTest
-    from ..tuning.subject import Written
+    from ..load_testing.local_target import LocalTarget
     from ..tuning.tune_result import TuneResult
+    from ..tuning.tuned_model import Written
     from ..tuning.what_if import WhatIf
     from .views.record_view import RecordView
 
@@ -77,10 +77,10 @@ class Model(LoadTested, served.Model):
 
         return open_view(self, kind, written=self._written)
 
-    def load_target(self) -> KernelTarget:
-        from ..load_testing.kernel_target import KernelTarget
+    def load_target(self) -> LocalTarget:
+        from ..load_testing.local_target import LocalTarget
 
-        return KernelTarget(self)
+        return LocalTarget(self)
 
     def _show_progress(self, test: LoadTest) -> Callable[[], None]:
         from .views.load_panel import show_progress
@@ -113,7 +113,7 @@ class Model(LoadTested, served.Model):
             "max_batch_size": max_batch_size,
             "instances": instances,
         }
-        from ..tuning.subject import what_if
+        from ..tuning.tuned_model import what_if
 
         return what_if(self, differing, self._written)
 

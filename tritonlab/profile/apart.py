@@ -1,6 +1,4 @@
-"""This module tells why two recorded requests were not executed in one batch: it asks `schedulers.why_apart` about a
-record.
-"""
+"""Why two recorded requests were not executed in one batch: `schedulers.why_apart` applied to a record."""
 
 from __future__ import annotations
 
@@ -8,12 +6,12 @@ from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.why_apart import BatchPlace, FormedBatch, why_apart
 from .model_record import ModelRecord
 
-#: Stands for a configuration that is not known: then only the recorded reasons are told.
+#: Stands for an unknown configuration: then only the recorded reasons are given.
 UNKNOWN = BatchConfig(max_batch_size=1 << 62, dynamic=True)
 
 
 def why_not_together(record: ModelRecord, one: int, other: int, config: BatchConfig = UNKNOWN) -> str:
-    """Returns one sentence about the requests of two rows; empty if one of them is not kept any more."""
+    """Return one sentence about the requests of two rows; empty if one of them is no longer in the record."""
     with record.lock:
         places = [_place(record, row, config.max_batch_size > 0) for row in (one, other)]
     return why_apart(places[0], places[1], config) if places[0] and places[1] else ""

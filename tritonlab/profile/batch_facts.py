@@ -1,4 +1,4 @@
-"""This module tells in numbers what a record says about a model's batches."""
+"""The numbers of a record about a model's batches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BatchFacts:
-    """Holds facts about the executions that are kept. Times are nanoseconds, each as (median, 95th percentile), NaN if
-    there are none. `rejected`: how many requests ended in the queue, by REJECTIONS.
+    """Facts about the executions in the record. Times are nanoseconds, each as (median, 95th percentile), NaN if there
+    are none. `rejected`: how many requests ended in the queue, by REJECTIONS.
     """
 
     batches: int
@@ -33,7 +33,7 @@ class BatchFacts:
 
 
 def column(rows: Numbers, name: str) -> Numbers:
-    """Returns one column of rows of BATCHES."""
+    """Return one column of rows of BATCHES."""
     return rows[:, BATCHES.index(name)]
 
 

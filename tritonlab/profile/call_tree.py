@@ -1,5 +1,5 @@
-"""The call tree of a recorded request says which requests were made for it: the steps of an ensemble, and the calls
-that the model made while the request executed (BLS).
+"""The call tree of a recorded request: the requests that were made for it, which are the steps of an ensemble, and the
+calls that the model made while the request executed (BLS).
 
 Triton does not know which request of a batch a BLS call is for, and so neither does the record: a call belongs to all
 requests of the execution that made it.
@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 from .model_record import ModelRecord
 from .recording import Recording
 
-#: The most calls of a tree; it says how many more there are.
+#: The most calls of a tree; it has the number of those left out.
 CALLS = 200
 _DEPTH = 12
-#: How many of the last facts of each model are looked at for a request that has just ended.
+#: How many of the last facts of each model are searched for a request that has just ended.
 RECENT = 5_000
 
 
 @dataclass
 class Call:
-    """Is a request and what was made for it. Times are nanoseconds of the server's clock.
+    """A request and those that were made for it. Times are nanoseconds of the server's clock.
 
     `step`: its number if an ensemble made it, else -1. `batch`: the number of its execution on `instance`; `count` and
-    `size` tell how many requests were in it, and how large they are together. `inputs`: name, datatype ("" if it is not
-    known) and shape. `failure`: what its client was told, "" if it has not failed. `left_out`: calls too many to list.
+    `size`: how many requests were in it, and how large they are together. `inputs`: name, datatype ("" if it is not
+    known) and shape. `failure`: the error that its client got, "" if it has not failed. `left_out`: calls too many to
+    list.
     """
 
     model: str
@@ -53,15 +54,15 @@ class Call:
     left_out: int = 0
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Call]]:
-        """Yields this and all calls below it, each with its depth."""
+        """Yield this and all calls below it, each with its depth."""
         yield depth, self
         for call in self.calls:
             yield from call.walk(depth + 1)
 
 
 def call_tree(recording: Recording, model: str, row: int, recent: bool = False) -> Call | None:
-    """Returns the request of a row of a model's record, with its calls; None if it is not kept. With `recent` only the
-    last facts of each model are looked at, which is enough for a request that has just ended.
+    """Return the request of a row of a model's record, with its calls; None if it is no longer there. With `recent`
+    only the last facts of each model are searched, which is enough for a request that has just ended.
     """
     root = _call(recording.model(model), row)
     if root is not None:
@@ -70,7 +71,7 @@ def call_tree(recording: Recording, model: str, row: int, recent: bool = False) 
 
 
 class _Search:
-    """Finds the calls of requests. It reads the records once, so that all calls are of one moment."""
+    """A search for the calls of requests. It reads the records once, so that all calls are of the same moment."""
 
     def __init__(self, recording: Recording, recent: int) -> None:
         self._room = CALLS
@@ -98,13 +99,13 @@ class _Search:
             chosen |= (caller == number) & (batch == call.batch)
         for row, step in zip(rows[chosen].tolist(), steps[chosen].tolist(), strict=True):
             made = _call(record, int(row), int(step))
-            # executions are counted anew when a model is loaded again
+            # executions are counted from 0 when a model is loaded again
             if made is not None and call.arrived <= made.arrived and (made.step >= 0 or made.arrived <= call.end):
                 yield made
 
 
-def told_of(recording: Recording, model: str, row: int) -> str:
-    """Returns words for what few requests have: a sequence, a priority, and who made it if no client did."""
+def rare_facts(recording: Recording, model: str, row: int) -> str:
+    """Return the rarer facts of a request in words: a sequence, a priority, and its caller if that is not a client."""
     record = recording.model(model)
     with record.lock:
         extras = record.extras.rows()

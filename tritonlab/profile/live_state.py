@@ -1,5 +1,6 @@
-"""The live state is what a recording does not have yet: the requests that wait now, the executions that run, the
-streams that are open."""
+"""The live state, which a recording does not have yet: the requests that wait now, the executions that run, the streams
+that are open.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _SHOWN = 64
 
 
 def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
-    """Returns JSON for a view: `waiting` (when each request came to the queue, oldest first), `waiting_count`, and
+    """Return JSON for a view: `waiting` (when each request came to the queue, oldest first), `waiting_count`, and
     `running` (instance, start, size, count).
     """
     waiting: list[int] = []
@@ -41,9 +42,7 @@ def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
 
 
 def open_requests(versions: Iterable[ModelVersion]) -> list[tuple[InferenceRequest, str, bool]]:
-    """Returns the requests that instances still have to answer, each with its instance and whether its
-    `execute` runs.
-    """
+    """Return the requests that instances have not completed, each with its instance and whether its `execute` runs."""
     return [
         (request, instance.name, instance.executes(request))
         for version in versions
@@ -53,5 +52,5 @@ def open_requests(versions: Iterable[ModelVersion]) -> list[tuple[InferenceReque
 
 
 def occupancies(versions: Iterable[ModelVersion]) -> list[Occupancy]:
-    """Returns the slots of the sequence batchers."""
+    """Return the slots of the sequence batchers."""
     return [one.scheduler.occupancy() for one in versions if isinstance(one.scheduler, SequenceBatchScheduler)]

@@ -1,4 +1,4 @@
-"""Executions of one request each are noted in a short form, on the way of the answer, and become rows of tables later.
+"""Executions of one request each, noted in a short form on the way of the response; they become rows of tables later.
 
 Measured in a server, between two requests of one caller: the call of the hook takes 0.4 us, the note 1.0, and its rows
 0.15 when many are made together. To write the rows right away took 2.3 us, most of it because the memory that this
@@ -24,19 +24,19 @@ note = _NOTE.pack
 #: With few notes that still takes 0.1 ms, because by then the CPU's caches hold nothing of numpy.
 NOTES = 2_048
 FULL = NOTES * _NOTE.size
-#: How many kinds are known at most: each load of a model has kinds of its own. Others are not noted.
+#: The most kinds: each load of a model has kinds of its own. Executions of further kinds are not noted.
 _KINDS = 1_000
 #: With fewer notes than this numpy takes longer than Python.
 _MANY = 256
 
 
-#: What an execution of a kind is known by: model, its request's `alike`, size, instance, version, reason, whether it
+#: The key of a kind of execution: model, its request's `alike`, size, instance, version, reason, whether it
 #: failed.
 LoneKey = tuple[str, object, int, str, int, str, bool]
 
 
 class LoneKind(NamedTuple):
-    """Holds what many executions have in common, as numbers of the tables BATCHES and REQUESTS."""
+    """What many executions have in common, as numbers of the tables BATCHES and REQUESTS."""
 
     instance: int
     version: int
@@ -47,8 +47,9 @@ class LoneKind(NamedTuple):
 
 
 class LoneExecutions:
-    """Holds the notes of one model, on their way into its tables. To add a note needs no lock: `notes += note(…)` is
-    one step for other threads; whoever calls a method holds the lock of the record."""
+    """The notes of one model, on their way into its tables. Adding a note needs no lock: `notes += note(…)` is one step
+    for other threads; callers of a method hold the lock of the record.
+    """
 
     __slots__ = ("_batches", "_known", "_requests", "notes")
 
@@ -59,14 +60,14 @@ class LoneExecutions:
         self.notes = bytearray()
 
     def learn(self, kind: LoneKind) -> int | None:
-        """Returns the number of a new kind; None if there are too many."""
+        """Return the number of a new kind; None if there are too many."""
         if len(self._known) == _KINDS:
             return None
         self._known.append(kind)
         return len(self._known) - 1
 
     def settle(self) -> None:
-        """Makes rows of all notes, in the order in which they came."""
+        """Make rows of all notes, in the order in which they came."""
         taken = bytes(self.notes)
         del self.notes[: len(taken)]  # others may have come meanwhile
         (self._write_many if len(taken) >= _MANY * _NOTE.size else self._write_few)(
@@ -95,8 +96,9 @@ class LoneExecutions:
 
 
 class RecordLock:
-    """Is held by whoever reads or writes a record. Taking it makes rows of all notes. None are made while it is held,
-    so that the tables fit together although the server goes on taking notes."""
+    """The lock of a record, for reading and writing. Taking it makes rows of all notes. None are made while it is held,
+    so that the tables fit together although the server goes on taking notes.
+    """
 
     __slots__ = ("_depth", "_lock", "_lone")
 

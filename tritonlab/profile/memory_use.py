@@ -1,5 +1,5 @@
-"""This module measures what the processes of a model's instances take: shared memory in both directions, and the
-resident bytes of each, and their memory of GPUs.
+"""The memory of the processes of a model's instances: shared memory in both directions, resident bytes, and memory of
+GPUs.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from ..ipc.visible_gpus import VisibleGpus
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.observe.idle_memory import resident
 
-#: The bytes by which Triton's regions grow, unless its options say otherwise (`shm-growth-byte-size`).
+#: The bytes by which Triton's regions grow, unless its options set another value (`shm-growth-byte-size`).
 _STEP = 1 << 20
 
 
 class InstanceMemory(NamedTuple):
-    """Holds the bytes of one instance. A region only grows, so its size is its peak; `inputs_used` is what is in it
-    now. `gpus`: by ordinal, what the process has of each, as far as that can be seen.
+    """The bytes of one instance. A region only grows, so its size is its peak; `inputs_used` is what is in it now.
+    `gpus`: by ordinal, what the process has of each, as far as that can be seen.
     """
 
     instance: str
@@ -43,11 +43,11 @@ def memory_use(versions: Iterable[ModelVersion], gpus: VisibleGpus) -> list[Inst
 
 
 def shm_size(found: Iterable[InstanceMemory]) -> int:
-    """Returns the bytes of /dev/shm that Triton needs for what these instances have seen.
+    """Return the bytes of /dev/shm that Triton needs for what these instances have seen.
 
     An instance has one region for both directions there, and one first step where ours have two. Its blocks are a
     little larger, so that what just fits here may need two steps more there. Measured on Triton 2.51 with tensors of
-    4 bytes to 100 MiB (`tests/conformance/test_shm_size.py`): it took as much as this says or up to 7 MiB less. With
+    4 bytes to 100 MiB (`tests/conformance/test_shm_size.py`): it took as much as this returns or up to 7 MiB less. With
     3 MiB less than it took, a request failed with "Failed to increase the shared memory pool size …".
     """
     sizes = [-(-(one.inputs + one.outputs) // _STEP) * _STEP - _STEP for one in found]

@@ -1,4 +1,4 @@
-"""This module keeps the changes of custom metrics, series by series: a series is a family with one set of labels."""
+"""The changes of custom metrics, series by series: a series is a family with one set of labels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .ring import Ring
 
 CHANGES = 10_000
 SERIES = 1_000
-#: How many sets of labels of one family are worth a warning.
+#: From this many sets of labels on a family gets a warning.
 MANY_LABELS = 100
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MetricRecord:
-    """Keeps the last changes of each of at most `SERIES` series. `refused` counts changes of series beyond those."""
+    """The last changes of each of at most `SERIES` series. `refused` counts changes of series beyond those."""
 
     def __init__(self, changes: int = CHANGES) -> None:
         self._changes = changes
@@ -27,13 +27,13 @@ class MetricRecord:
         self.families: dict[str, tuple[str, str]] = {}
 
     def describe(self, name: str, kind: str, description: str) -> None:
-        """Notes that a metric of that family was made."""
+        """Record that a metric of that family was made."""
         with self._lock:
             if name in self.families or len(self.families) < SERIES:
                 self.families[name] = kind, description
 
     def add(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
-        """Adds a change. `value`: for a counter or a gauge what it is now, for a histogram what was observed. `now`:
+        """Add a change. `value`: the current value of a counter or a gauge, the observed one of a histogram. `now`:
         nanoseconds.
         """
         key = name, tuple(labels.items())
@@ -44,15 +44,15 @@ class MetricRecord:
             self.ring(key).add((now, value))
 
     def ring(self, key: Key) -> Ring:
-        """Returns the changes of one series, which is made if it is not there yet."""
+        """Return the changes of one series, which is created at its first use."""
         found = self._series.get(key)
         if found is None:
             found = self._series[key] = Ring(("time", "value"), self._changes)
         return found
 
     def since(self, rows: Mapping[Key, int]) -> dict[Key, tuple[int, int, bytes]]:
-        """Returns for each series the first row that is kept from its number in `rows` on (0 if it has none there), the
-        oldest row that is kept, and the data of the rows from that first one (`Ring.since`).
+        """Return for each series the first row in the record from its number in `rows` on (0 if it has none there), the
+        oldest row in the record, and the data of the rows from that first one (`Ring.since`).
         """
         with self._lock:
             found = {}
@@ -70,7 +70,7 @@ class MetricRecord:
             self._series, self.refused = {}, 0
 
     def warnings(self) -> list[str]:
-        """Returns one sentence about each thing that will hurt in production."""
+        """Return one sentence about each problem for production."""
         with self._lock:
             families, counts = dict(self.families), Counter(name for name, _ in self._series)
         found = [f"{name}: names that begin with nv_ are Triton's own" for name in families if name.startswith("nv_")]

@@ -1,4 +1,4 @@
-"""This module keeps what is recorded of one model: tables of numbers, the words they stand for, and marks.
+"""The record of one model: tables of numbers, the words they stand for, and marks.
 
 Times are nanoseconds of the server's monotonic clock. A word is a number in a table: its place in one of the lists in
 `Words`.
@@ -21,7 +21,7 @@ EVENTS = 100_000
 MARKS = 1_000
 #: How many different words of each kind are kept: shapes and instances that always differ must not fill the memory.
 _WORDS = 10_000
-#: Of how many loads of a model it is known which shapes its requests have.
+#: Of how many loads of a model the shapes of its requests are known.
 _LIKES = 8
 
 #: A row is one execution. `first`: its first row in REQUESTS, which has its `count` requests one after the other.
@@ -40,8 +40,8 @@ REJECTED = ["serial", "arrived", "queued", "time", "reason", "size", "shapes", "
 REJECTIONS = ("queue full", "timeout", "cancelled")
 #: A row is one response of a stream. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
 RESPONSES = ["serial", "time", "number", "kind", "shapes"]
-#: A row is a request that got a stream and has ended. `polls`: how often its model asked whether it is cancelled;
-#: `asked`: when a view asked to cancel it; `noticed`: when its model was first told so. Times are 0 if it never was.
+#: A row is a request that got a stream and has ended. `polls`: how often its model checked whether it is cancelled;
+#: `asked`: when a view cancelled it; `noticed`: when its model first saw that. Times are 0 if it never happened.
 STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "polls", "asked", "noticed"]
 #: A row is one copy of a request's tensors between the host and a GPU, in bytes. `simulated`: 1 if there is no such
 #: GPU.
@@ -55,8 +55,8 @@ _EPOCHS = itertools.count(1)
 
 
 class Mark(NamedTuple):
-    """Marks something that happened once. `kind`: error, timeout, cancelled, restart, state or waits; `number`: its
-    place among all marks of the model, from 0; `serial`: that of its request, or 0.
+    """Something that happened once. `kind`: error, timeout, cancelled, restart, state or waits; `number`: its place
+    among all marks of the model, from 0; `serial`: that of its request, or 0.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Mark(NamedTuple):
 
 
 class Cancelling:
-    """Holds what is known of a request and its cancellation; a time is 0 if that never happened."""
+    """The record of a request and its cancellation; a time is 0 if that never happened."""
 
     __slots__ = ("asked", "noticed", "polls")
 
@@ -76,7 +76,7 @@ class Cancelling:
 
 
 class OpenStream:
-    """Stands for a request that has had responses, and not its final one."""
+    """A request that has had responses, and not its final one."""
 
     __slots__ = ("arrived", "count", "executed", "first", "last")
 
@@ -88,16 +88,16 @@ class OpenStream:
         self.count = count
 
     def facts(self) -> tuple[int, int, int, int, int]:
-        """Returns what makes the same again."""
+        """Return the arguments that make the same again."""
         return self.arrived, self.executed, self.first, self.last, self.count
 
     @staticmethod
-    def of(request: InferenceRequest) -> OpenStream:
+    def from_request(request: InferenceRequest) -> OpenStream:
         return OpenStream(request.request_start, request.execute_start)
 
 
 class Words:
-    """Holds lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
+    """Lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
 
     def __init__(self) -> None:
         self.instances: dict[str, int] = {}
@@ -111,7 +111,7 @@ class Words:
         }
 
     def known(self, kind: str) -> Mapping[Any, int]:
-        """Returns the words of a kind so far, each with its number, to look at."""
+        """Return the words of a kind so far, each with its number, for reading only."""
         return self._numbers[kind]
 
     def number(self, kind: str, word: Any) -> int:
@@ -124,17 +124,17 @@ class Words:
         return number
 
     def sequence(self, correlation_id: int | str) -> int:
-        """Returns what stands for a correlation id in EXTRAS."""
+        """Return the number of a correlation id in EXTRAS."""
         if isinstance(correlation_id, int) and correlation_id < _EXACT:
             return correlation_id
         return -1 - self.number("sequence", str(correlation_id))
 
     def word(self, kind: str, number: float) -> Any:
-        """Returns the word of a number; an empty text if it has none."""
+        """Return the word of a number; an empty text if it has none."""
         return next(itertools.islice(self._numbers[kind], int(number), None), "") if number >= 0 else ""
 
     def since(self, counts: Mapping[str, int]) -> dict[str, tuple[int, list[Any]]]:
-        """Returns, for each kind that has more than `counts` words, how many it had and those after them."""
+        """Return, for each kind that has more than `counts` words, how many it had and those after them."""
         found = {}
         for kind, known in self._numbers.items():
             had = counts.get(kind, 0)
@@ -143,7 +143,7 @@ class Words:
         return found
 
     def lists(self) -> dict[str, list[Any]]:
-        """Returns the words in a form that text can keep: shapes as [[name, [dimensions]], …]."""
+        """Return the words in a form that JSON can keep: shapes as [[name, [dimensions]], …]."""
         return {kind: list(known) for kind, known in self._numbers.items()}
 
     def restore(self, lists: Mapping[str, list[Any]]) -> None:
@@ -154,7 +154,7 @@ class Words:
 
 
 class ModelRecord:
-    """Holds the tables of one model. Who writes or reads them holds `lock`."""
+    """The tables of one model. Hold `lock` to write or read them."""
 
     def __init__(self, name: str, events: int = EVENTS) -> None:
         self.name = name
@@ -179,7 +179,7 @@ class ModelRecord:
         self.datatypes: dict[str, str] = {}
         self.marks: deque[Mark] = deque(maxlen=MARKS)
         self.mark_count = 0
-        #: (row of REQUESTS, what its client called it), for those that have an id
+        #: (row of REQUESTS, its request id), for those that have an id
         self.ids: deque[tuple[int, str]] = deque(maxlen=events)
         self.open: dict[int, OpenStream] = {}
         #: by serial, of requests that may still run; the oldest go first
@@ -187,20 +187,20 @@ class ModelRecord:
 
     @property
     def batches(self) -> Ring:
-        """Returns the table of all executions so far."""
+        """The table of all executions so far."""
         if self.lone.notes:
             self.settle()
         return self._batches
 
     @property
     def requests(self) -> Ring:
-        """Returns the table of all requests so far that were executed."""
+        """The table of all requests so far that were executed."""
         if self.lone.notes:
             self.settle()
         return self._requests
 
     def settle(self) -> None:
-        """Makes rows of the executions that were only noted, unless this thread holds the lock."""
+        """Make rows of the executions that were only noted, unless this thread holds the lock."""
         with self.lock:
             pass
 
@@ -218,7 +218,7 @@ class ModelRecord:
 
     @property
     def dropped(self) -> int:
-        """Returns how many rows and marks are not kept any more."""
+        """Return how many rows and marks are no longer kept."""
         return sum(ring.dropped for ring in self.tables.values()) + self.mark_count - len(self.marks)
 
     def mark(self, time: int, kind: str, text: str, serial: int = 0) -> None:
@@ -241,19 +241,19 @@ class ModelRecord:
         self.streams.add((serial, *span, stream.count, kind, *told))
 
     def know(self, alike: object, batch_size: int, shapes: int) -> None:
-        """Notes the number of the shapes of all requests that are alike."""
+        """Record the number of the shapes of all requests that are alike."""
         self.alike.setdefault(alike, {})[batch_size] = shapes
         while len(self.alike) > _LIKES:
             del self.alike[next(iter(self.alike))]
 
     def name_of(self, row: int) -> str:
-        """Returns what people call the request of a row: what its client called it, or its number."""
+        """Return a name for the request of a row: its request id, or its number."""
         named = next((text for at, text in self.ids_since(row) if at == row), "")
         found = self.requests.row(row)
         return named or f"request {int(found['serial']) if found else '?'}"
 
     def shapes_of(self, request: InferenceRequest) -> int:
-        """Returns the number of a request's shapes, and remembers it for those that are like it."""
+        """Return the number of a request's shapes, and remember it for those that are like it."""
         shapes: Shapes = tuple([(name, tensor.shape) for name, tensor in request.inputs.items()])
         number = self.words.shapes.get(shapes)
         if number is None:
@@ -264,16 +264,14 @@ class ModelRecord:
         return number
 
     def shapes(self, tensors: Mapping[str, Tensor]) -> int:
-        """Returns the number that stands for the tensors' names and shapes."""
+        """Return the number that stands for the tensors' names and shapes."""
         return self.words.number("shapes", tuple([(name, tensor.shape) for name, tensor in tensors.items()]))
 
     def marks_since(self, number: int) -> list[Mark]:
         return list(itertools.takewhile(lambda mark: mark.number >= number, reversed(self.marks)))[::-1]
 
     def ids_since(self, row: int) -> list[tuple[int, str]]:
-        """Returns, for the requests that are still kept from a row on, that row and what the client called each
-        request.
-        """
+        """Return, for the requests that are still kept from a row on, that row and the request id."""
         first = max(row, self.requests.dropped)
         return list(itertools.takewhile(lambda entry: entry[0] >= first, reversed(self.ids)))[::-1]
 
@@ -282,5 +280,5 @@ class ModelRecord:
 
 
 def _hashable(word: Any) -> Any:
-    """Turns the lists that JSON made of a word's tuples into tuples again."""
+    """Turn the lists that JSON made of a word's tuples into tuples again."""
     return tuple(map(_hashable, word)) if isinstance(word, list) else word

@@ -1,7 +1,7 @@
-"""This module turns records into the Trace Event Format, which https://ui.perfetto.dev and chrome://tracing show.
+"""Records in the Trace Event Format, which https://ui.perfetto.dev and chrome://tracing show.
 
 A model is a process there, each of its instances a lane with the executions; requests and streams are spans. While
-`server.trace` hears every hook, for a short time, this tells what the recorder kept all the time.
+`server.trace` records every hook, for a short time, this shows what the recorder kept all the time.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from .model_record import ModelRecord
 
 Event = dict[str, Any]
-#: The lanes of a model that are no instances.
+#: The lanes of a model that are not instances.
 _REQUESTS, _MARKS, _FIRST_INSTANCE = 1, 2, 3
 
 
 def trace_events(records: Sequence[ModelRecord]) -> list[Event]:
-    """Returns the names of processes and lanes first, then what happened, sorted by time."""
+    """Return the names of processes and lanes first, then what happened, sorted by time."""
     names: list[Event] = []
     events: list[Event] = []
     for pid, record in enumerate(records, 1):
@@ -67,7 +67,7 @@ def _requests(record: ModelRecord) -> Iterator[Event]:
         request = dict(zip(record.requests.columns, row, strict=True))
         index = int(request["batch"]) - first
         if index < 0:
-            continue  # its batch is not kept any more
+            continue  # its batch is no longer kept
         name = ids.get(number) or f"request {int(request['serial'])}"
         ident = {"cat": "request", "id": int(request["serial"]), "tid": _REQUESTS}
         spans = (name, request["arrived"], batches[index, end]), ("queue", request["queued"], batches[index, start])

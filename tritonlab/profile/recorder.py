@@ -1,11 +1,11 @@
-"""The recorder keeps what a server did last, for views, files and replays.
+"""The recorder of what a server did last, for views, files and replays.
 
 It listens to hooks that are called once per execution, and to those of streams, failures and states. Measured: the hook
 of a request that executes alone takes 0.3 us when it is called in a loop, and 1.6 us of the request's 65 in a server,
 where an execution has emptied the processor's caches (`lone_executions`); any listener takes 0.4 of that. In a loop it
 takes 0.2 us for each request of a batch of 16, and 1.5 us for one alone whose model leaves shapes to its clients. An
-open timeline takes 0.12 ms twenty times a second. `tritonlab.reset(recording=False)` has the notebook's server do
-without.
+open timeline takes 0.12 ms twenty times a second. `tritonlab.reset(recording=False)` switches it off for the notebook's
+server.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _KINDS = {Code.CANCELLED: "cancelled", Code.UNAVAILABLE: "timeout"}
 
 
 class Recorder(Instrument):
-    """Records all models of a server. `events`: how many rows are kept of each table of a model; older ones are only
-    counted.
+    """An instrument that records all models of a server. `events`: how many rows are kept of each table of a model;
+    older ones are only counted.
     """
 
     def __init__(self, events: int = EVENTS) -> None:
@@ -34,7 +34,7 @@ class Recorder(Instrument):
 
     @staticmethod
     def of(instruments: Instruments) -> Recorder:
-        """Returns the server's recorder, made at the first use."""
+        """Return the server's recorder, made at the first use."""
         for one in instruments:
             if isinstance(one, Recorder):
                 return one
@@ -57,7 +57,7 @@ class Recorder(Instrument):
         failed: bool,
         now: int,
     ) -> None:
-        # It is called for each execution, on the way of the answer, mostly with nothing in the processor's caches: so
+        # It is called for each execution, on the way of the response, mostly with nothing in the processor's caches: so
         # it calls nothing of Python's that it can do without, and only notes an execution of one usual request.
         request = requests[0]
         extra = request.request_id or request.correlation_id or request.priority or request.timeout or request.made
@@ -99,7 +99,7 @@ class Recorder(Instrument):
         failed: bool,
         now: int,
     ) -> None:
-        """Adds the rows of one execution; the caller holds the record's lock."""
+        """Add the rows of one execution; the caller holds the record's lock."""
         asked, batches = record.requests, record.batches
         data, write, size_of, capacity = asked.data or asked.reserve(), asked.write, asked.size, asked.capacity
         batch, first = batches.total, asked.total
@@ -135,7 +135,7 @@ class Recorder(Instrument):
         with record.lock:
             stream = record.open.get(request.serial)
             if stream is None:
-                stream = record.open[request.serial] = OpenStream.of(request)
+                stream = record.open[request.serial] = OpenStream.from_request(request)
             shapes = record.shapes(response.outputs)
             record.responses.add((request.serial, now, stream.count, kind, shapes))
             if not response.empty:
@@ -178,7 +178,7 @@ class Recorder(Instrument):
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
             asked = record.cancelling.get(request.serial)
             if asked is not None and asked.asked:  # one that ended before its first response
-                record.end_stream(request.serial, OpenStream.of(request), now, FINAL + ERROR)
+                record.end_stream(request.serial, OpenStream.from_request(request), now, FINAL + ERROR)
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
         self._mark(model, now, "restart", f"{instance}: {reason}" if reason else instance)
@@ -204,7 +204,7 @@ class Recorder(Instrument):
             record.mark(now, kind, text)
 
     def _add_extras(self, request: InferenceRequest, record: ModelRecord, row: int) -> None:
-        """Adds facts that only few requests have."""
+        """Add facts that only few requests have."""
         if request.request_id:
             record.ids.append((row, request.request_id))
         number = record.words.sequence(request.correlation_id)

@@ -1,4 +1,4 @@
-"""A recording is what a recorder has written so far, or what a file of it holds: the same for views and exports."""
+"""A recording: what a recorder has written so far, or the content of a file of it, the same for views and exports."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORMAT = 1
 
 
 class RecordingError(Explained, ValueError):
-    """Says that a file is no recording, or one that this version does not read."""
+    """A file that is not a recording, or one that this version does not read."""
 
     code = Code.INVALID_ARG
 
 
 class Recording:
-    """Holds the records of a server's models, by name, and of its custom metrics.
+    """The records of a server's models, by name, and of its custom metrics.
 
     `events`: how many rows are kept of each table of a model; older ones are only counted. `wall`: add it to a time
     here to get nanoseconds since the epoch.
@@ -42,12 +42,12 @@ class Recording:
         self.metrics = MetricRecord()
         self.records: dict[str, ModelRecord] = {}
         #: where executions of a kind are noted, and the number of the kind; all kinds of all models are in one, because
-        #: each look-up is on the way of an answer
+        #: each look-up is on the way of a response
         self.kinds: dict[LoneKey, tuple[bytearray, int]] = {}
         self._lock = threading.Lock()  # guards the making and forgetting of records and kinds
 
     def model(self, name: str) -> ModelRecord:
-        """Returns the record of a model; an empty one if nothing happened to it yet."""
+        """Return the record of a model; an empty one if nothing happened to it yet."""
         record = self.records.get(name)
         if record is None:
             with self._lock:
@@ -55,7 +55,7 @@ class Recording:
         return record
 
     def learn(self, record: ModelRecord, key: LoneKey, kind: LoneKind) -> None:
-        """Lets executions of a kind be noted from now on. The caller holds the record's lock."""
+        """Note executions of a kind from now on. The caller holds the record's lock."""
         with self._lock:
             if key in self.kinds or self.records.get(record.name) is not record:
                 return
@@ -64,8 +64,8 @@ class Recording:
                 self.kinds[key] = record.lone.notes, number
 
     def arrivals(self, model: str) -> NDArray[np.float64]:
-        """Returns when the requests of a model came, in seconds after the first of those that are kept. One that
-        executed more than once came once; those that were refused, or whose time was up, came, too.
+        """Return when the requests of a model came, in seconds after the first of those in the record. One that
+        executed more than once came once; those that were refused or timed out are included.
         """
         record = self.model(model)
         with record.lock:
@@ -77,13 +77,13 @@ class Recording:
         return seconds
 
     def clear(self) -> None:
-        """Forgets everything so far."""
+        """Forget everything so far."""
         with self._lock:
             self.records, self.kinds = {}, {}
         self.metrics.clear()
 
     def save(self, path: str | Path) -> Path:
-        """Writes a file that `load` reads: numpy's npz, without pickles. Raises OSError; a former file stays then."""
+        """Write a file that `load` reads: numpy's npz, without pickles. Raises OSError; an earlier file stays then."""
         arrays: dict[str, Any] = {}
         models = []
         for index, record in enumerate(list(self.records.values())):
@@ -122,11 +122,11 @@ class Recording:
 
     @staticmethod
     def load(path: str | Path) -> Recording:
-        """Reads what `save` wrote. Raises OSError, and RecordingError for what is no such file."""
+        """Read a file of `save`. Raises OSError, and RecordingError for any other file."""
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
-                # numpy would take it for a pickle, and say how to run what is in it
-                raise RecordingError(f"{path} is no recording of tritonlab: recording.save(path) has not written it")
+                # numpy would take it for a pickle, and suggest how to run what is in it
+                raise RecordingError(f"{path} is not a recording of tritonlab: recording.save(path) did not write it")
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 about = json.loads(arrays["about"].tobytes())
@@ -138,16 +138,16 @@ class Recording:
         except OSError:
             raise
         except Exception as error:
-            raise RecordingError(f"{path} is no recording of tritonlab: {error}") from error
+            raise RecordingError(f"{path} is not a recording of tritonlab: {error}") from error
 
     def perfetto(self, path: str | Path) -> Path:
-        """Writes a `trace.json` that https://ui.perfetto.dev and chrome://tracing show. Raises OSError."""
+        """Write a `trace.json` that https://ui.perfetto.dev and chrome://tracing show. Raises OSError."""
         events = trace_events(list(self.records.values()))
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
         return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns how much is recorded of each model, and the families of custom metrics, as JSON values."""
+        """Return how much is recorded of each model, and the families of custom metrics, as JSON values."""
         return {
             "models": {
                 record.name: {

@@ -1,4 +1,4 @@
-"""A ring keeps the last rows of numbers of a table that only grows, without an object per row."""
+"""The ring, which keeps the last rows of numbers of a table that only grows, without an object per row."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 
 class Ring:
-    """Keeps the last `capacity` rows of `columns`. Row n is the n-th that was ever added, from 0, kept or not.
+    """The last `capacity` rows of `columns`. Row n is the n-th that was ever added, from 0, kept or not.
 
-    Not thread-safe: its owner has a lock. Memory is reserved at the first row, and used as rows come (the kernel gives
+    Not thread-safe: its owner has a lock. Memory is reserved at the first row, and used as rows come (Linux provides
     pages when they are written): 8 bytes for each number. With `whole` all numbers are integers of 64 bits, which takes
-    Python a quarter less time to write; those who read get doubles all the same.
+    Python a quarter less time to write; readers get doubles all the same.
 
-    The recorder writes rows itself, because a call per row would take longer than all else it does:
-    `write(data, total % capacity * size, *numbers)`, and then it adds 1 to `total`.
+    The recorder writes rows itself, because a call per row would take longer than all else it does: `write(data, total
+    % capacity * size, *numbers)`, and then it adds 1 to `total`.
     """
 
     __slots__ = ("_lost", "_whole", "capacity", "columns", "data", "size", "total", "write")
@@ -25,7 +25,7 @@ class Ring:
     def __init__(self, columns: Sequence[str], capacity: int, whole: bool = False) -> None:
         self.columns = tuple(columns)
         self.capacity = capacity
-        #: rows that were ever added
+        #: the number of rows ever added
         self.total = 0
         packed = struct.Struct(f"{len(self.columns)}{'q' if whole else 'd'}")
         self.write, self.size = packed.pack_into, packed.size
@@ -38,17 +38,19 @@ class Ring:
 
     @property
     def dropped(self) -> int:
-        """Returns how many rows are not kept any more."""
+        """Return how many rows are no longer kept."""
         return max(self.total - self.capacity, self._lost)
 
     def reserve(self) -> memoryview:
-        """Returns `data` with room for all rows. numpy does not write the zeros that it asks for, a bytearray does."""
+        """Return `data` with room for all rows. Unlike a bytearray, numpy does not write the zeros of the memory it
+        reserves.
+        """
         if not self.data:
             self.data = np.zeros(self.capacity * self.size, np.uint8).data
         return self.data
 
     def add(self, numbers: Sequence[float]) -> None:
-        """Adds rows: their numbers one after the other."""
+        """Add rows: their numbers one after the other."""
         data, width = self.reserve(), len(self.columns)
         if self._whole:
             numbers = list(map(int, numbers))
@@ -57,7 +59,7 @@ class Ring:
             self.total += 1
 
     def extend(self, columns: Sequence[NDArray[np.int64]]) -> None:
-        """Adds rows, whole numbers, to a ring that is `whole`: all numbers of each column."""
+        """Add rows, whole numbers, to a ring that is `whole`: all numbers of each column."""
         table = np.stack(columns, axis=1)
         data = np.frombuffer(self.reserve(), np.int64).reshape(self.capacity, -1)
         kept = table[-self.capacity :]
@@ -68,7 +70,7 @@ class Ring:
         self.total += len(table)
 
     def since(self, row: int, limit: int | None = None) -> tuple[int, bytes]:
-        """Returns the number of the first row that is still kept from `row` on, and all rows from there, or `limit` of
+        """Return the number of the first row that is still kept from `row` on, and all rows from there, or `limit` of
         them, as doubles.
         """
         first = min(max(row, self.dropped), self.total)
@@ -84,20 +86,20 @@ class Ring:
         return first, np.frombuffer(found, np.int64).astype(np.float64).tobytes() if self._whole else found
 
     def rows(self, row: int = 0) -> NDArray[np.float64]:
-        """Returns the rows kept from `row` on, one column per name."""
+        """Return the rows kept from `row` on, one column per name."""
         return np.frombuffer(self.since(row)[1], np.float64).reshape(-1, len(self.columns))
 
     def row(self, number: int) -> dict[str, float] | None:
-        """Returns one row, None if it is not kept."""
+        """Return one row, None if it is no longer kept."""
         first, data = self.since(number, 1)
         return dict(zip(self.columns, np.frombuffer(data).tolist(), strict=True)) if data and first == number else None
 
     def restore(self, total: int, rows: NDArray[np.float64]) -> None:
-        """Puts back what `rows` returned of a ring to which `total` rows had been added. Raises ValueError for another
-        shape.
+        """Restore the rows returned by `rows` of a ring to which `total` rows had been added. Raises ValueError for
+        another shape.
         """
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) or total < len(rows):
-            raise ValueError(f"{rows.shape} numbers are no rows of {', '.join(self.columns)}")
+            raise ValueError(f"{rows.shape} numbers are not rows of {', '.join(self.columns)}")
         kept = rows[-self.capacity :]
         self.total = self._lost = total - len(kept)
         self.add(kept.reshape(-1).tolist())

@@ -1,6 +1,4 @@
-"""This module tells what a record says about the streams of a decoupled model: when responses came, and how each stream
-ended.
-"""
+"""The streams of a decoupled model in a record: when responses came, and how each stream ended."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from .model_record import EMPTY, ERROR, ModelRecord
 
 @dataclass(frozen=True)
 class StreamFacts:
-    """Holds facts about streams. Times are nanoseconds, each as (median, 95th percentile), NaN if there are none.
+    """Facts about streams. Times are nanoseconds, each as (median, 95th percentile), NaN if there are none.
 
     `first`: from when a request came to its first response; `gap`: between two responses of one stream. `open`:
     (serial, name, responses, when it came).
@@ -53,14 +51,14 @@ def stream_facts(record: ModelRecord) -> StreamFacts:
 
 
 def names_by_serial(record: ModelRecord) -> dict[int, str]:
-    """Returns what clients called their requests, by serial. The caller holds the record's lock."""
+    """Return the request ids, by serial. The caller holds the record's lock."""
     serials = record.requests.rows()[:, 0]
     oldest = record.requests.dropped
     return {int(serials[row - oldest]): text for row, text in record.ids_since(0)}
 
 
 def spread(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
-    """Returns the median and the 95th percentile."""
+    """Return the median and the 95th percentile."""
     if not len(values):
         return float("nan"), float("nan")
     median, high = np.quantile(values, (0.5, 0.95))
@@ -68,18 +66,18 @@ def spread(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float,
 
 
 def cancel_verdict(polls: int, asked: float, noticed: float, end: float, now: float) -> str:
-    """Returns one sentence about a request that was asked to stop; empty if it was not. `end` is 0 while it runs."""
+    """Return one sentence about a request that was cancelled; empty if it was not. `end` is 0 while it runs."""
     if not asked:
         return ""
     words = []
     if noticed:
-        words.append(f"is_cancelled() told its model after {_ms(noticed - asked)}")
+        words.append(f"is_cancelled() returned True after {_ms(noticed - asked)}")
     elif polls:
         words.append("its model has not called is_cancelled() since")
     else:
         words.append("never polled: its model does not call is_cancelled()")
     words.append(f"the sender closed after {_ms(end - asked)}" if end else f"it still runs after {_ms(now - asked)}")
-    return f"Asked to stop; {', '.join(words)}."
+    return f"Cancelled; {', '.join(words)}."
 
 
 def _ms(ns: float) -> str:

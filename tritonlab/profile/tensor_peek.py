@@ -1,7 +1,7 @@
-"""The peek keeps the first values of requests and their responses, for people who look at a request in a view.
+"""The first values of requests and their responses, for people who look at a request in a view.
 
-It listens only while a view is open that shows values, and looks at a limited number of responses a second: a copy of
-the first elements takes some microseconds, which no request pays when nobody looks.
+The peek listens only while a view that shows values is open, and reads a limited number of responses a second: a copy
+of the first elements takes some microseconds, which a request pays only while such a view is open.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..core.tensor import Tensor
 
 #: The most requests that are kept, responses of one request, and elements (of BYTES: bytes) of a tensor.
 _REQUESTS, _RESPONSES, _ELEMENTS = 2_000, 4, 256
-#: The most responses that are looked at within so many nanoseconds.
+#: The most responses that are read within so many nanoseconds.
 _WINDOW, _LOOKS = 50_000_000, 50
 PER_SECOND = _LOOKS * 1_000_000_000 // _WINDOW
 
 
 class Seen(NamedTuple):
-    """Holds what is kept of one request: its inputs, and the outputs of the first of its `answers`."""
+    """The values of one request: its inputs, and the outputs of the first of its `answers`."""
 
     inputs: dict[str, Tensor]
     responses: list[dict[str, Tensor]]
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
 
 class TensorPeek(Instrument):
-    """Looks at the requests of one model while it is among a server's instruments; what it has kept stays."""
+    """An instrument that reads the requests of one model while it is attached to a server; what it has kept stays."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -61,7 +61,7 @@ class TensorPeek(Instrument):
                 del self._seen[next(iter(self._seen))]
 
     def lines(self, serial: int) -> list[str]:
-        """Returns a line for each tensor of a request, inputs first; none if it is not kept."""
+        """Return a line for each tensor of a request, inputs first; none if it is not kept."""
         with self._lock:
             seen = self._seen.get(serial)
         if seen is None:
@@ -75,19 +75,19 @@ class TensorPeek(Instrument):
 
 
 def _first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns copies of the first elements; the shapes stay. Of a tensor on a GPU only that is told."""
+    """Return copies of the first elements; the shapes stay. A tensor on a GPU is only named."""
     return {name: _begin(tensor) for name, tensor in tensors.items()}
 
 
 def _begin(tensor: Tensor) -> Tensor:
     data: Any = tensor.data
-    if tensor.memory_type:  # to look there would take longer than a look may
+    if tensor.memory_type:  # reading it would take longer than allowed here
         return Tensor.on_device(tensor.datatype, tensor.shape, data.described())
     return Tensor(tensor.datatype, tensor.shape, data.reshape(-1)[:_ELEMENTS].copy())
 
 
 def _line(name: str, tensor: Tensor) -> str:
-    """Returns `X = <Tensor FP32 [4] [1., 2., 3., 4.]>, 1.0 to 4.0`: the range only of what is kept whole."""
+    """Return `X = <Tensor FP32 [4] [1., 2., 3., 4.]>, 1.0 to 4.0`: the range only of what is kept whole."""
     if tensor.memory_type:
         return f"{name} = {tensor!r}"
     data = tensor.data

@@ -1,4 +1,4 @@
-"""The traffic of a model is how much it answers now, and how long its clients wait for it."""
+"""The traffic of a model: its current rate of responses, and how long its clients wait for them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BATCH, _ARRIVED, _END = REQUESTS.index("batch"), REQUESTS.index("arrived"), BAT
 
 
 class Traffic(NamedTuple):
-    """Holds requests per second, and the milliseconds from a request's arrival to the end of its execution that half of
-    the requests and 99 of a hundred stay within; None where none was answered.
+    """Requests per second, and the milliseconds from a request's arrival to the end of its execution that half of the
+    requests and 99 of a hundred stay within; None where none was executed.
     """
 
     rate: float = 0.0
@@ -26,7 +26,7 @@ class Traffic(NamedTuple):
 
 
 def traffic(record: ModelRecord, now: int) -> Traffic:
-    """Measures the executions that ended in the window before `now`, nanoseconds of the server's clock."""
+    """Measure the executions that ended in the window before `now`, nanoseconds of the server's clock."""
     with record.lock:
         requests = record.requests.rows(record.requests.total - _REQUESTS)
         if not len(requests):

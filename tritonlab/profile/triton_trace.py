@@ -1,8 +1,8 @@
-"""This module reads Triton's own trace file (`--trace-config mode=triton`) as a recording, so that views show what
-production did.
+"""Triton's own trace file (`--trace-config mode=triton`) read as a recording, so that views show what happened in
+production.
 
-The file tells each request's times and nothing of batches or instances. Requests of a model whose executions have equal
-times were one batch; executions at the same time were on different instances, which get names here.
+The file has each request's times and nothing about batches or instances. Requests of a model whose executions have
+equal times were one batch; executions at the same time were on different instances, which get names here.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class _Traced:
 
 
 def read_trace(*paths: str | Path) -> Recording:
-    """Returns the recording of a trace file, or of several of one server (with log-frequency it writes many). Raises
-    OSError, and RecordingError for a file that is no trace.
+    """Return the recording of a trace file, or of several of one server (with log-frequency it writes many). Raises
+    OSError, and RecordingError for a file that is not a trace.
     """
     entries: list[dict[str, Any]] = []
     for path in paths:
         try:
             entries += json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, TypeError) as error:
-            raise RecordingError(f"{path} is no trace file of Triton: {error}") from error
+            raise RecordingError(f"{path} is not a trace file of Triton: {error}") from error
     try:
         traces = _traces(entries)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RecordingError(f"this is no trace of Triton: {error!r}") from error
+        raise RecordingError(f"this is not a trace of Triton: {error!r}") from error
     recording = Recording()
-    recording.wall = 0  # Triton's clock; the file does not say what time it was
+    recording.wall = 0  # Triton's clock; the file has no wall clock time
     models: dict[str, list[_Traced]] = {}
     for traced in traces:
         models.setdefault(traced.model, []).append(traced)

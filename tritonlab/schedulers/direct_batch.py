@@ -1,4 +1,4 @@
-"""The direct strategy decides which slots of an instance go into its next batch (rule 5.6.7)."""
+"""The direct strategy: which slots of an instance go into its next batch (rule 5.6.7)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _EPSILON = 1e-4
 
 @dataclass(frozen=True)
 class SlotBatch:
-    """Decides that the first request of each slot in `numbers` goes now, in a batch of `size` positions. Null requests
-    fill the other positions."""
+    """A decision: the first request of each slot in `numbers` goes now, in a batch of `size` positions. Null requests
+    fill the other positions.
+    """
 
     numbers: tuple[int, ...]
     size: int
@@ -24,7 +25,7 @@ class SlotBatch:
 
 
 def take_slots(slots: Sequence[Slot], config: SequenceConfig, now: int) -> SlotBatch | WaitUntil | None:
-    """Returns what an idle instance should do with its slots now; None if no request waits.
+    """Return what an idle instance should do with its slots now; None if no request waits.
 
     The first request decides the shapes: a slot whose request does not fit waits for the next batch.
     """

@@ -1,4 +1,4 @@
-"""`take_batch` decides for the dynamic batcher which requests of a queue go into the next batch, and why no more do."""
+"""`take_batch`, the dynamic batcher's decision: which requests of a queue go into the next batch, and why no more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .policy_queue import QueuePolicies
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """Holds the part of a model's configuration that decides about its batches. `delay` is in nanoseconds."""
+    """The part of a model's configuration that decides about its batches. `delay` is in nanoseconds."""
 
     max_batch_size: int = 0
     dynamic: bool = False
@@ -26,12 +26,12 @@ class BatchConfig:
     optional_inputs: bool = False
     #: whether younger requests may stand before older ones, because of priorities or delayed requests
     ranked: bool = False
-    #: whether a request that was cancelled while it waited executes all the same (rule 3.10.2)
+    #: whether a request that was cancelled while it waited is executed nevertheless (rule 3.10.2)
     keeps_cancelled: bool = False
 
     @staticmethod
-    def of(config: ModelConfig) -> BatchConfig:
-        """Returns the batching rules of a normalised configuration."""
+    def from_config(config: ModelConfig) -> BatchConfig:
+        """Return the batching rules of a normalised configuration."""
         queued = config.HasField("dynamic_batching")
         if not queued or config.max_batch_size == 0:
             return BatchConfig(config.max_batch_size, keeps_cancelled=not queued)  # rule 5.5.12
@@ -43,13 +43,13 @@ class BatchConfig:
             delay=batching.max_queue_delay_microseconds * 1000 % (1 << 64),  # as Triton counts (rule 5.5.4)
             equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
             optional_inputs=any(i.optional for i in config.input),
-            ranked=QueuePolicies.of(config) is not None,
+            ranked=QueuePolicies.from_config(config) is not None,
         )
 
 
 @dataclass(slots=True)  # not frozen: that would triple the time to make one
 class Batch:
-    """Decides that the first `count` requests of the queue go now; `reason` says why no more do."""
+    """A decision: the first `count` requests of the queue go now; `reason` is why no more do."""
 
     count: int
     size: int
@@ -58,13 +58,13 @@ class Batch:
 
 @dataclass(slots=True)
 class WaitUntil:
-    """Decides that nothing goes before `until` (`Clock.now()` nanoseconds), unless another request comes."""
+    """A decision: nothing goes before `until` (`Clock.now()` nanoseconds), unless another request comes."""
 
     until: int
 
 
 class Batchable(Protocol):
-    """Is a request, or a sequence's candidate, to be put into a batch. `queue_start` is when it came to the batcher."""
+    """A request, or a sequence's candidate, to be put into a batch. `queue_start` is when it came to the batcher."""
 
     batch_size: int
     queue_start: int
@@ -72,7 +72,7 @@ class Batchable(Protocol):
 
 
 def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | WaitUntil | None:
-    """Returns what an idle instance should do with the queue, oldest request first; None if it is empty.
+    """Return what an idle instance should do with the queue, oldest request first; None if it is empty.
 
     Rules 5.5.2 to 5.5.6: with a delay a batch goes as soon as one of these holds: it has a preferred size; with the
     next request it would outgrow all preferred sizes or `max_batch_size`; the next request does not fit it; its oldest
@@ -126,7 +126,7 @@ def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Bat
 
 
 def batch_key(request: Batchable, config: BatchConfig) -> tuple[Any, Any]:
-    """Returns (present inputs, shapes without the batch dimension); requests with equal keys may share a batch."""
+    """Return (present inputs, shapes without the batch dimension); requests with equal keys may share a batch."""
     inputs = request.inputs
     present = frozenset(inputs) if config.optional_inputs else None
     if not config.equal_shape_inputs:

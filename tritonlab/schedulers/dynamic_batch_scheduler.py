@@ -1,4 +1,4 @@
-"""The default scheduler and the dynamic batcher are one thin shell, with a lock, around the pure `take_batch`.
+"""The default scheduler and the dynamic batcher, one thin shell with a lock around the pure `take_batch`.
 
 Without `dynamic_batching` a batch is one request (rule 5.5.1), which is only another `BatchConfig`.
 """
@@ -27,13 +27,13 @@ from .scheduler import STOPPING, Instance, WakeUp
 _CANCEL = Batch(0, 0, "cancel")
 _TIMEOUT = Batch(0, 0, "timeout")
 
-#: What a decision wants done: an instance executes these requests as this batch; without an instance they end, for one
+#: Work of a decision: an instance executes these requests as this batch; without an instance they end, for one
 #: of these reasons.
 BatchWork = tuple[Instance | None, Sequence[InferenceRequest], Batch]
 
 
 class DynamicBatchScheduler:
-    """Queues a model version's requests and gives idle instances their batches.
+    """The queue of a model version's requests, which gives idle instances their batches.
 
     Guarantees: requests leave in the order they came, or in that of their `policies`; with `preserve_ordering` their
     responses do too. With `hold_until` nothing executes until that many requests wait for the first time. `execute` is
@@ -75,11 +75,11 @@ class DynamicBatchScheduler:
 
     @property
     def pending(self) -> int:
-        """Returns how many requests wait."""
+        """The number of waiting requests."""
         return len(self._queue)
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Queues a checked request. Raises UnavailableError once the scheduler stops, when no instance is left, or when
+        """Queue a checked request. Raises UnavailableError once the scheduler stops, when no instance is left, or when
         the queue is full."""
         now = self._clock.now()
         request.queue_start = now
@@ -102,12 +102,12 @@ class DynamicBatchScheduler:
         self._do(work, now)
 
     def waiting(self) -> list[InferenceRequest]:
-        """Returns the requests that wait, in the order of execution."""
+        """Return the requests that wait, in the order of execution."""
         with self._lock:
             return list(self._queue)
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Takes a waiting request out of the queue, for the caller to answer. Returns False if it does not wait."""
+        """Take a waiting request out of the queue, for the caller to end. Returns False if it does not wait."""
         with self._lock:
             if not any(queued is request for queued in self._queue):
                 return False
@@ -119,11 +119,11 @@ class DynamicBatchScheduler:
         return True
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Returns False, because only sequences can be iterative (rule 3.9.5)."""
+        """Return False, because only sequences can be iterative (rule 3.9.5)."""
         return False
 
     def instance_ready(self, instance: Instance) -> None:
-        """Lets an instance take part that is new, or was gone."""
+        """Add an instance that is new, or that was gone."""
         with self._lock:
             self._instances.add(instance)
             if isinstance(self._refusal, ModelError):
@@ -131,7 +131,7 @@ class DynamicBatchScheduler:
         self.instance_idle(instance)
 
     def instance_idle(self, instance: Instance) -> None:
-        """Notes that an instance can take a batch, and gives it one if requests wait."""
+        """Record that an instance can take a batch, and give it one if requests wait."""
         now = self._clock.now()
         with self._lock:
             left = self._instances.back(instance)
@@ -142,21 +142,22 @@ class DynamicBatchScheduler:
             left()
 
     def instance_away(self, instance: Instance) -> bool:
-        """Gives an instance no batches until it is idle again. Returns whether it was idle."""
+        """Give an instance no batches until it is idle again. Returns whether it was idle."""
         with self._lock:
             self._empty.notify_all()
             return self._instances.away(instance)
 
     def instance_leaves(self, instance: Instance, left: Callable[[], None]) -> None:
-        """Gives an instance no more batches. `left` is called, without a lock held, when it has none any more; then
-        `instance_gone` may be called."""
+        """Give an instance no more batches. `left` is called, without a lock held, once it has none; then
+        `instance_gone` may be called.
+        """
         with self._lock:
             free = self._instances.leave(instance, left)
         if free:
             left()
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """Takes an instance out; when the last one goes, waiting requests fail with `error`."""
+        """Remove an instance; when the last one goes, waiting requests fail with `error`."""
         with self._lock:
             left = self._instances.remove(instance)
             self._empty.notify_all()
@@ -171,7 +172,7 @@ class DynamicBatchScheduler:
             left()
 
     def wake(self) -> None:
-        """Decides again what to do with the queue; the timer calls it, and tests do."""
+        """Decide again what to do with the queue. Called by the timer and by tests."""
         now = self._clock.now()
         with self._lock:
             self._wake_at = 0
@@ -179,7 +180,7 @@ class DynamicBatchScheduler:
         self._do(work, now)
 
     def stop(self) -> None:
-        """Refuses new requests and waits until no request waits and none is on its way to an instance."""
+        """Refuse new requests and wait until no request waits and none is on its way to an instance."""
         with self._lock:
             self._refusal = UnavailableError(STOPPING)
         self.wake()  # No more requests will join a batch that waits for them.
@@ -188,12 +189,12 @@ class DynamicBatchScheduler:
                 self._empty.wait()
 
     def _decide(self, now: int) -> list[BatchWork]:
-        """Decides what is to be done now; the caller holds the lock."""
+        """Decide what to do now; the caller holds the lock."""
         work, look = decide(self._queue, self._instances, self.config, now)
         if look and look != self._wake_at:
             self._wake_at = look
             self._timer.call_at(look, self.wake)
-        if self._refusal is not None and not self._queue:  # else nobody waits for that
+        if self._refusal is not None and not self._queue:  # else no request waits for that
             self._empty.notify_all()
         return work
 
@@ -217,8 +218,9 @@ class DynamicBatchScheduler:
             instance.execute(payload)
 
     def _drop_late(self, decided: int, requests: Sequence[InferenceRequest]) -> Sequence[InferenceRequest]:
-        """Ends the requests whose time was up before they went out, and returns them. The batch was decided a while
-        ago, and a timeout may be shorter than the way to the stub (rule 5.5.10)."""
+        """End the requests that timed out before they went out, and return them. The batch was decided a while ago, and
+        a timeout may be shorter than the way to the stub (rule 5.5.10).
+        """
         now = self._clock.now()
         late = self._queue.late(requests, now)
         self._rejections.time_out(late, now, decided)
@@ -235,8 +237,9 @@ class DynamicBatchScheduler:
 def decide(
     queue: ArrivalQueue | PolicyQueue, instances: InstanceRoster, config: BatchConfig, now: int
 ) -> tuple[list[BatchWork], int]:
-    """Takes from the queue what is to be done now, without doing it, and returns it with the time at which to look
-    again (`Clock.now()` nanoseconds; 0 if nothing depends on the time)."""
+    """Take from the queue what is to be done now, without doing it; return it with the time at which to look again
+    (`Clock.now()` nanoseconds; 0 if nothing depends on the time).
+    """
     work: list[BatchWork] = []
     while queue and instances.idle:
         # As in Triton, timeouts are only checked when something could be executed (rule 5.5.10).

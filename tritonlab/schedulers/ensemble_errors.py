@@ -1,4 +1,4 @@
-"""The error of a failed ensemble request has Triton's text, and below it the step that failed and what it was given."""
+"""The errors of a failed ensemble request: Triton's text, and below it the failed step with its inputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .ensemble_progress import Run
 
 
 def failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleError:
-    """Returns the error of a step's request in the form that the ensemble's client gets (rule 5.7.5)."""
-    given = ", ".join(_given(graph, run))
+    """Return the error of a step's request in the form that the ensemble's client gets (rule 5.7.5)."""
+    given = ", ".join(_inputs_text(graph, run))
     reason = f"{run.step} of ensemble '{graph.name}' failed; its inputs: {given}"
     text = f"in ensemble '{graph.name}', {error.message}"
     if not isinstance(error, ModelError):
@@ -25,7 +25,7 @@ def failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleE
     return found
 
 
-def _given(graph: EnsembleGraph, run: Run) -> Iterable[str]:
+def _inputs_text(graph: EnsembleGraph, run: Run) -> Iterable[str]:
     for reading in run.step.inputs:
         tensor = run.inputs.get(reading.name)
         what = f"{tensor.datatype.name}{dims_text(tensor.shape)}" if tensor is not None else "not produced"
@@ -33,7 +33,7 @@ def _given(graph: EnsembleGraph, run: Run) -> Iterable[str]:
 
 
 def deadlock(graph: EnsembleGraph, request: InferenceRequest, outputs: Iterable[str]) -> EnsembleError:
-    """Returns the error of a request in which nothing runs any more and there was no response (rule 5.7.6)."""
+    """Return the error of a request that ends without a response, as no step can run any more (rule 5.7.6)."""
     text = (
         f"in ensemble '{graph.name}', {request.prefix}unexpected deadlock, at least one output is not set while no "
         "more ensemble steps can be made"

@@ -1,4 +1,4 @@
-"""`EnsembleProgress` decides what to do next for one request of an ensemble (rules 5.7.1, 5.7.6, 5.7.7).
+"""`EnsembleProgress`, the decisions for one request of an ensemble (rules 5.7.1, 5.7.6, 5.7.7).
 
 A *round* is a set of tensors that belong together. The request's inputs begin one round; each response of a decoupled
 step begins another. A tensor computed from a round joins that round. Rounds never meet (the load refuses ensembles in
@@ -16,8 +16,9 @@ from ..core.tensor import Tensor
 
 
 class Round:
-    """Holds tensors by name; one that its step did not produce is None. `left` counts per tensor the steps, and the
-    response, that still have to read it; at 0 the tensor is dropped, so that its memory goes back early."""
+    """Tensors by name; one that its step did not produce is None. `left` counts per tensor the steps, and the response,
+    that still have to read it; at 0 the tensor is dropped, so that its memory is freed early.
+    """
 
     __slots__ = ("answered", "awaited", "left", "tensors")
 
@@ -30,7 +31,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Is one request to a step's model."""
+    """One request to a step's model."""
 
     step: Step
     round: Round
@@ -39,9 +40,10 @@ class Run:
 
 @dataclass(slots=True)
 class EnsembleWork:
-    """Says what is to be done now: first `responses` to the client, then `runs` of steps. `final` means that nothing
-    follows; the last response carries it, or an empty response if there is none. `deadlock` names the outputs that can
-    not be produced any more, if there was no response at all; then the request fails."""
+    """What to do now: first `responses` to the client, then `runs` of steps. `final` means that nothing follows; the
+    last response carries it, or an empty response if there is none. `deadlock` names the outputs that can no longer be
+    produced, if there was no response at all; then the request fails.
+    """
 
     responses: list[dict[str, Tensor]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
@@ -50,7 +52,9 @@ class EnsembleWork:
 
 
 class EnsembleProgress:
-    """Decides for one request. `requested` are the outputs the client wants; empty means all. It is not thread-safe."""
+    """The decisions for one request. `requested` are the outputs the client wants; empty means all. It is not
+    thread-safe.
+    """
 
     def __init__(self, graph: EnsembleGraph, requested: Iterable[str] = ()) -> None:
         names = set(requested)
@@ -62,14 +66,15 @@ class EnsembleProgress:
         self.running = 0
 
     def start(self, inputs: Mapping[str, Tensor]) -> EnsembleWork:
-        """Returns the first steps. A missing optional input is passed on as missing; for a missing required one the
-        request waits in vain (rule 5.7.6)."""
+        """Return the first steps. A missing optional input is passed on as missing; for a missing required one the
+        request waits in vain (rule 5.7.6).
+        """
         first: dict[str, Tensor | None] = {name: None for name in self._graph.optional_inputs}
         first.update(inputs)
         return self._end(self._fill(Round(), first, EnsembleWork()))
 
     def responded(self, run: Run, outputs: Mapping[str, Tensor] | None, final: bool) -> EnsembleWork:
-        """Returns what to do after a step's model has answered. `outputs` is None if it only said that it is done."""
+        """Return what to do after a response of a step's model. `outputs` is None if it only marks the end."""
         work = EnsembleWork()
         self.running -= final
         if outputs is not None:
@@ -78,7 +83,7 @@ class EnsembleProgress:
         return self._end(work)
 
     def _fill(self, round_: Round, tensors: Mapping[str, Tensor | None], work: EnsembleWork) -> EnsembleWork:
-        """Adds tensors to a round, and adds to `work` what they make possible."""
+        """Add tensors to a round, and add to `work` what they make possible."""
         graph = self._graph
         ready: list[Step] = []
         for name, tensor in tensors.items():

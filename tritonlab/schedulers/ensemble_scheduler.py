@@ -1,4 +1,4 @@
-"""`EnsembleScheduler` runs the steps of each request as soon as the tensors they read are there (rule 5.7).
+"""`EnsembleScheduler`, which runs the steps of each request as soon as the tensors they read are there (rule 5.7).
 
 After each response of a step, or error, `EnsembleProgress` decides under the request's lock what to do. Without the
 lock, responses then go to the client, and the next steps' requests to their models' schedulers, where they join batches
@@ -28,12 +28,12 @@ from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING
 from .step_limits import StepLimits
 
-#: Why a "batch" of an ensemble closed, for those who listen: each request of an ensemble is one.
+#: Why a "batch" of an ensemble closed, for instruments: each request of an ensemble is one.
 ENSEMBLE = "ensembles do not batch"
 
 
 class EnsembleScheduler:
-    """Schedules one version of an ensemble; no request waits in it, and it has no instances.
+    """The scheduler of one version of an ensemble; no request waits in it, and it has no instances.
 
     `infer` starts a step's request (`InferenceServer.infer`); if it raises TritonError the ensemble's request fails.
     `warn` is called with what is known of a failure beyond the client's text.
@@ -67,11 +67,11 @@ class EnsembleScheduler:
 
     @property
     def pending(self) -> int:
-        """Returns 0: requests do not wait here, but in their steps' models."""
+        """Always 0: requests do not wait here, but in their steps' models."""
         return 0
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Starts a checked request. Raises UnavailableError once the scheduler is stopping."""
+        """Start a checked request. Raises UnavailableError once the scheduler is stopping."""
         now = self.clock.now()
         request.queue_start = request.execute_start = now
         run = EnsembleRun(self, request)
@@ -86,24 +86,24 @@ class EnsembleScheduler:
             self.instruments.request_queued(request, now)
         run.start()
 
-    def over(self, request: InferenceRequest) -> None:
-        """Forgets a request that has had its final response."""
+    def forget(self, request: InferenceRequest) -> None:
+        """Forget a request that has had its final response."""
         with self._lock:
             del self._running[id(request)]
             if not self._running:
                 self._empty.notify_all()
 
     def waiting(self) -> list[InferenceRequest]:
-        """Returns the requests whose steps run."""
+        """Return the requests whose steps run."""
         with self._lock:
             return [run.request for run in self._running.values()]
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Returns False: the request's steps run already, so it cannot be taken out."""
+        """Return False: the request's steps already run, so it cannot be taken out."""
         return False
 
     def abort(self) -> None:
-        """Ends the requests in flight with an error."""
+        """End the requests in flight with an error."""
         with self._lock:
             self._stopping = True
             running = list(self._running.values())
@@ -111,7 +111,7 @@ class EnsembleScheduler:
             run.fail(UnavailableError("Server exited before the request completed"))
 
     def stop(self) -> None:
-        """Refuses new requests and waits until those in flight are answered."""
+        """Refuse new requests and wait until those in flight have ended."""
         with self._lock:
             self._stopping = True
             while self._running:
@@ -122,7 +122,7 @@ class EnsembleScheduler:
 
 
 class EnsembleRun:
-    """Runs one request of an ensemble, until its final response.
+    """One request of an ensemble, until its final response.
 
     Guarantees: responses go out one at a time, in the order of the decisions, the final one last. Steps are started
     without the lock held. After the first error no step is started, and later responses are dropped (rule 5.7.5).
@@ -149,7 +149,7 @@ class EnsembleRun:
     # -- decisions, under the lock
 
     def _post(self, work: EnsembleWork) -> None:
-        """Puts the responses of `work` into the outbox, or the error of a deadlock."""
+        """Put the responses of `work` into the outbox, or the error of a deadlock."""
         if work.deadlock:
             self._over = self._failed = True
             self._outbox.append(self._error(deadlock(self._scheduler.graph, self.request, work.deadlock)))
@@ -186,7 +186,7 @@ class EnsembleRun:
             self._scheduler.limits.start(run.step.number, lambda run=run: self._run(run))  # type: ignore[misc]
 
     def _run(self, run: Run) -> None:
-        """Sends a step's request to its model."""
+        """Send a step's request to its model."""
         step = run.step
         request = StepRequest(
             self.request,
@@ -214,7 +214,7 @@ class EnsembleRun:
             self._ended(run, request)
 
     def _on_response(self, run: Run, request: InferenceRequest, response: InferenceResponse) -> None:
-        """Takes a response of a step's model, on any thread."""
+        """Handle a response of a step's model, on any thread."""
         if response.error is not None:
             self._fail_step(run, response.error)
         else:
@@ -239,7 +239,7 @@ class EnsembleRun:
         self.fail(failed_step(self._scheduler.graph, run, error))
 
     def fail(self, error: TritonError) -> None:
-        """Ends the request, unless it is over."""
+        """End the request, unless it is over."""
         with self._lock:
             if self._over:
                 return
@@ -248,15 +248,16 @@ class EnsembleRun:
         self._deliver()
 
     def cancel(self) -> None:
-        """Cancels the steps because the client cancelled. Triton cancels only steps that start later; here running ones
-        too."""
+        """Cancel the steps because the client cancelled. Triton cancels only steps that start later; here also running
+        ones.
+        """
         with self._lock:
             steps = list(self._steps.values())
         for step in steps:
             step.cancel()
 
     def executed(self, times: ExecuteTimes) -> None:
-        """Adds the times of a step's execution to the ensemble's."""
+        """Add the times of a step's execution to the ensemble's."""
         with self._lock:
             late = self._over
             if not late:
@@ -270,7 +271,7 @@ class EnsembleRun:
             self.request.on_executed(times)
 
     def _deliver(self) -> None:
-        """Sends what is in the outbox. While one thread does so, others leave their responses to it."""
+        """Send what is in the outbox. While one thread does so, others leave their responses to it."""
         with self._lock:
             if self._delivering:
                 return
@@ -290,10 +291,10 @@ class EnsembleRun:
             self._record(response)
         deliver(request, response, scheduler.instruments, scheduler.clock)
         if response.final:
-            scheduler.over(request)
+            scheduler.forget(request)
 
     def _record(self, response: InferenceResponse) -> None:
-        """Counts the request as rule 5.7.13 says. Triton counts a failed one twice."""
+        """Count the request as in rule 5.7.13. Triton counts a failed one twice."""
         request, scheduler = self.request, self._scheduler
         now = scheduler.clock.now()
         hook = scheduler.instruments.batch_executed
@@ -317,7 +318,7 @@ class EnsembleRun:
 
 
 def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copies) -> dict[str, Tensor]:
-    """Returns outputs where the client wants them. If a device cannot be read, whoever reads them hears of it."""
+    """Return outputs where the client wants them. If a device cannot be read, their reader gets the error."""
     if any(tensor.memory_type for tensor in outputs.values()):
         with contextlib.suppress(TritonError):
             return request.placed(outputs, copies.to_host)
@@ -325,7 +326,7 @@ def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copie
 
 
 def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
-    """Returns the parameters that Triton gives a response with an output that has elements (rule 5.7.8)."""
+    """Return the parameters that Triton gives a response with an output that has elements (rule 5.7.8)."""
     return {
         "sequence_id": request.correlation_id,
         "sequence_start": bool(request.flags & SEQUENCE_START),

@@ -1,4 +1,4 @@
-"""`InstanceRoster` knows which instances take part in a scheduler, and which of them can take a batch now."""
+"""`InstanceRoster`, the instances that take part in a scheduler, and which of them can take a batch now."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from functools import partial
 from ..instances.rate_limiter import RateLimiter
 from .scheduler import Instance
 
-#: Called, without a lock held, when an instance that leaves gets nothing more.
+#: Called, without a lock held, when an instance that leaves gets no more batches.
 Left = Callable[[], None]
 
 
 class InstanceRoster:
-    """Keeps the state of every instance: idle, with a batch, or away while its stub is replaced. The scheduler's lock
-    guards it.
+    """The state of every instance: idle, with a batch, or away while its stub is replaced. The scheduler's lock guards
+    it.
 
-    `take` takes an idle instance. With a `limiter` it takes the one that is next by priority, or returns None while
-    resources are missing and has `retry` called when they are free; meanwhile requests stay queued, and the batch
-    grows (rule 5.10.2).
+    `take` takes an idle instance. With a `limiter` it takes the next one by priority, or returns None while resources
+    are missing and calls `retry` when they are free; meanwhile requests stay queued, and the batch grows (rule 5.10.2).
     """
 
     def __init__(self, limiter: RateLimiter | None, retry: Callable[[], None]) -> None:
@@ -36,16 +35,15 @@ class InstanceRoster:
 
     @property
     def settled(self) -> bool:
-        """Returns whether no instance has a batch or is about to get one."""
+        """Return whether no instance has a batch or is about to get one."""
         return len(self.idle) + len(self._away) >= len(self._all)
 
     def add(self, instance: Instance) -> None:
-        """Adds an instance. It counts as having a batch until it is `back`."""
+        """Add an instance. It counts as having a batch until it is `back`."""
         self._all.add(instance)
 
     def back(self, instance: Instance) -> Left | None:
-        """Makes an instance idle. If it was to leave it has left now; returns its `left` to be called then, else
-        None."""
+        """Make an instance idle. If it was to leave it has left now; return its `left` to be called then, else None."""
         self._away.discard(instance)
         if instance in self._leaving:
             return self._leaving.pop(instance)
@@ -53,19 +51,19 @@ class InstanceRoster:
         return None
 
     def away(self, instance: Instance) -> bool:
-        """Gives an instance no batch until it is `back`. Returns whether it was idle."""
+        """Give an instance no batch until it is `back`. Returns whether it was idle."""
         self._away.add(instance)
         return self._take(instance)
 
     def leave(self, instance: Instance, left: Left) -> bool:
-        """Gives an instance no more batches. Returns whether it has none now; if it has one, `back` returns `left`."""
+        """Give an instance no more batches. Returns whether it has none now; if it has one, `back` returns `left`."""
         if self._take(instance) or instance not in self._all:
             return True
         self._leaving[instance] = left
         return False
 
     def remove(self, instance: Instance) -> Left | None:
-        """Takes an instance out."""
+        """Remove an instance."""
         self._all.discard(instance)
         self._away.discard(instance)
         self._take(instance)

@@ -1,5 +1,5 @@
-"""`PolicyQueue` orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): which may wait, how long, and
-which goes first. It has no lock and no clock.
+"""`PolicyQueue`, which orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): which may wait, how
+long, and which goes first. It has no lock and no clock.
 
 A plain dynamic batcher keeps its requests in an `ArrivalQueue`.
 """
@@ -22,10 +22,10 @@ _WRAPS = (1 << 64) - (1 << 61)
 
 @dataclass(frozen=True)
 class QueuePolicy:
-    """Is the policy of one level. `timeout` is in nanoseconds; 0 means none, and a `max_size` of 0 no limit.
+    """The policy of one level. `timeout` is in nanoseconds; 0 means none, and a `max_size` of 0 no limit.
 
-    With `delay` a request whose time is up goes behind all others of its level instead of being refused. `override`
-    says whether a request's own, shorter timeout counts.
+    With `delay` a request that times out goes behind all others of its level instead of being refused. `override`:
+    whether a request's own, shorter timeout counts.
     """
 
     max_size: int = 0
@@ -34,8 +34,9 @@ class QueuePolicy:
     override: bool = False
 
     def deadline(self, request: InferenceRequest) -> int | None:
-        """Returns when the request's time is up, None if never. Its own timeout can only shorten the level's; without
-        one it has no effect (measured)."""
+        """Return the request's deadline, None if it has none. Its own timeout can only shorten the level's; without one
+        it has no effect (measured).
+        """
         timeout = self.timeout
         if self.override and 0 < request.timeout * 1000 < timeout:
             timeout = request.timeout * 1000
@@ -45,7 +46,7 @@ class QueuePolicy:
         return request.queue_start + (timeout if timeout < _WRAPS else 0)
 
     @staticmethod
-    def of(policy: Any) -> QueuePolicy:
+    def from_message(policy: Any) -> QueuePolicy:
         return QueuePolicy(
             max_size=policy.max_queue_size,
             timeout=policy.default_timeout_microseconds * 1000,
@@ -56,34 +57,33 @@ class QueuePolicy:
 
 @dataclass(frozen=True)
 class QueuePolicies:
-    """Holds a model's policies. `levels[0]` is for priority 1, the highest; `default_level` for priority 0 and those
-    out of range."""
+    """The policies of a model. `levels[0]` is for priority 1, the highest; `default_level` for priority 0 and those out
+    of range.
+    """
 
     levels: tuple[QueuePolicy, ...] = (QueuePolicy(),)
     default_level: int = 1
 
     @staticmethod
-    def of(config: ModelConfig) -> QueuePolicies | None:
-        """Returns the policies of a normalised configuration; None if all requests are alike and wait without a
-        limit."""
+    def from_config(config: ModelConfig) -> QueuePolicies | None:
+        """Return the policies of a normalised configuration; None if all requests are equal and wait without limit."""
         batching = config.dynamic_batching
         count = max(1, batching.priority_levels)
         special = batching.priority_queue_policy
         levels = tuple(
-            QueuePolicy.of(special.get(level, batching.default_queue_policy)) for level in range(1, count + 1)
+            QueuePolicy.from_message(special.get(level, batching.default_queue_policy)) for level in range(1, count + 1)
         )
         if count == 1 and levels[0] == QueuePolicy(override=levels[0].override, delay=levels[0].delay):
             return None
         return QueuePolicies(levels, batching.default_priority_level or 1)
 
     def level(self, priority: int) -> int:
-        """Returns the index into `levels` for a request's priority."""
+        """Return the index into `levels` for a request's priority."""
         return (priority if 1 <= priority <= len(self.levels) else self.default_level) - 1
 
 
 class _Level:
-    """Holds the requests of one level: `waiting` by arrival, each with its deadline, and `delayed`, whose time was
-    up."""
+    """The requests of one level: `waiting` by arrival, each with its deadline, and `delayed`, which timed out."""
 
     __slots__ = ("delayed", "policy", "waiting")
 
@@ -102,7 +102,7 @@ class _Level:
 
 
 class ArrivalQueue(deque[InferenceRequest]):
-    """Is a queue in order of arrival whose requests wait without a limit. It has the methods of `PolicyQueue`."""
+    """A queue in order of arrival whose requests wait without a limit. It has the methods of `PolicyQueue`."""
 
     timed = refuses = False
 
@@ -123,7 +123,7 @@ class ArrivalQueue(deque[InferenceRequest]):
 
 
 class PolicyQueue:
-    """Is a queue in order of execution: higher levels first; within a level by arrival, the delayed ones last."""
+    """A queue in order of execution: higher levels first; within a level by arrival, the delayed ones last."""
 
     def __init__(self, policies: QueuePolicies) -> None:
         self._policies = policies
@@ -134,14 +134,14 @@ class PolicyQueue:
         self.refuses = any(policy.timeout and not policy.delay for policy in policies.levels)
 
     def append(self, request: InferenceRequest) -> None:
-        """Queues a request. Raises UnavailableError if its level is full."""
+        """Queue a request. Raises UnavailableError if its level is full."""
         level = self._levels[self._policies.level(request.priority)]
         if level.policy.max_size and len(level) >= level.policy.max_size:
             raise UnavailableError(f"{request.prefix}Exceeds maximum queue size")
         level.waiting.append((level.policy.deadline(request), request))
 
     def popleft(self) -> InferenceRequest:
-        """Takes the first request. Raises IndexError if there is none."""
+        """Take the first request. Raises IndexError if there is none."""
         for level in self._levels:
             if level.waiting:
                 return level.waiting.popleft()[1]
@@ -150,7 +150,7 @@ class PolicyQueue:
         raise IndexError("the queue is empty")
 
     def expire(self, now: int) -> list[InferenceRequest]:
-        """Handles requests whose time is up: takes out and returns those to refuse, and moves those to delay."""
+        """Handle requests that timed out: take out and return those to refuse, and move those to delay."""
         refused: list[InferenceRequest] = []
         for level in self._levels:
             if not level.policy.timeout:
@@ -166,7 +166,7 @@ class PolicyQueue:
         return refused
 
     def late(self, requests: Iterable[InferenceRequest], now: int) -> list[InferenceRequest]:
-        """Returns which of `requests`, already taken out of the queue, are to be refused because their time is up."""
+        """Return which of `requests`, already taken out of the queue, are to be refused because they timed out."""
         found = []
         for request in requests:
             policy = self._levels[self._policies.level(request.priority)].policy
@@ -175,11 +175,11 @@ class PolicyQueue:
         return found
 
     def next_deadline(self) -> int | None:
-        """Returns the earliest time at which `expire` has something to do; None if there is none."""
+        """Return the earliest time at which `expire` has something to do; None if there is none."""
         return min((until for level in self._levels for until, _ in level.waiting if until is not None), default=None)
 
     def take_out(self, requests: Collection[InferenceRequest]) -> None:
-        """Takes these requests out, wherever they stand."""
+        """Take these requests out, wherever they are."""
         gone = {id(request) for request in requests}
         for level in self._levels:
             level.waiting = deque(entry for entry in level.waiting if id(entry[1]) not in gone)

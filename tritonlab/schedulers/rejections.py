@@ -1,4 +1,4 @@
-"""`Rejections` ends requests that are not executed: a scheduler took them, or would have taken them."""
+"""`Rejections`, the end of requests that are not executed: those a scheduler took, or would have taken."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from .response_order import ResponseOrder
 
 
 class Rejections:
-    """Ends requests of one model version. `stats` counts those that were cancelled or whose time was up; `order` does
-    not hold back their error."""
+    """The end of requests of one model version. `stats` counts those that were cancelled or timed out; `order` does not
+    hold back their error.
+    """
 
     def __init__(
         self,
@@ -33,25 +34,27 @@ class Rejections:
         self._order = order
 
     def cancel(self, requests: Iterable[InferenceRequest], now: int) -> None:
-        """Ends requests that their clients have cancelled (rule 3.10.2)."""
+        """End requests that their clients have cancelled (rule 3.10.2)."""
         for request in requests:
             self.tell(request, "cancelled", now)
             self.reject(request, CancelledError(request.prefix + "Request cancelled"), now)
 
     def time_out(self, requests: Iterable[InferenceRequest], now: int, decided: int = 0) -> None:
-        """Ends requests whose time is up (rule 5.5.9). `decided`: when it was decided that they execute, if it was."""
+        """End requests that timed out (rule 5.5.9). `decided`: the time of the decision to execute them, if there was
+        one.
+        """
         for request in requests:
             self.tell(request, "timeout", decided or now)
             self.reject(request, UnavailableError("Request timeout expired"), now)
 
     def tell(self, request: InferenceRequest, reason: str, now: int) -> None:
-        """Tells those who listen that a request ends which was not executed."""
+        """Report to the instruments that a request ends without an execution."""
         hook = self._instruments.request_rejected
         if hook is not None:
             hook(request, reason, now)
 
     def reject(self, request: InferenceRequest, error: TritonError, now: int) -> None:
-        """Ends a request that waited. If `error` says cancelled or unavailable it counts as CANCELED or REJECTED."""
+        """End a request that waited. An `error` of cancellation or unavailability counts as CANCELED or REJECTED."""
         if self._order is not None:
             self._order.leave(request)
         if self._stats is not None and isinstance(error, (CancelledError, UnavailableError)):
@@ -60,13 +63,14 @@ class Rejections:
         self.fail(request, error)
 
     def fail(self, request: InferenceRequest, error: TritonError) -> None:
-        """Ends a request that waited, and counts nothing."""
+        """End a request that waited, without counting it."""
         deliver_error(request, self._version, error, self._instruments, self._clock)
 
 
 def refusal_of(request: InferenceRequest, refusal: TritonError) -> TritonError:
-    """Returns the refusal as an exception of this request's own: if several threads raised one object, its traceback
-    would mix their frames."""
+    """Return the refusal as an exception of this request's own: if several threads raised one object, its traceback
+    would mix their frames.
+    """
     if isinstance(refusal, UnavailableError):
         return UnavailableError(request.prefix + refusal.message)
     return copy.copy(refusal)

@@ -1,4 +1,4 @@
-"""`ResponseOrder` does `preserve_ordering`: responses leave in the order their requests came (rule 5.5.7)."""
+"""`ResponseOrder`, the implementation of `preserve_ordering`: responses leave in the order of requests (rule 5.5.7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Turn:
-    """Holds one request's responses until it is its turn."""
+    """The responses of one request until it is its turn."""
 
     __slots__ = ("callback", "held", "over")
 
@@ -24,8 +24,9 @@ class _Turn:
 
 
 class ResponseOrder:
-    """Holds responses back until it is their request's turn. Any thread may respond; clients are called one at a time,
-    in order, by the thread whose response made it possible."""
+    """Responses that are held back until it is their request's turn. Any thread may respond; clients are called one at
+    a time, in order, by the thread whose response made it possible.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all of the below; no client is called under it
@@ -33,12 +34,12 @@ class ResponseOrder:
         self._delivering = False
 
     def admit(self, request: InferenceRequest) -> None:
-        """Makes the request's responses wait for those of all requests admitted before."""
+        """Make the request's responses wait for those of all requests admitted before."""
         with self._lock:
             self._turns[id(request)] = request, _Turn(request.push(self._on_response))
 
     def leave(self, request: InferenceRequest) -> None:
-        """Lets a request that will not be executed answer at once, since Triton does not hold refusals back either."""
+        """Let a request that will not be executed end at once, since Triton does not hold refusals back either."""
         with self._lock:
             del self._turns[id(request)]
         request.pop()
@@ -52,8 +53,9 @@ class ResponseOrder:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Sends the responses whose turn it is. While one thread does so, others leave theirs to it, which keeps the
-        order."""
+        """Send the responses whose turn it is. While one thread does so, others leave theirs to it, which keeps the
+        order.
+        """
         with self._lock:
             if self._delivering:
                 return

@@ -1,5 +1,4 @@
-"""`Scheduler` is the interface that the server and the instances see; the other protocols say what a scheduler needs of
-them."""
+"""`Scheduler`, the interface for the server and the instances, and the protocols that a scheduler needs of them."""
 
 from __future__ import annotations
 
@@ -10,85 +9,88 @@ from ..core.infer_request import InferenceRequest
 from ..core.status import TritonError
 from ..instances.payload import Payload
 
-#: The text with which a stopping scheduler refuses requests, behind their prefix (rule 5.4.1).
+#: The text with which a stopping scheduler refuses requests, after their prefix (rule 5.4.1).
 STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
 
 
 class Instance(Protocol):
-    """Executes payloads for a scheduler."""
+    """An executor of a scheduler's payloads."""
 
     @property
     def name(self) -> str:
-        """Returns what people know it by."""
+        """The name that people use for it."""
         ...
 
     def execute(self, payload: Payload) -> None:
-        """Starts to execute a payload; must not block. The scheduler calls it without a lock held, and once for each
-        `instance_idle`."""
+        """Start to execute a payload; must not block. The scheduler calls it without a lock held, and once for each
+        `instance_idle`.
+        """
         ...
 
 
 class WakeUp(Protocol):
-    """Calls functions at a later time (`timer.Timer`, or a fake)."""
+    """Calls at a later time (`timer.Timer`, or a fake)."""
 
     def call_at(self, when: int, function: Callable[[], None]) -> None: ...
 
 
 class Scheduler(Protocol):
-    """Holds a model version's requests until they can be executed.
+    """The queue of a model version: requests wait in it until they can be executed.
 
     All methods may be called from any thread; none blocks but `stop`.
     """
 
     @property
     def pending(self) -> int:
-        """Returns how many requests wait."""
+        """The number of waiting requests."""
         ...
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Takes a checked request. Raises TritonError if it refuses the request, which then is not executed."""
+        """Take a checked request. Raises TritonError if it refuses the request, which then is not executed."""
         ...
 
     def waiting(self) -> list[InferenceRequest]:
-        """Returns the requests that wait, for views and logs."""
+        """Return the requests that wait, for views and logs."""
         ...
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Takes a waiting request out of the queue, for the caller to answer. Returns False if it does not wait here
-        (any more), or cannot be taken out."""
+        """Take a waiting request out of the queue, for the caller to end. Returns False if it does not wait here (any
+        more), or cannot be taken out.
+        """
         ...
 
     def stop(self) -> None:
-        """Refuses new requests; blocks until no request waits and none is on its way to an instance."""
+        """Refuse new requests; block until no request waits and none is on its way to an instance."""
         ...
 
 
 class InstanceScheduler(Scheduler, Protocol):
-    """Has instances execute the requests."""
+    """A scheduler whose instances execute the requests."""
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Takes a request back that the model released with RESCHEDULE. The instance calls this before
-        `instance_idle`. Returns False if this scheduler takes no such requests (rule 3.9.5). Raises TritonError if
-        this request cannot come back."""
+        """Take a request back that the model released with RESCHEDULE. The instance calls this before `instance_idle`.
+        Returns False if this scheduler takes no such requests (rule 3.9.5). Raises TritonError if this request cannot
+        come back.
+        """
         ...
 
     def instance_ready(self, instance: Instance) -> None:
-        """Lets an instance take part that is new, or was gone."""
+        """Add an instance that is new, or that was gone."""
         ...
 
     def instance_idle(self, instance: Instance) -> None:
-        """Notes that the instance has executed its payload and can take another."""
+        """Record that the instance has executed its payload and can take another."""
         ...
 
     def instance_away(self, instance: Instance) -> bool:
-        """Gives the instance no payload until it is idle again, because its stub died. Returns whether it was idle."""
+        """Give the instance no payload until it is idle again, because its stub died. Returns whether it was idle."""
         ...
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """Gives the instance no payload until it is ready again. Requests that only it could have executed fail with
+        """Give the instance no payload until it is ready again. Requests that only it could have executed fail with
         `error`."""
         ...
 
     def wake(self) -> None:
-        """Looks at the queue again; the timer calls it."""
+        """Look at the queue again. Called by the timer."""
         ...

@@ -1,4 +1,4 @@
-"""`make_scheduler` makes the scheduler that a configuration asks for."""
+"""`make_scheduler`, which makes the scheduler for a configuration."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from .sequence_inputs import SequenceInputs
 
 @dataclass(frozen=True)
 class SchedulerServices:
-    """Holds what every scheduler of a model version is given. `warn` is called with what Triton would log; `limiter` is
-    None if executions share no resources."""
+    """The services for every scheduler of a model version. `warn` is called with what Triton would log; `limiter` is
+    None if executions share no resources.
+    """
 
     clock: Clock
     instruments: Instruments
@@ -37,23 +38,23 @@ class SchedulerServices:
 def make_scheduler(
     name: str, version: int, config: ModelConfig, directory: Path, services: SchedulerServices
 ) -> InstanceScheduler:
-    """Makes the scheduler of a normalised configuration; `directory` is the model's. Raises TritonError for initial
+    """Make the scheduler of a normalised configuration; `directory` is the model's. Raises TritonError for initial
     states that cannot be read (rule 5.6.10)."""
     clock, instruments, timer = services.clock, services.instruments, services.timer
     if config.HasField("sequence_batching"):
         inputs = SequenceInputs(config, directory)
-        rules = SequenceConfig.of(config)
+        rules = SequenceConfig.from_config(config)
         return SequenceBatchScheduler(
             name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn, services.limiter
         )
     return DynamicBatchScheduler(
         name,
         version,
-        BatchConfig.of(config),
+        BatchConfig.from_config(config),
         clock,
         instruments,
         timer,
-        policies=QueuePolicies.of(config),
+        policies=QueuePolicies.from_config(config),
         preserve_ordering=config.dynamic_batching.preserve_ordering,
         stats=services.stats,
         limiter=services.limiter,
@@ -62,7 +63,6 @@ def make_scheduler(
 
 
 def _held_requests() -> int:
-    """Returns how many requests must wait before the first executes: Triton's aid for tests of batching (rule
-    5.5.11)."""
+    """Return how many requests must wait before the first executes, Triton's aid for batching tests (rule 5.5.11)."""
     text = os.environ.get("TRITONSERVER_DELAY_SCHEDULER", "")
     return int(text) if text.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""`SequenceBacklog` holds the sequences that found no free slot, with their requests. It has no lock and no clock."""
+"""`SequenceBacklog`, the sequences that found no free slot, with their requests. It has no lock and no clock."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ Id = int | str
 
 
 class Backlogged:
-    """Holds the requests of a sequence without a slot. `expires` is the earliest of their timeouts, None if none has
-    one."""
+    """The requests of a sequence without a slot. `expires` is the earliest of their timeouts, None if none has one."""
 
     __slots__ = ("expires", "last_seen", "queue", "sequence")
 
@@ -31,8 +30,9 @@ class Backlogged:
 
 
 class SequenceBacklog:
-    """Keeps sequences in the order of their first requests. `ident in backlog` tells whether that sequence waits and
-    its END has not come."""
+    """The waiting sequences, in the order of their first requests. `ident in backlog`: that sequence waits and its END
+    has not come.
+    """
 
     def __init__(self) -> None:
         self._sequences: deque[Backlogged] = deque()
@@ -48,7 +48,7 @@ class SequenceBacklog:
         return ident in self._open
 
     def add(self, request: InferenceRequest, now: int) -> None:
-        """Queues a request at its sequence; if the sequence is not here yet it begins with this request."""
+        """Queue a request at its sequence; the first request of a sequence adds it."""
         ident = request.correlation_id
         entry = self._open.get(ident)
         if entry is None:
@@ -59,13 +59,12 @@ class SequenceBacklog:
             del self._open[ident]
 
     def pop(self) -> tuple[Backlogged, bool]:
-        """Takes out the oldest sequence, for which there is a slot now. Returns it, and whether it may get more
-        requests."""
+        """Take out the oldest sequence, which gets a slot. Return it, and whether it may get more requests."""
         entry = self._sequences.popleft()
         return entry, self._close(entry)
 
     def expire(self, now: int) -> list[InferenceRequest]:
-        """Takes out the sequences whose time is up, and returns all their requests."""
+        """Take out the sequences that timed out; return all their requests."""
         late = [entry for entry in self._sequences if entry.expires is not None and entry.expires <= now]
         for entry in late:
             self._sequences.remove(entry)
@@ -73,22 +72,22 @@ class SequenceBacklog:
         return [request for entry in late for request in entry.queue]
 
     def close(self) -> None:
-        """Lets none of the sequences get more requests."""
+        """Let none of the sequences get more requests."""
         self._open.clear()
 
     def clear(self) -> list[InferenceRequest]:
-        """Takes out all sequences and returns their requests."""
+        """Take out all sequences and return their requests."""
         requests = self.requests()
         self._sequences.clear()
         self._open.clear()
         return requests
 
     def requests(self) -> list[InferenceRequest]:
-        """Returns the requests that wait, those of the oldest sequence first."""
+        """Return the requests that wait, those of the oldest sequence first."""
         return [request for entry in self._sequences for request in entry.queue]
 
     def deadlines(self) -> Iterable[int]:
-        """Yields the times at which `expire` has something to do."""
+        """Yield the times at which `expire` has something to do."""
         return [entry.expires for entry in self._sequences if entry.expires is not None]
 
     def _close(self, entry: Backlogged) -> bool:

@@ -1,7 +1,8 @@
-"""`SequenceBatchScheduler` sends the requests of a sequence to one instance, in order, one at a time (rules 5.6, 3.9).
+"""`SequenceBatchScheduler`, which sends the requests of a sequence to one instance, in order, one at a time (rules 5.6,
+3.9).
 
-The decisions are `SequenceTable` (who has which slot) and `SequenceHosts` (what an instance gets next); here are the
-lock, the clock and the instances.
+The decisions are those of `SequenceTable` (which sequence has which slot) and `SequenceHosts` (what an instance gets
+next); here are the lock, the clock and the instances.
 """
 
 from __future__ import annotations
@@ -26,21 +27,22 @@ from .sequence_table import SequenceTable, Slot
 
 
 class NextLook:
-    """Keeps the earliest time that the scheduler has asked its timer for. The scheduler's lock guards it."""
+    """The earliest time requested of the scheduler's timer. The scheduler's lock guards it."""
 
     def __init__(self, timer: WakeUp) -> None:
         self.at: int | None = None
         self._timer = timer
 
-    def by(self, when: int | None, wake: Callable[[], None]) -> None:
-        """Has the timer call `wake` at `when`, unless it calls earlier anyway; None asks for nothing."""
+    def request(self, when: int | None, wake: Callable[[], None]) -> None:
+        """Let the timer call `wake` at `when`, unless it calls earlier anyway. `when` None: no call."""
         if when is not None and (self.at is None or when < self.at):
             self.at = when
             self._timer.call_at(when, wake)
 
     def due(self, now: int) -> bool:
-        """Returns whether the earliest time asked for has come. The timer also calls for a later time that was asked
-        for before it, and then there is nothing to do."""
+        """Return whether the earliest requested time has come. The timer also calls for a later time that was requested
+        before it, and then there is nothing to do.
+        """
         if self.at is None or now < self.at:
             return False
         self.at = None
@@ -48,8 +50,8 @@ class NextLook:
 
 
 class SequenceBatchScheduler:
-    """Keeps each sequence at one slot of one instance. `inputs` adds the model's controls and states; `warn` is called
-    with what Triton writes into its log.
+    """The scheduler that keeps each sequence at one slot of one instance. `inputs` adds the model's controls and
+    states; `warn` is called with what Triton writes into its log.
 
     Guarantees: a START may reuse an id, and all later requests of a sequence go where its START went. Failures and
     payloads leave without the lock held.
@@ -86,27 +88,28 @@ class SequenceBatchScheduler:
 
     @property
     def pending(self) -> int:
-        """Returns how many requests wait."""
+        """The number of waiting requests."""
         with self._lock:
             return self._hosts.queued
 
     def waiting(self) -> list[InferenceRequest]:
-        """Returns the requests that wait: candidates first, then those in slots, then the backlog."""
+        """Return the requests that wait: candidates first, then those in slots, then the backlog."""
         with self._lock:
             return self._hosts.waiting()
 
     def occupancy(self) -> Occupancy:
-        """Returns who has which slot now, for views."""
+        """Return which sequence has which slot now, for views."""
         with self._lock:
             return self._hosts.occupancy(self._clock.now())
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Returns False: a sequence cannot do without one of its requests."""
+        """Return False: a sequence cannot do without one of its requests."""
         return False
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Takes a checked request. Raises InvalidArgumentError for one that fits no sequence (rule 5.6.1),
-        UnavailableError once the scheduler stops."""
+        """Take a checked request. Raises InvalidArgumentError for one that fits no sequence (rule 5.6.1),
+        UnavailableError once the scheduler stops.
+        """
         now = self._clock.now()
         request.queue_start = now
         with self._lock:
@@ -122,7 +125,7 @@ class SequenceBatchScheduler:
         self._do(work, now, request)
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Queues a later iteration of an iterative sequence (rule 3.9), to wait until its instance is idle. Raises
+        """Queue a later iteration of an iterative sequence (rule 3.9), to wait until its instance is idle. Raises
         InvalidArgumentError if the sequence has ended meanwhile."""
         if not self.config.iterative:
             return False
@@ -148,7 +151,7 @@ class SequenceBatchScheduler:
 
     @contextmanager
     def _deciding(self) -> Iterator[tuple[SequenceWork, int]]:
-        """Holds the lock for a decision; what the decision puts into the work is done after the lock is released."""
+        """Hold the lock for a decision; what the decision puts into the work is done after the lock is released."""
         now, work = self._clock.now(), SequenceWork()
         with self._lock:
             yield work, now
@@ -156,14 +159,14 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def _decided(self, work: SequenceWork) -> SequenceWork:
-        """Ends a decision, under the lock: asks the timer for the next look, and wakes `stop` if nothing is left."""
-        self._next_look.by(work.wake_at, self.wake)
+        """End a decision, under the lock: set the timer for the next look, and wake `stop` if nothing is left."""
+        self._next_look.request(work.wake_at, self.wake)
         if self._refusal is not None:
             self._settled.notify_all()
         return work
 
     def instance_ready(self, instance: Instance) -> None:
-        """Lets an instance take part, with slots of its own, that is new or was gone."""
+        """Add an instance that is new, or that was gone, with slots of its own."""
         with self._deciding() as (work, now):
             if isinstance(self._refusal, UnavailableError):
                 return  # `stop` waits only for the instances that it knows
@@ -172,7 +175,7 @@ class SequenceBatchScheduler:
         self.instance_idle(instance)
 
     def instance_idle(self, instance: Instance) -> None:
-        """Lets the next requests of the sequences go that were in the instance's payload, which is executed now."""
+        """Let the next requests of the sequences go that were in the instance's payload, which is executed now."""
         now = self._clock.now()
         with self._lock:
             host = self._hosts.of(instance)
@@ -184,7 +187,7 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def instance_away(self, instance: Instance) -> bool:
-        """Ends the sequences that had started at an instance whose stub died. Returns whether it was idle."""
+        """End the sequences that had started at an instance whose stub died. Returns whether it was idle."""
         with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
@@ -195,7 +198,7 @@ class SequenceBatchScheduler:
         return was_idle
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """Removes the instance's slots, and with the last one the backlog; requests there fail with `error`."""
+        """Remove the instance's slots, and with the last one the backlog; requests there fail with `error`."""
         with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
@@ -205,7 +208,7 @@ class SequenceBatchScheduler:
                 self._refusal = self._refusal or error
 
     def wake(self) -> None:
-        """Handles idle sequences, timeouts and delays that are due; the timer calls it, and tests do."""
+        """Handle idle sequences, timeouts and delays that are due. Called by the timer and by tests."""
         with self._deciding() as (work, now):
             if not self._next_look.due(now):
                 return
@@ -214,13 +217,14 @@ class SequenceBatchScheduler:
             work.wake_by(self._table.deadline())
 
     def _retry(self) -> None:
-        """Tries again now that the rate limiter has resources for an instance that it refused."""
+        """Try again now that the rate limiter has resources for an instance that it refused."""
         with self._deciding() as (work, now):
             self._hosts.fill_all(now, work)
 
     def stop(self) -> None:
-        """Refuses new requests and waits until all that were taken are executed. Triton keeps backlogged sequences
-        waiting until those before them are idle for long enough; here sequences that can only wait end at once."""
+        """Refuse new requests and wait until all that were taken are executed. Triton keeps backlogged sequences
+        waiting until those before them are idle for long enough; here sequences that can only wait end at once.
+        """
         with self._deciding() as (work, now):
             self._refusal = UnavailableError(STOPPING)
             self._table.end_idle(now)

@@ -1,4 +1,4 @@
-"""`SequenceConfig` holds what a sequence model's configuration says about slots and batches."""
+"""`SequenceConfig`, the part of a sequence model's configuration about slots and batches."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .dynamic_batch import BatchConfig
 
 @dataclass(frozen=True)
 class SequenceConfig:
-    """Holds how a sequence model's requests share instances and batches. Times are in nanoseconds.
+    """How a sequence model's requests share instances and batches. Times are in nanoseconds.
 
-    `slots` is how many sequences one instance works on at a time (rule 5.6.3). With `direct` a sequence's requests
-    stand at the position of its slot in every batch; otherwise candidate sequences share a dynamic batcher (rules
-    5.6.7, 5.6.8). `batch` holds that batcher's rules; for a direct model, only which inputs must be equal in a batch.
-    Once `minimum_ready` slots have a request a batch does not wait for `delay`; 0 never waits.
+    `slots` is how many sequences one instance works on at a time (rule 5.6.3). With `direct` a sequence's requests are
+    at the position of its slot in every batch; otherwise candidate sequences share a dynamic batcher (rules 5.6.7,
+    5.6.8). `batch` has that batcher's rules; for a direct model, only which inputs must be equal in a batch. Once
+    `minimum_ready` slots have a request a batch does not wait for `delay`; 0 never waits.
     """
 
     slots: int = 1
@@ -28,9 +28,8 @@ class SequenceConfig:
     batch: BatchConfig = field(default_factory=BatchConfig)
 
     @staticmethod
-    def of(config: ModelConfig) -> SequenceConfig:
-        """Returns the rules of a normalised configuration with `sequence_batching`. If it names no strategy, it is
-        direct."""
+    def from_config(config: ModelConfig) -> SequenceConfig:
+        """Return the rules of a normalised configuration with `sequence_batching`. The default strategy is direct."""
         sequences = config.sequence_batching
         oldest = sequences.HasField("oldest")
         slots = max(1, config.max_batch_size)

@@ -1,7 +1,7 @@
-"""`SequenceHosts` decides which of the requests in their slots the sequence batcher's instances get next.
+"""`SequenceHosts`, the decision which of the requests in their slots the sequence batcher's instances get next.
 
-Nothing here has a clock, a lock or an effect: `SequenceWork` collects what is decided, and `SequenceBatchScheduler`
-does it.
+Nothing here has a clock, a lock or an effect: `SequenceWork` collects the decisions, and `SequenceBatchScheduler`
+carries them out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _D = TypeVar("_D", Batch, SlotBatch)
 
 
 class Candidate:
-    """Is a sequence's next request in the oldest strategy's dynamic batcher. `queue_start` is when it came there."""
+    """A sequence's next request in the oldest strategy's dynamic batcher. `queue_start` is when it came there."""
 
     __slots__ = ("batch_size", "inputs", "queue_start", "request", "slot")
 
@@ -40,7 +40,7 @@ class Candidate:
 
 
 class SequenceHost:
-    """Holds for one instance whether it can take a payload, what it executes, and the candidates that wait for it."""
+    """One instance: whether it can take a payload, what it executes, and the candidates that wait for it."""
 
     def __init__(self, index: int, instance: Instance, order: ResponseOrder | None) -> None:
         self.index = index
@@ -54,7 +54,7 @@ class SequenceHost:
 
 @dataclass
 class SequenceWork:
-    """Collects what a decision wants done after the lock is released, and when to look again."""
+    """The work of a decision, to be done after the lock is released, and the time of the next look."""
 
     payloads: list[tuple[Instance, Payload]] = field(default_factory=list)
     failures: Failures = field(default_factory=list)
@@ -66,8 +66,8 @@ class SequenceWork:
 
 
 class SequenceHosts:
-    """Keeps the instances that take part, by the index that the slots of `table` name. `admitted` returns whether an
-    instance has the resources for a payload; if not, it is offered them later.
+    """The instances that take part, by the index that the slots of `table` name. `admitted` returns whether an instance
+    has the resources for a payload; if not, it is offered them later.
 
     `take_slots` (direct) and `take_batch` (oldest) choose the requests of a payload.
     """
@@ -97,21 +97,21 @@ class SequenceHosts:
 
     @property
     def queued(self) -> int:
-        """Returns how many requests wait."""
+        """Return how many requests wait."""
         return self._table.queued + sum(len(host.candidates) for host in self._hosts.values())
 
     def waiting(self) -> list[InferenceRequest]:
-        """Returns the requests that wait: candidates first, then those in slots, then the backlog."""
+        """Return the requests that wait: candidates first, then those in slots, then the backlog."""
         candidates = [candidate.request for host in self._hosts.values() for candidate in host.candidates]
         return candidates + self._table.waiting()
 
     @property
     def settled(self) -> bool:
-        """Returns whether nothing waits and nothing executes."""
+        """Return whether nothing waits and nothing executes."""
         return not self._hosts or (not self.queued and all(h.idle or h.away for h in self._hosts.values()))
 
     def occupancy(self, now: int) -> Occupancy:
-        """Returns who has which slot now."""
+        """Return which sequence has which slot now."""
         table, idle = self._table, self._config.max_idle
         backlog = [
             WaitingSequence(one.sequence, len(one.queue), now - one.queue[0].queue_start) for one in table.backlog
@@ -124,7 +124,7 @@ class SequenceHosts:
     # -- instances come, execute and go
 
     def add(self, instance: Instance, now: int, work: SequenceWork) -> None:
-        """Adds an instance, with slots of its own."""
+        """Add an instance, with slots of its own."""
         host = SequenceHost(self._next_index, instance, ResponseOrder() if self._config.preserve_ordering else None)
         self._next_index += 1
         self._hosts[host.index] = host
@@ -132,7 +132,7 @@ class SequenceHosts:
         self._nominate_all(host, now, work)
 
     def idle(self, host: SequenceHost, now: int) -> SequenceWork:
-        """Lets the next requests of the sequences go that were in the payload which `host` has executed."""
+        """Let the next requests of the sequences go that were in the payload which `host` has executed."""
         work = SequenceWork()
         host.idle, host.away = True, False
         executed = list(host.executing.values())
@@ -144,7 +144,7 @@ class SequenceHosts:
         return work
 
     def lost(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
-        """Ends with `error` the sequences that had started at `host`, because it knows nothing of them any more."""
+        """End with `error` the sequences that had started at `host`, because it has lost their state."""
         host.idle, host.away = False, True
         started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
         work.failures += [(candidate.request, error) for candidate in started]
@@ -154,7 +154,7 @@ class SequenceHosts:
         self._nominate_all(host, now, work)
 
     def remove(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
-        """Takes `host` out; what it had fails with `error`."""
+        """Remove `host`; its requests fail with `error`."""
         work.failures += [(candidate.request, error) for candidate in host.candidates]
         work.failures += self._table.remove_host(host.index, error, now)
         del self._hosts[host.index]
@@ -162,11 +162,11 @@ class SequenceHosts:
     # -- what the instances get
 
     def came_back(self, slot: Slot, request: InferenceRequest) -> None:
-        """Takes back a request that the model wants again in a later iteration (rule 3.9)."""
+        """Take back a request that the model wants again in a later iteration (rule 3.9)."""
         self._hosts[slot.host].executing.pop(request.serial, None)
 
     def offer(self, slot: Slot, now: int, work: SequenceWork) -> None:
-        """Offers the slot's instance a request that came into the slot."""
+        """Offer the slot's instance a request that came into the slot."""
         self._nominate(slot, now, work)
         self._fill(self._hosts[slot.host], now, work)
 
@@ -176,7 +176,7 @@ class SequenceHosts:
             self._fill(host, now, work)
 
     def _nominate(self, slot: Slot, now: int, work: SequenceWork) -> None:
-        """Puts the slot's next request into its instance's dynamic batcher, unless one of the slot is on its way."""
+        """Put the slot's next request into its instance's dynamic batcher, unless one of the slot is on its way."""
         if self._config.direct or slot.busy:
             return
         while failures := self._table.drop_cancelled(slot, now):
@@ -193,7 +193,7 @@ class SequenceHosts:
             self._nominate(slot, now, work)
 
     def _fill(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
-        """Gives the instance its next payload, if it is idle and there is one."""
+        """Give the instance its next payload, if it is idle and there is one."""
         if not host.idle:
             return
         payload = self._direct_payload(host, now, work) if self._config.direct else self._payload(host, now, work)
@@ -232,7 +232,7 @@ class SequenceHosts:
         return Payload([candidate.request for candidate in taken], decision.size, decision.reason)
 
     def _decision(self, found: _D | WaitUntil | None, host: SequenceHost, work: SequenceWork) -> _D | None:
-        """Returns `found` if it can be done now; None if it has to wait for a time or for resources."""
+        """Return `found` if it can be done now; None if it has to wait for a time or for resources."""
         if isinstance(found, WaitUntil):
             work.wake_by(found.until)
             return None
@@ -241,9 +241,9 @@ class SequenceHosts:
         return found
 
     def _drop_candidates(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
-        """Ends the sequences of cancelled candidates, as if they were still in their slots. Triton executes such a
-        candidate; with a delay it skips it and goes on with the sequence's next request, which the model cannot
-        notice."""
+        """End the sequences of cancelled candidates, as if they were still in their slots. Triton executes such a
+        candidate; with a delay it skips it and goes on with the sequence's next request, which the model cannot notice.
+        """
         dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]
         host.candidates = deque(c for c in host.candidates if not c.request.cancelled)
         for candidate in dropped:
@@ -264,7 +264,7 @@ class SequenceHosts:
 
 
 def _uses(host: SequenceHost, slots: list[Slot], oldest: int) -> list[SlotUse]:
-    """Returns what the slots of `host` have. A sequence that had its last request before `oldest` is idle."""
+    """Return the occupied slots of `host`. A sequence that had its last request before `oldest` is idle."""
     executing, candidates = list(host.executing.values()), [candidate.slot for candidate in host.candidates]
     return [
         SlotUse(

@@ -1,4 +1,4 @@
-"""`SequenceInputs` adds the inputs that no client sends: controls and implicit state (rules 5.6.5, 5.6.10)."""
+"""`SequenceInputs`, the inputs that no client sends: controls and implicit state (rules 5.6.5, 5.6.10)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PAIRS = {"int32_false_true": DataType.INT32, "fp32_false_true": DataType.FP32, 
 
 
 class SequenceInputs:
-    """Adds controls and state to requests as they leave for the model. All of it is constant per model, except for what
-    follows from a request's flags and correlation id.
+    """The controls and state that are added to requests as they leave for the model. All of it is constant per model,
+    except for what follows from a request's flags and correlation id.
 
     `directory` is the model directory, which has the files of initial states. Raises InternalError or
     InvalidArgumentError for a file that cannot be used; both are load errors.
@@ -48,7 +48,7 @@ class SequenceInputs:
             self._ids.append((name, DataType(control.data_type)))
 
     def _pair(self, control: Any) -> tuple[Tensor, Tensor]:
-        """Returns the control's tensors for false and true."""
+        """Return the control's tensors for false and true."""
         field = next(field for field in _PAIRS if getattr(control, field))
         datatype = _PAIRS[field]
         no, yes = (
@@ -58,7 +58,7 @@ class SequenceInputs:
         return no, yes
 
     def complete(self, request: InferenceRequest) -> None:
-        """Gives the request a new dict of inputs with controls and state; the client's dict stays as it is. Calling it
+        """Give the request a new dict of inputs with controls and state; the client's dict stays as it is. Calling it
         again does no harm."""
         inputs = dict(request.inputs)
         ready = not request.null
@@ -70,7 +70,7 @@ class SequenceInputs:
         request.inputs = inputs
 
     def null_request(self, like: InferenceRequest) -> NullRequest:
-        """Returns the request for a slot without one (rule 5.6.7): its inputs have the shapes of `like`, id and flags
+        """Return the request for a slot without one (rule 5.6.7): its inputs have the shapes of `like`, id and flags
         are 0.
 
         Triton leaves the inputs to whatever was in memory; here they are zeros and empty strings.
@@ -94,7 +94,7 @@ class SequenceInputs:
 
 
 def _controls(config: ModelConfig, kind: str) -> list[tuple[str, Any]]:
-    """Returns each (tensor name, control) of that kind; validation allows one."""
+    """Return each (tensor name, control) of that kind; validation allows one."""
     return [
         (control_input.name, control)
         for control_input in config.sequence_batching.control_input
@@ -104,13 +104,13 @@ def _controls(config: ModelConfig, kind: str) -> list[tuple[str, Any]]:
 
 
 def _string(text: str) -> bytes:
-    """Returns a string element as tensors hold it."""
+    """Return a string element as tensors hold it."""
     encoded = text.encode()
     return len(encoded).to_bytes(4, "little") + encoded
 
 
 def _number_of(correlation_id: str) -> int:
-    """Returns a string id's value in an integer control. Triton reads the first 8 bytes of the string element as one.
+    """Return a string id's value in an integer control. Triton reads the first 8 bytes of the string element as one.
 
     Measured: 'str' is 32216184615075843. For an id below four characters Triton reads whatever follows in memory; here
     zeros follow.
@@ -119,15 +119,14 @@ def _number_of(correlation_id: str) -> int:
 
 
 def _zeros(datatype: DataType, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Returns an array of zeros, or of as many empty strings."""
+    """Return an array of zeros, or of as many empty strings."""
     if datatype is DataType.BYTES:
         return np.zeros(4 * prod(shape), np.uint8)
     return np.zeros(shape, datatype.numpy)
 
 
 def _initial_state(state: Any, directory: Path, *, batching: bool) -> Tensor:
-    """Returns what the model sees in a state input of every request; the Python backend never writes state (rule
-    5.6.10).
+    """Return the value of a state input in every request; the Python backend never writes state (rule 5.6.10).
 
     Variable dims are 1, whatever dims an initial state has (measured). Without an initial state Triton passes
     uninitialised memory; here it is zeros.

@@ -1,4 +1,4 @@
-"""The occupancy of a sequence batcher says which sequence has which slot now, and which wait for one."""
+"""The occupancy of a sequence batcher: which sequence has which slot now, and which wait for one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from .sequence_backlog import Id
 
 
 class SlotUse(NamedTuple):
-    """Is a slot that has a sequence. `queued`: its requests that wait; `idle_left`: nanoseconds until the sequence
-    ends if no request comes, None if it takes none any more."""
+    """A slot that has a sequence. `queued`: its waiting requests; `idle_left`: nanoseconds until the sequence ends if
+    no request comes, None if it no longer takes any.
+    """
 
     number: int
     sequence: Id
@@ -19,7 +20,7 @@ class SlotUse(NamedTuple):
 
 
 class WaitingSequence(NamedTuple):
-    """Is a sequence without a slot, with how many requests it has, and how many nanoseconds it has waited."""
+    """A sequence without a slot, with the number of its requests, and how many nanoseconds it has waited."""
 
     sequence: Id
     queued: int
@@ -27,7 +28,7 @@ class WaitingSequence(NamedTuple):
 
 
 class Occupancy(NamedTuple):
-    """Holds what all instances have: `slots` is how many each has, of which `instances` lists those that are taken."""
+    """The occupancy of all instances: `slots` is how many each has, `instances` lists those that are taken."""
 
     slots: int
     max_idle: int

@@ -1,4 +1,4 @@
-"""`SequenceTable` knows which sequence has which slot, or is in the backlog. It has no lock and no clock.
+"""`SequenceTable`, which has the slot of each sequence, or its place in the backlog. It has no lock and no clock.
 
 first request --- slot free ---> slot --- END taken, or idle: the slot's rest first ---> free
       |                           ^                                                        |
@@ -33,10 +33,10 @@ Failures = list[tuple[InferenceRequest, TritonError]]
 
 
 class Slot:
-    """Is a place for one sequence at one instance. `host` is the instance's index, `number` counts from 0.
+    """A place for one sequence at one instance. `host` is the instance's index, `number` counts from 0.
 
-    `queue` holds the requests that wait. It is `open` while it takes requests of `sequence`. It is `busy` while one of
-    them is on its way, if the next must not overtake it.
+    `queue` has the waiting requests. It is `open` while it takes requests of `sequence`. It is `busy` while one of them
+    is on its way, if the next must not overtake it.
     """
 
     __slots__ = ("busy", "host", "last_seen", "number", "open", "queue", "sequence")
@@ -56,7 +56,7 @@ class Slot:
 
 
 class SequenceTable:
-    """Keeps the sequences of one model version. Times are nanoseconds, and the caller passes them."""
+    """The sequences of one model version. Times are nanoseconds, and the caller passes them."""
 
     def __init__(self, model: str, config: SequenceConfig) -> None:
         self.config = config
@@ -71,7 +71,7 @@ class SequenceTable:
     # -- instances
 
     def add_host(self, host: int, now: int) -> None:
-        """Gives the instance `host` its slots; backlogged sequences move in."""
+        """Give the instance `host` its slots; backlogged sequences move in."""
         self._slots[host] = [Slot(host, number) for number in range(self.config.slots)]
         for slot in self._slots[host]:
             self._vacate(slot, now)
@@ -80,8 +80,9 @@ class SequenceTable:
         return self._slots[host]
 
     def abandon(self, host: int, kept: Container[Slot], error: TritonError, now: int) -> Failures:
-        """Ends the sequences of an instance that lost what it knew of them; their waiting requests fail with `error`.
-        Sequences that have executed nothing stay: those whose START waits, and those in the slots `kept`."""
+        """End the sequences of an instance that lost their state; their waiting requests fail with `error`. Sequences
+        that have executed nothing stay: those whose START waits, and those in the slots `kept`.
+        """
         failures: Failures = []
         for slot in self._slots[host]:
             if slot in kept:
@@ -92,7 +93,7 @@ class SequenceTable:
         return failures
 
     def remove_host(self, host: int, error: TritonError, now: int) -> Failures:
-        """Removes an instance for good; with the last one the backlog fails too."""
+        """Remove an instance for good; with the last one the backlog fails too."""
         # its free slots first, so that nothing moves into the others while they are abandoned
         self._free = [entry for entry in self._free if entry[1] != host]
         heapq.heapify(self._free)
@@ -107,12 +108,12 @@ class SequenceTable:
     # -- requests
 
     def waiting(self) -> list[InferenceRequest]:
-        """Returns the requests that wait: those in slots, then the backlog."""
+        """Return the requests that wait: those in slots, then the backlog."""
         in_slots = [request for slots in self._slots.values() for slot in slots for request in slot.queue]
         return in_slots + self.backlog.requests()
 
     def admit(self, request: InferenceRequest, now: int) -> Slot | None:
-        """Queues a request at its sequence's slot, which is returned, or in the backlog (None).
+        """Queue a request at its sequence's slot, which is returned, or in the backlog (None).
 
         Raises InvalidArgumentError (rule 5.6.1). An iterative model's request without an id gets one, and its START
         (rule 3.9.2).
@@ -141,23 +142,25 @@ class SequenceTable:
         return slot
 
     def conflict(self, request: InferenceRequest) -> str:
-        """Returns a warning if the request starts a sequence while one of the same id has not ended (rule 5.6.2); else
+        """Return a warning if the request starts a sequence while one of the same id has not ended (rule 5.6.2); else
         an empty text."""
         ident = request.correlation_id
         conflict = request.flags & SEQUENCE_START and (ident in self._by_id or ident in self.backlog)
         return _CONFLICT.format(ident, self._model) if conflict else ""
 
     def taken(self, slot: Slot, now: int) -> InferenceRequest:
-        """Takes the slot's first request for execution. A request with END frees the slot for the next sequence; an
-        iterative sequence ends only when its request is released."""
+        """Take the slot's first request for execution. A request with END frees the slot for the next sequence; an
+        iterative sequence ends only when its request is released.
+        """
         request = slot.queue.popleft()
         slot.busy = True
         self._vacate_if_over(slot, now)
         return request
 
     def back(self, request: InferenceRequest, now: int) -> Slot:
-        """Takes back a request that the model wants to see again, without START (rule 3.9.2). Returns its slot. Raises
-        InvalidArgumentError if its sequence has ended meanwhile; with Triton the client then waits for ever."""
+        """Take back a request that the model wants to see again, without START (rule 3.9.2); return its slot. Raises
+        InvalidArgumentError if its sequence has ended meanwhile; with Triton the client then waits for ever.
+        """
         slot = self._by_id.get(request.correlation_id)
         if slot is None:
             raise _no_start(request.correlation_id, self._model)
@@ -168,20 +171,20 @@ class SequenceTable:
         return slot
 
     def done(self, slot: Slot, now: int) -> None:
-        """Notes that the slot's request was executed and does not come back, which ends an iterative sequence."""
+        """Record that the slot's request was executed and does not come back, which ends an iterative sequence."""
         slot.busy = False
         if self.config.iterative:
             self._close(slot)
         self._vacate_if_over(slot, now)
 
     def drop_cancelled(self, slot: Slot, now: int) -> Failures:
-        """Ends the slot's sequence, and all its waiting requests, if one of these was cancelled (measured)."""
+        """End the slot's sequence, and all its waiting requests, if one of these was cancelled (measured)."""
         if any(request.cancelled for request in slot.queue):
             return self.end(slot, CancelledError(""), now)
         return []
 
     def end(self, slot: Slot, error: TritonError, now: int) -> Failures:
-        """Ends the slot's sequence; its waiting requests fail with `error`."""
+        """End the slot's sequence; its waiting requests fail with `error`."""
         failures: Failures = [(request, error) for request in slot.queue]
         slot.queue.clear()
         self._close(slot)
@@ -191,7 +194,7 @@ class SequenceTable:
     # -- slots
 
     def _close(self, slot: Slot) -> None:
-        """Takes no more requests for the slot's sequence; its id must START again."""
+        """Take no more requests for the slot's sequence; its id must START again."""
         slot.open = False
         if slot.sequence is not None and self._by_id.get(slot.sequence) is slot:
             del self._by_id[slot.sequence]
@@ -202,7 +205,7 @@ class SequenceTable:
             self._vacate(slot, now)
 
     def _vacate(self, slot: Slot, now: int) -> None:
-        """Gives the slot to the oldest backlogged sequence, if there is one."""
+        """Give the slot to the oldest backlogged sequence, if there is one."""
         slot.sequence, slot.open = None, False
         if not self.backlog:
             heapq.heappush(self._free, (slot.number, slot.host))
@@ -217,13 +220,14 @@ class SequenceTable:
     # -- time
 
     def deadline(self) -> int | None:
-        """Returns the earliest time at which `reap` has something to do; None if there is none."""
+        """Return the earliest time at which `reap` has something to do; None if there is none."""
         idle = (slot.last_seen + self.config.max_idle for slot in self._by_id.values())
         return min((*idle, *self.backlog.deadlines()), default=None)
 
     def reap(self, now: int) -> Failures:
-        """Ends sequences that were idle too long, even while they execute; their waiting requests still run (rule
-        5.6.4). Refuses backlogged sequences whose time is up (rule 5.6.3), and returns their requests."""
+        """End sequences that were idle too long, even while they execute; their waiting requests still run (rule
+        5.6.4). Refuse backlogged sequences that timed out (rule 5.6.3), and return their requests.
+        """
         for slot in [s for s in self._by_id.values() if s.last_seen + self.config.max_idle <= now]:
             self._close(slot)
             self._vacate_if_over(slot, now)
@@ -231,7 +235,7 @@ class SequenceTable:
         return [(request, error) for request in self.backlog.expire(now)]
 
     def end_idle(self, now: int) -> None:
-        """Ends the sequences that wait for a request, since none will come, so that the backlog gets its turn."""
+        """End the sequences that wait for a request, since none will come, so that the backlog gets its turn."""
         if self.config.iterative:
             return  # iterative sequences end by themselves
         self.backlog.close()
@@ -243,22 +247,22 @@ class SequenceTable:
 
     @property
     def queued(self) -> int:
-        """Returns how many requests wait in slots and backlog."""
+        """The number of requests that wait in slots and backlog."""
         return len(self.waiting())
 
     @property
     def active(self) -> int:
-        """Returns how many sequences have a slot."""
+        """The number of sequences with a slot."""
         return sum(slot.sequence is not None for slots in self._slots.values() for slot in slots)
 
     @property
     def backlogged(self) -> int:
-        """Returns how many sequences wait for a slot."""
+        """The number of sequences that wait for a slot."""
         return len(self.backlog)
 
 
 def _check(request: InferenceRequest, model: str, iterative: bool) -> None:
-    """Raises InvalidArgumentError for a request that can belong to no sequence (rule 5.6.1)."""
+    """Raise InvalidArgumentError for a request that cannot belong to a sequence (rule 5.6.1)."""
     if request.batch_size > 1:
         raise InvalidArgumentError(
             f"inference request to model '{model}' must specify batch-size 1 due to requirements of sequence batcher"

@@ -1,6 +1,7 @@
-"""`StepLimits` does `max_inflight_requests`: it bounds how many requests of one step may be with its model at a time,
-over all requests of the ensemble (rule 5.7.10). If a decoupled step answers faster than the next step can follow, that
-step's requests wait here, in order."""
+"""`StepLimits`, which implements `max_inflight_requests`: a bound on the requests of one step that are with its model
+at a time, over all requests of the ensemble (rule 5.7.10). If a decoupled step responds faster than the next step can
+follow, that step's requests wait here, in order.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class _Step:
 
 
 class StepLimits:
-    """Starts the requests of each step, `limit` at a time; 0 means no limit. Any thread may call any method."""
+    """The limit on the requests of each step, `limit` at a time; 0 means no limit. Any thread may call any method."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,7 +28,7 @@ class StepLimits:
         self._steps: dict[int, _Step] = {}
 
     def start(self, step: int, begin: Callable[[], None]) -> None:
-        """Calls `begin` now, or later, perhaps on another thread, when enough of the step's requests have ended."""
+        """Call `begin` now, or later, perhaps on another thread, when enough of the step's requests have ended."""
         if not self._limit:
             begin()
             return
@@ -36,7 +37,7 @@ class StepLimits:
         self._begin(step)
 
     def end(self, step: int) -> None:
-        """Notes that one of the step's requests has ended, and begins the next."""
+        """Record that one of the step's requests has ended, and begin the next."""
         if not self._limit:
             return
         with self._lock:
@@ -44,8 +45,9 @@ class StepLimits:
         self._begin(step)
 
     def _begin(self, number: int) -> None:
-        """Begins what may begin. Only one thread does so at a time, so that a request that ends at once does not
-        recurse."""
+        """Begin the requests that the limit allows. Only one thread does so at a time, so that a request that ends at
+        once does not recurse.
+        """
         step = self._steps[number]
         with self._lock:
             if step.beginning:

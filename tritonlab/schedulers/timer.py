@@ -1,4 +1,4 @@
-"""`Timer` wakes schedulers at a given time. It is one thread per server with a heap of deadlines."""
+"""`Timer`, which wakes schedulers at a given time: one thread per server with a heap of deadlines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..core.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-#: Seconds after which the thread looks again: a configuration may say a time for which no thread can wait.
+#: Seconds after which the thread looks again: a configuration may have a time for which no thread can wait.
 _LONGEST_PAUSE = 86_400.0
 
 
 class Timer:
-    """Calls functions at `Clock.now()` nanoseconds, on a daemon thread that starts with the first use."""
+    """Calls of functions at `Clock.now()` nanoseconds, on a daemon thread that starts with the first use."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,8 +28,9 @@ class Timer:
         self._closed = False
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
-        """Calls `function()` once, not before `when`. `function` must not block, and must be harmless if it is called
-        too early or twice."""
+        """Call `function()` once, not before `when`. `function` must not block, and must be harmless if it is called
+        too early or twice.
+        """
         with self._changed:
             if self._closed:
                 return

@@ -1,4 +1,4 @@
-"""This module tells why two requests did not share a batch."""
+"""Why two requests did not share a batch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _CLOSED = {
 
 @dataclass(frozen=True)
 class FormedBatch:
-    """Describes a batch as it left: the `number`th of its model version, at `formed` nanoseconds, of `size` batch
-    items."""
+    """A batch as it left: the `number`th of its model version, at `formed` nanoseconds, of `size` batch items."""
 
     model: str
     version: int
@@ -35,8 +34,9 @@ class FormedBatch:
 
 @dataclass(frozen=True)
 class BatchPlace:
-    """Tells where a request stood in its batch. `shapes` exclude the batch dimension; `queued` is when the request
-    came, in nanoseconds."""
+    """The place of a request in its batch. `shapes` exclude the batch dimension; `queued` is when the request came, in
+    nanoseconds.
+    """
 
     name: str
     batch: FormedBatch
@@ -48,8 +48,7 @@ class BatchPlace:
 
 
 def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
-    """Returns a sentence for people that says why two requests were executed in different calls, or that they were
-    not."""
+    """Return a sentence on why two requests were executed in different calls, or that they were not."""
     first, second = sorted((one, other), key=lambda place: (place.batch.formed, place.batch.number, place.queued))
     if (first.batch.model, first.batch.version) != (second.batch.model, second.batch.version):
         return f"{first.name} and {second.name} are for different models."
@@ -65,13 +64,13 @@ def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
 
 
 def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
-    """Returns why these two could not share any batch; empty if they could."""
+    """Return why these two could not share any batch; empty if they could."""
     if first.sequence and first.sequence == second.sequence:
         return f"{first.name} and {second.name} are of one sequence, whose requests are executed one after the other."
     if config.optional_inputs and first.shapes.keys() != second.shapes.keys():
         lone = sorted(first.shapes.keys() ^ second.shapes.keys())[0]
         owner = first if lone in first.shapes else second
-        return f"Only {owner.name} carries the optional input '{lone}'."
+        return f"Only {owner.name} has the optional input '{lone}'."
     for name in config.equal_shape_inputs:
         shapes = [place.shapes.get(name) for place in (first, second)]
         if shapes[0] != shapes[1]:
@@ -84,7 +83,7 @@ def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> s
 
 
 def _room(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
-    """Returns why the batch of `first`, which could have held `second`, left without it."""
+    """Return why the batch of `first`, which could have held `second`, left without it."""
     batch = first.batch
     if batch.size + second.size > config.max_batch_size:
         return (

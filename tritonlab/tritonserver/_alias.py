@@ -1,5 +1,7 @@
-"""This module lets `sys.modules["tritonserver"] = tritonlab.tritonserver` run a program that says `import tritonserver`
-unchanged: its `import tritonserver._api._response` must find the module that is here, and not load it a second time."""
+"""The alias of `sys.modules["tritonserver"] = tritonlab.tritonserver`, with which a program that imports `tritonserver`
+runs unchanged: its `import tritonserver._api._response` must find the module that is here, and not load it a second
+time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _ALIAS = "tritonserver."
 
 
 class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules below `tritonserver`, as long as that name stands for this package."""
+    """The finder of modules below `tritonserver`, as long as that name stands for this package."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -35,5 +37,5 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Gives the module its own name back; it has been executed under that already."""
+        """Give the module its own name back, under which it has already been executed."""
         module.__spec__ = self._spec

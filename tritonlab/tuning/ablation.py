@@ -1,4 +1,4 @@
-"""An ablation tells what each part of the best settings bought: it takes back one part at a time."""
+"""The ablation of the best settings: each part is taken back in turn, to see what it is worth."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from .settings import Settings
 
 
 @dataclass(frozen=True)
-class Bought:
-    """Holds one part of the best settings, by its name in config.pbtxt or as `instances`: what it `was` and what it
-    `became`, as text; what the best settings do `with_it`, and what they do `without` it; both are replayed. `live`:
-    what was measured without it, None if there was no time."""
+class PartGain:
+    """One part of the best settings, by its name in config.pbtxt or as `instances`: what it `was` and what it `became`,
+    as text; the trials `with_it` and `without` it, both replayed. `live`: the measurement without it, None if there was
+    no time.
+    """
 
     part: str
     was: str
@@ -24,13 +25,14 @@ class Bought:
 
     @property
     def gain(self) -> float:
-        """Returns by what share the part raises the throughput, by replay; where the load fixes that, by what share it
-        shortens the p99."""
+        """Return the share by which the part raises the throughput, by replay; where the load fixes that, the share by
+        which it shortens the p99.
+        """
         better, worse = self.with_it.numbers, self.without.numbers
         return better.rate / worse.rate - 1 if self.with_it.load.closed else 1 - better.p99 / worse.p99
 
     def live_gain(self, best: Trial) -> float | None:
-        """Returns the same of what was measured; `best`: the best settings as they were measured."""
+        """Return the same for the measurements; `best`: the best settings as they were measured."""
         if self.live is None:
             return None
         better, worse = best.numbers, self.live.numbers
@@ -38,8 +40,9 @@ class Bought:
 
 
 def taken_back(best: Settings, present: Settings) -> Iterator[tuple[str, str, str, Settings]]:
-    """Yields each part in which the best settings differ from the present ones: its name, what it was and became, and
-    the best settings without it. A delay and preferred sizes are taken back to none where there was no batching."""
+    """Yield each part in which the best settings differ from the present ones: its name, what it was and became, and
+    the best settings without it. A delay and preferred sizes are taken back to none where there was no batching.
+    """
     if best.dynamic and not present.dynamic:
         yield "dynamic_batching", "no", "yes", replace(best, dynamic=False, preferred=(), delay_us=0)
     elif present.dynamic and not best.dynamic:

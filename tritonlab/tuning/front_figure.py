@@ -1,4 +1,4 @@
-"""This module draws latency against throughput: what a search predicts at best, and what was measured, as SVG text."""
+"""Latency against throughput, the best predictions of a search and the measurements, as SVG text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FRONT, _LIVE = "#8e5bd0", "#1976d2"
 
 
 def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_ms: float | None) -> str:
-    """Draws the front as a line, the measured ones as dots, the best of them filled; the limit as a line across."""
+    """Draw the front as a line, the measured ones as dots, the best of them filled; the limit as a line across."""
     points = [one for one in (*front, *live) if np.isfinite(one.numbers.p99)]
     if not points:
         return ""

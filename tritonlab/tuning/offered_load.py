@@ -1,5 +1,6 @@
-"""This module makes the load that settings are tried with: so many clients, a rate, or the arrivals that were recorded;
-for a replay and for `Model.load_test`."""
+"""The load that settings are tried with, for a replay and for `Model.load_test`: so many clients, a rate, or recorded
+arrivals.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..core.status import InvalidArgumentError
-from .replay import NEVER, Given, ReplayedRequest, Source
+from .replay import NEVER, FixedArrivals, ReplayedRequest, Source
 from .service_times import Numbers as Floats
 
 
 @dataclass(frozen=True)
-class Manner:
-    """Tells how requests come and execute besides the median time by batch size, as it was measured.
+class RequestPattern:
+    """How requests come and execute besides the median time by batch size, as it was measured.
 
     `ratios`: by how much single executions differed from the median of their size. `gap`: nanoseconds between two
     requests of the clients together; `think`: from the end of an execution to the next request of the same client.
@@ -30,7 +31,7 @@ class Manner:
 
 @dataclass(frozen=True)
 class Load:
-    """Is one level of load: `concurrency` (clients), or `rate` (per second), or `seconds` at which requests come."""
+    """One level of load: `concurrency` (clients), or `rate` (per second), or `seconds` at which requests come."""
 
     concurrency: int = 0
     rate: float = 0.0
@@ -41,23 +42,23 @@ class Load:
         return self.concurrency > 0
 
     def options(self) -> dict[str, Any]:
-        """Returns it as options of `load_test`."""
+        """Return the load as options of `load_test`."""
         if self.closed:
             return {"concurrency": self.concurrency}
         return {"arrivals": self.seconds} if self.seconds else {"request_rate": self.rate}
 
-    def source(self, manner: Manner, requests: int, seed: int = 0) -> Source:
-        """Returns so many requests of this load for a replay."""
+    def source(self, pattern: RequestPattern, requests: int, seed: int = 0) -> Source:
+        """Return so many requests of this load for a replay."""
         random = np.random.default_rng(seed)
         if self.closed:
-            return Clients(self.concurrency, manner, requests, random)
+            return Clients(self.concurrency, pattern, requests, random)
         if self.seconds:
             times = np.asarray(self.seconds[:requests]) * 1e9
         else:
             times = np.cumsum(random.exponential(1e9 / self.rate, requests))
-        ratios = random.choice(manner.ratios, len(times)).tolist()
+        ratios = random.choice(pattern.ratios, len(times)).tolist()
         whole = (times - times[0]).astype(np.int64).tolist()
-        return Given([_request(n, at, ratio) for n, (at, ratio) in enumerate(zip(whole, ratios, strict=True))])
+        return FixedArrivals([_request(n, at, ratio) for n, (at, ratio) in enumerate(zip(whole, ratios, strict=True))])
 
     def __str__(self) -> str:
         if self.closed:
@@ -66,13 +67,13 @@ class Load:
 
 
 class Clients:
-    """Is a source of requests of clients that each send when they have their answer, `requests` in all."""
+    """A source of requests from clients that each send when they have their response, `requests` in all."""
 
-    def __init__(self, count: int, manner: Manner, requests: int, random: np.random.Generator) -> None:
-        self._ratios = random.choice(manner.ratios, requests).tolist()
+    def __init__(self, count: int, pattern: RequestPattern, requests: int, random: np.random.Generator) -> None:
+        self._ratios = random.choice(pattern.ratios, requests).tolist()
         # not all alike: settings that are best for one gap alone are not good
-        self._gaps = random.exponential(manner.gap, requests).astype(np.int64).tolist()
-        self._think = manner.think
+        self._gaps = random.exponential(pattern.gap, requests).astype(np.int64).tolist()
+        self._think = pattern.think
         self._left = requests
         self._free = 0  # when the clients can send the next one: they share a processor
         self._due = [0] * count
@@ -106,22 +107,23 @@ def _request(number: int, at: int, ratio: float) -> ReplayedRequest:
 def loads_of(
     concurrency: int | None, request_rate: float | None, arrivals: Sequence[float] | None, most: int
 ) -> list[Load]:
-    """Returns the levels of load that a caller asks for; without a word clients in powers of two up to `most`. Raises
-    InvalidArgumentError."""
+    """Return the requested levels of load; by default clients in powers of two up to `most`. Raises
+    InvalidArgumentError.
+    """
     said = [value for value in (concurrency, request_rate, arrivals) if value is not None]
     if len(said) > 1:
-        raise InvalidArgumentError("say one of concurrency, request_rate and arrivals")
+        raise InvalidArgumentError("give only one of concurrency, request_rate and arrivals")
     if concurrency is not None:
         if concurrency < 1:
-            raise InvalidArgumentError(f"concurrency is 1 or more, not {concurrency}")
+            raise InvalidArgumentError(f"concurrency must be 1 or more, not {concurrency}")
         return [Load(concurrency=concurrency)]
     if request_rate is not None:
         if request_rate <= 0:
-            raise InvalidArgumentError(f"a request rate is more than 0, not {request_rate}")
+            raise InvalidArgumentError(f"a request rate must be more than 0, not {request_rate}")
         return [Load(rate=request_rate)]
     if arrivals is not None:
         if len(arrivals) < 2:
-            raise InvalidArgumentError("arrivals are two or more")
+            raise InvalidArgumentError("arrivals must be two or more")
         times = np.sort(np.asarray(arrivals, np.float64))
         return [Load(seconds=tuple((times - times[0]).tolist()))]
     return [Load(concurrency=1 << n) for n in range(most.bit_length()) if 1 << n <= most]

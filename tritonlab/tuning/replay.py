@@ -29,11 +29,11 @@ NEVER = 1 << 62
 
 
 class ReplayedRequest:
-    """Is a request as far as `decide` looks at it. Times are nanoseconds.
+    """A request as `decide` sees it. Times are nanoseconds.
 
     `arrived`: when its client's wait began. `took`: how long its execution took; `base`: how long one of that size
-    takes by the fit; the ratio is what was special about that execution. `number`: its place among the arrivals that
-    were executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled it, 0 if it did not.
+    takes by the fit; the ratio is the deviation of that execution. `number`: its place among the arrivals that were
+    executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled it, 0 if it did not.
     `late_from`: if its time was up, when the batcher decided about it; NEVER if it was not.
     """
 
@@ -67,22 +67,22 @@ class ReplayedRequest:
 
 
 class Source(Protocol):
-    """Gives a replay its arrivals, oldest first."""
+    """The arrivals of a replay, oldest first."""
 
     #: when the next request comes, nanoseconds; NEVER if none does
     due: int
 
     def take(self) -> ReplayedRequest:
-        """Returns the request that is due."""
+        """Return the request that is due."""
         ...
 
     def answered(self, requests: Sequence[ReplayedRequest], at: int) -> None:
-        """Hears, when their execution begins, that these requests will be answered at a time."""
+        """Record, when their execution begins, at what time these requests will get their responses."""
         ...
 
 
-class Given:
-    """Is a source of arrivals that do not depend on the answers: recorded ones, or some at a rate."""
+class FixedArrivals:
+    """A source of arrivals that do not depend on the responses: recorded ones, or some at a rate."""
 
     def __init__(self, arrivals: Sequence[ReplayedRequest]) -> None:
         self._left = list(reversed(arrivals))
@@ -99,21 +99,22 @@ class Given:
 
 @dataclass(frozen=True)
 class Pace:
-    """Says how long executions take: `time` by batch size; `lead` from the decision to the start, and `turnaround` from
-    the end until the instance can take its next batch, nanoseconds."""
+    """How long executions take: `time` by batch size; `lead` from the decision to the start, and `turnaround` from the
+    end until the instance can take its next batch, nanoseconds.
+    """
 
     time: Callable[[int], float]
     lead: int = 0
     turnaround: int = 0
 
     def took(self, first: ReplayedRequest, size: int) -> int:
-        """Returns how long a batch takes: what was special about the execution of its first request stays so."""
+        """Return how long a batch takes, with the deviation of the recorded execution of its first request."""
         return round(first.took * (self.time(size) / first.base))
 
 
 @dataclass
-class Ghosts:
-    """Holds the batches that a replay formed, in that order, a list for each fact. Times are nanoseconds."""
+class ReplayedBatches:
+    """The batches that a replay formed, in that order, a list for each fact. Times are nanoseconds."""
 
     start: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -121,22 +122,23 @@ class Ghosts:
     size: list[int] = field(default_factory=list)
     reason: list[str] = field(default_factory=list)
     requests: list[list[ReplayedRequest]] = field(default_factory=list)
-    #: requests that the queue's policy refused, whose time was up, or that their clients cancelled
+    #: requests that the queue's policy refused, that timed out, or that their clients cancelled
     refused: int = 0
 
     def numbers(self, skip: float = 0.0) -> Numbers:
-        """Sums up all batches but the first share of them, `skip`."""
+        """Sum up all batches but the first share of them, `skip`."""
         first = int(len(self.start) * skip)
         batches = self.requests[first:]
         ends, counts = np.array(self.end[first:], float), np.array([len(batch) for batch in batches], int)
         arrived = np.array([request.arrived for batch in batches for request in batch], float)
-        return Numbers.of(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size[first:], float))
+        return Numbers.from_times(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size[first:], float))
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Sums up executions: latencies from a request's arrival to the end of its execution, in nanoseconds; `rate` is
-    requests per second; `mean_size` that of the batches. NaN if nothing was executed."""
+    """The sums of executions: latencies from a request's arrival to the end of its execution, in nanoseconds; `rate` is
+    requests per second; `mean_size` that of the batches. NaN if nothing was executed.
+    """
 
     p50: float
     p99: float
@@ -145,7 +147,7 @@ class Numbers:
     requests: int
 
     @staticmethod
-    def of(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
+    def from_times(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
         if not len(latency):
             nan = float("nan")
             return Numbers(nan, nan, nan, nan, 0)
@@ -167,7 +169,7 @@ Floats = NDArray[np.float64]
 
 
 class _Lane:
-    """Is an instance, of which a replay needs the number."""
+    """An instance, of which a replay needs only the number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -184,22 +186,23 @@ def replay(
     lanes: int,
     pace: Pace,
     stop: Callable[[], bool] = lambda: False,
-) -> Ghosts:
-    """Returns the batches that these arrivals would have formed on so many instances. `stop` is asked now and then, and
-    ends the replay early."""
+) -> ReplayedBatches:
+    """Return the batches that these arrivals would have formed on so many instances. `stop` is checked now and then,
+    and ends the replay early.
+    """
     queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
     roster = InstanceRoster(None, lambda: None)
     for number in range(lanes):
         roster.back(_Lane(number))
     busy: list[tuple[int, int, _Lane]] = []
     cancels: list[tuple[int, int, ReplayedRequest]] = []
-    ghosts, wake, rounds, numbers = Ghosts(), 0, 0, itertools.count()
+    replayed, wake, rounds, numbers = ReplayedBatches(), 0, 0, itertools.count()
     while True:
         due, free = source.due, busy[0][0] if busy else NEVER
         now = min(due, free, wake or NEVER)
         rounds += 1
         if now == NEVER or (not rounds & 0x3FF and stop()):
-            return ghosts
+            return replayed
         if free <= now:
             roster.back(heapq.heappop(busy)[2])
         elif due <= now:
@@ -210,30 +213,30 @@ def replay(
             try:
                 queue.append(cast(InferenceRequest, request))
             except UnavailableError:
-                ghosts.refused += 1
+                replayed.refused += 1
         while cancels and cancels[0][0] <= now:
             heapq.heappop(cancels)[2].cancelled = True
         work, wake = decide(queue, roster, config, now)
         for instance, taken, batch in work:
             requests = cast(list[ReplayedRequest], taken)
             if instance is None:
-                ghosts.refused += len(requests)
+                replayed.refused += len(requests)
                 continue
             lane, start, size = cast(_Lane, instance), now + pace.lead, batch.size
             if queue.refuses and any(request.late_from <= now for request in requests):
-                # as the server does with those whose time is up on the way to the instance
+                # as in the server for those that time out on the way to the instance
                 requests = [request for request in requests if now < request.late_from]
                 size = sum(request.batch_size for request in requests)
-                ghosts.refused += len(taken) - len(requests)
+                replayed.refused += len(taken) - len(requests)
                 if not requests:
                     heapq.heappush(busy, (start, next(numbers), lane))
                     continue
             end = start + pace.took(requests[0], size)
             heapq.heappush(busy, (end + pace.turnaround, next(numbers), lane))
-            ghosts.start.append(start)
-            ghosts.end.append(end)
-            ghosts.lane.append(lane.number)
-            ghosts.size.append(size)
-            ghosts.reason.append(batch.reason)
-            ghosts.requests.append(requests)
+            replayed.start.append(start)
+            replayed.end.append(end)
+            replayed.lane.append(lane.number)
+            replayed.size.append(size)
+            replayed.reason.append(batch.reason)
+            replayed.requests.append(requests)
             source.answered(requests, end)

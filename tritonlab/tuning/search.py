@@ -1,4 +1,4 @@
-"""This module searches settings by replay: it predicts what thousands of them do under a load, and ranks them."""
+"""The search of settings by replay: predict thousands of them under a load, and rank them."""
 
 from __future__ import annotations
 
@@ -10,59 +10,61 @@ from dataclasses import dataclass, replace
 
 from ..core.model_config import ModelConfig
 from ..schedulers.policy_queue import QueuePolicies
-from .offered_load import Load, Manner
+from .offered_load import Load, RequestPattern
 from .replay import Numbers, Pace, replay
 from .service_times import ServiceTimes
 from .settings import Settings
 
-#: Requests that are replayed for each settings and load at first, and again for those that did best.
+#: Requests that are replayed for each settings and load at first, and again for the best ones.
 _FIRST, AGAIN = 300, 3_000
 _BEST = 20
 _DOUBT = 1.4
-#: How many of the best are predicted again also when the time is over.
+#: How many of the best are predicted again even when the time is over.
 _SURELY = 5
 _DELAYS_US = (0, 100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000)
 
 
 @dataclass(frozen=True)
-class Probed:
-    """Holds what was measured of a model with one number of instances, all of them busy: how long executions take by
-    batch size, how much single ones differ, and what the server needs for itself (`Pace`)."""
+class ProbeResult:
+    """The measurements of a model with one number of instances, all of them busy: how long executions take by batch
+    size, how much single ones differ, and what the server needs for itself (`Pace`).
+    """
 
     times: ServiceTimes
-    manner: Manner
+    pattern: RequestPattern
     lead: int = 0
     turnaround: int = 0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Holds what was measured by number of instances."""
+    """The measurements by number of instances."""
 
-    probed: Mapping[int, Probed]
+    probed: Mapping[int, ProbeResult]
 
-    def of(self, instances: int) -> Probed:
-        """Returns what holds for so many instances: of a number that was not measured, that of the next lower one."""
+    def for_instances(self, instances: int) -> ProbeResult:
+        """Return the measurements for so many instances, or those of the next lower number."""
         return self.probed[max((count for count in self.probed if count <= instances), default=min(self.probed))]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Holds settings, a load, and what they do together: predicted, or measured live."""
+    """Settings, a load, and their numbers together: predicted, or measured live."""
 
     settings: Settings
     load: Load
     numbers: Numbers
 
     def rank(self, p99_ms: float | None) -> tuple[bool, float]:
-        """Returns what is larger for the better of two: whether its p99 is within the limit, then its throughput; where
-        the load fixes the throughput, or the limit is missed, the shorter p99."""
+        """Return what is larger for the better of two: whether its p99 is within the limit, then its throughput; where
+        the load fixes the throughput, or the limit is missed, the shorter p99.
+        """
         within = p99_ms is None or self.numbers.p99 <= p99_ms * 1e6
         return within, self.numbers.rate if within and self.load.closed else -self.numbers.p99
 
 
 def space(present: Settings, most_instances: int, largest: int, least: int = 0) -> Iterator[Settings]:
-    """Yields the settings to try: instances, largest batch from `least` on, delay, preferred size; the present ones
+    """Yield the settings to try: instances, largest batch from `least` on, delay, preferred size; the present ones
     first."""
     yield present
     for instances in present.counts(most_instances):
@@ -84,28 +86,28 @@ def space(present: Settings, most_instances: int, largest: int, least: int = 0) 
 def predict(
     settings: Settings, load: Load, config: ModelConfig, known: Calibration, requests: int, seed: int = 0
 ) -> Trial:
-    """Predicts what settings do under a load; the first tenth of the requests is left out, as it fills the queue."""
-    rules, policies = settings.batch_config(config), QueuePolicies.of(settings.written(config))
+    """Predict the numbers of settings under a load, without the first tenth of the requests, which fills the queue."""
+    rules, policies = settings.batch_config(config), QueuePolicies.from_config(settings.written(config))
     most = max(requests, 8 * load.concurrency)
-    probed = known.of(settings.instances)
+    probed = known.for_instances(settings.instances)
     pace = Pace(probed.times, probed.lead, probed.turnaround)
-    ghosts = replay(load.source(probed.manner, most, seed), rules, policies, settings.instances, pace)
-    return Trial(settings, load, ghosts.numbers(skip=0.1 if load.closed else 0.0))
+    replayed = replay(load.source(probed.pattern, most, seed), rules, policies, settings.instances, pace)
+    return Trial(settings, load, replayed.numbers(skip=0.1 if load.closed else 0.0))
 
 
 @dataclass(frozen=True)
-class Found:
-    """Holds what a search predicted, by settings and load."""
+class SearchResult:
+    """The predictions of a search, by settings and load."""
 
     candidates: Mapping[tuple[Settings, Load], Trial]
 
     @property
     def tried(self) -> int:
-        """Returns how many settings were replayed."""
+        """The number of settings that were replayed."""
         return len({settings for settings, _ in self.candidates})
 
     def best(self, p99_ms: float | None) -> list[Trial]:
-        """Returns each settings with the load under which they are best, the best settings first."""
+        """Return each settings with the load under which they are best, the best settings first."""
         best: dict[Settings, Trial] = {}
         for (settings, _), one in self.candidates.items():
             if settings not in best or one.rank(p99_ms) > best[settings].rank(p99_ms):
@@ -113,7 +115,7 @@ class Found:
         return sorted(best.values(), key=lambda one: one.rank(p99_ms), reverse=True)
 
     def front(self) -> list[Trial]:
-        """Returns the candidates of which none has both a shorter p99 and a higher throughput, by rising p99."""
+        """Return the candidates of which none has both a shorter p99 and a higher throughput, by rising p99."""
         kept: list[Trial] = []
         for one in sorted(self.candidates.values(), key=lambda one: (one.numbers.p99, -one.numbers.rate)):
             if not kept or one.numbers.rate > kept[-1].numbers.rate:
@@ -128,9 +130,10 @@ def search(
     known: Calibration,
     p99_ms: float | None,
     until: Callable[[], bool],
-) -> Found:
-    """Predicts all settings under every load until `until()` is True, then the best of them again with more requests.
-    The order is mixed, so that a search that is cut short has seen all kinds; the first settings are never left out."""
+) -> SearchResult:
+    """Predict all settings under every load until `until()` is True, then the best of them again with more requests.
+    The order is mixed, so that a search that is cut short has seen all kinds; the first settings are never left out.
+    """
     stride = next(n for n in itertools.count(len(settings) // 3 + 1) if math.gcd(n, len(settings)) == 1)
     found: dict[tuple[Settings, Load], Trial] = {}
     for number in range(len(settings)):
@@ -149,16 +152,16 @@ def search(
             found[one.settings, one.load] = predict(one.settings, one.load, config, known, AGAIN, seed=1)
         return bool(fresh)
 
-    # few requests say little of a p99: those a little above the limit may be below it
+    # few requests are a poor estimate of a p99: those a little above the limit may be below it
     for limit in (p99_ms, p99_ms and p99_ms * _DOUBT):
-        refine(Found(found).best(limit)[:_BEST])
-    while refine(Found(found).best(p99_ms)[:_SURELY]):
+        refine(SearchResult(found).best(limit)[:_BEST])
+    while refine(SearchResult(found).best(p99_ms)[:_SURELY]):
         pass
-    return Found(found)
+    return SearchResult(found)
 
 
 class Deadline:
-    """Says how much of a budget of seconds is left."""
+    """The rest of a budget of seconds."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -168,7 +171,7 @@ class Deadline:
     def left(self) -> float:
         return max(self._end - self._clock(), 0.0)
 
-    def within(self, seconds: float) -> Callable[[], bool]:
-        """Returns what tells whether so many seconds from now, or the budget, are over."""
+    def expires_within(self, seconds: float) -> Callable[[], bool]:
+        """Return a function that returns whether so many seconds from now, or the budget, are over."""
         end = min(self._clock() + seconds, self._end)
         return lambda: self._clock() >= end

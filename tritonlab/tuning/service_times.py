@@ -1,4 +1,4 @@
-"""`ServiceTimes` tell how long an execution takes by its batch size, as fitted to executions that were seen."""
+"""`ServiceTimes`, the time of an execution by its batch size, as fitted to recorded executions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FOLDS = 5
 
 
 class ServiceTimes:
-    """Tells nanoseconds by batch size: the median of the executions of a size that was seen, a straight line between
-    two such sizes, and beyond the largest the line through all medians.
+    """Nanoseconds by batch size: the median of the executions of a recorded size, a straight line between two such
+    sizes, and beyond the largest the line through all medians.
 
-    Below the smallest size the time shrinks along that line, at most in proportion. If one size alone was seen, a
-    larger batch is taken to cost in proportion, because nothing says that it costs less. `error`: how far, in percent
-    of the time that was measured, a prediction is off on average, for executions that the fit has not seen; NaN if
-    there were too few.
+    Below the smallest size the time shrinks along that line, at most in proportion. If only one size was recorded, a
+    larger batch is taken to cost in proportion, because nothing shows that it costs less. `error`: how far, in percent
+    of the measured time, a prediction is off on average, for executions that the fit has not seen; NaN if there were
+    too few.
     """
 
     def __init__(self, medians: Mapping[int, float], counts: Mapping[int, int], error: float = float("nan")) -> None:
@@ -38,7 +38,7 @@ class ServiceTimes:
 
     @staticmethod
     def fit(sizes: Numbers, took: Numbers) -> ServiceTimes:
-        """Fits executions in the order in which they were. Raises ValueError without any."""
+        """Fit executions in the order in which they were. Raises ValueError without any."""
         fitted = _fitted(sizes, took)
         if len(took) >= 2 * _FOLDS:
             folds = np.arange(len(took)) % _FOLDS
@@ -69,7 +69,7 @@ class ServiceTimes:
         sizes = f"sizes {', '.join(map(str, self.medians))}"
         if len(self.medians) > 8:
             sizes = f"{len(self.medians)} sizes from {self._sizes[0]:.0f} to {self._sizes[-1]:.0f}"
-        error = f"off by {self.error:.1f}% on average" if np.isfinite(self.error) else "too few to tell how exact"
+        error = f"off by {self.error:.1f}% on average" if np.isfinite(self.error) else "too few to estimate the error"
         return f"fitted to {sum(self.counts.values()):,} executions of {sizes}; {error}"
 
 

@@ -1,5 +1,6 @@
-"""`Settings` are what can be tuned of a model without its code: how requests become batches, and how many instances
-execute them."""
+"""`Settings`, what can be tuned of a model without its code: how requests become batches, and how many instances
+execute them.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from ..schedulers.dynamic_batch import BatchConfig
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds one choice. `preferred` is sorted; empty means no preferred sizes. `delay_us` and `preferred` mean nothing
-    without `dynamic`, dynamic batching. `devices`: for each 1 that the `count` of the instance group says, there are so
-    many instances, one on each of its GPUs; 0 if there are several groups, which stay as they are."""
+    """One choice. `preferred` is sorted; empty means no preferred sizes. `delay_us` and `preferred` mean nothing
+    without `dynamic`, dynamic batching. `devices`: for each 1 in the `count` of the instance group, there are so many
+    instances, one on each of its GPUs; 0 if there are several groups, which stay as they are.
+    """
 
     max_batch_size: int = 0
     dynamic: bool = False
@@ -25,9 +27,10 @@ class Settings:
     devices: int = 1
 
     @staticmethod
-    def of(config: ModelConfig) -> Settings:
-        """Reads a normalised configuration. Raises UnsupportedError for a model whose batches are not made by the
-        dynamic batcher: a sequence model, an ensemble."""
+    def from_config(config: ModelConfig) -> Settings:
+        """Read a normalised configuration. Raises UnsupportedError for a model whose batches are not made by the
+        dynamic batcher: a sequence model, an ensemble.
+        """
         if config.HasField("sequence_batching") or config.HasField("ensemble_scheduling"):
             kind = "a sequence model" if config.HasField("sequence_batching") else "an ensemble"
             raise UnsupportedError(f"'{config.name}' is {kind}: only the dynamic batcher's batches can be replayed")
@@ -36,7 +39,7 @@ class Settings:
         batching = config.dynamic_batching
         preferred = tuple(sorted(set(batching.preferred_batch_size)))
         if preferred == (config.max_batch_size,):
-            preferred = ()  # which is what no preferred sizes mean
+            preferred = ()  # equal to no preferred sizes
         return Settings(
             config.max_batch_size,
             config.HasField("dynamic_batching") and config.max_batch_size > 0,
@@ -53,8 +56,9 @@ class Settings:
         max_batch_size: int | None = None,
         instances: int | None = None,
     ) -> Settings:
-        """Returns the settings with others in them; a delay or preferred sizes bring dynamic batching. Raises
-        InvalidArgumentError for what no configuration can say, and what `on` does."""
+        """Return the settings with changes; a delay or preferred sizes bring dynamic batching. Raises
+        InvalidArgumentError for what a configuration cannot have, and what `on` does.
+        """
         largest = self.max_batch_size if max_batch_size is None else max_batch_size
         if largest < (1 if self.max_batch_size else 0) or (largest and not self.max_batch_size):
             raise InvalidArgumentError("whether a model batches at all is not a setting: its tensors would change")
@@ -72,17 +76,18 @@ class Settings:
             delay_us=self.delay_us if max_queue_delay_microseconds is None else max_queue_delay_microseconds,
         ).on(self.instances if instances is None else instances)
         if made.delay_us < 0 or made.instances < 1:
-            raise InvalidArgumentError("the delay is 0 microseconds or more, and there is 1 instance or more")
+            raise InvalidArgumentError("the delay must be 0 microseconds or more, and instances 1 or more")
         if batches and not largest:
             raise InvalidArgumentError("the model does not batch (max_batch_size is 0): only its instances can change")
         if any(not 0 < size <= largest for size in preferred):
-            raise InvalidArgumentError(f"preferred sizes are from 1 to max_batch_size, {largest}: {list(preferred)}")
+            raise InvalidArgumentError(f"preferred sizes must be 1 to max_batch_size, {largest}: {list(preferred)}")
         return made
 
     def on(self, instances: int) -> Settings:
-        """Returns the settings with so many instances. Raises UnsupportedError if that is another number and there are
-        several instance groups, because nobody knows which one is meant; InvalidArgumentError if they cannot be spread
-        evenly on its GPUs."""
+        """Return the settings with so many instances. Raises UnsupportedError if that is another number and there are
+        several instance groups, because it is unknown which one is meant; InvalidArgumentError if they cannot be spread
+        evenly on its GPUs.
+        """
         if instances != self.instances and not self.devices:
             raise UnsupportedError("the model has several instance groups: change their counts in its config")
         if self.devices and instances > 0 and instances % self.devices:
@@ -92,12 +97,12 @@ class Settings:
         return replace(self, instances=instances)
 
     def counts(self, most: int) -> range:
-        """Returns how many instances there can be, up to `most`: as many on each GPU."""
+        """Return the possible numbers of instances, up to `most`: as many on each GPU."""
         each = self.devices or 1
         return range(each, most + 1, each)
 
     def check_serving(self, ensembles: Mapping[str, int]) -> None:
-        """Raises InvalidArgumentError if one of the ensembles around the model would stop serving (rule 5.7.4), because
+        """Raise InvalidArgumentError if one of the ensembles around the model would stop serving (rule 5.7.4), because
         it needs a larger `max_batch_size`."""
         for ensemble, size in ensembles.items():
             if self.max_batch_size < size:
@@ -107,8 +112,9 @@ class Settings:
                 )
 
     def written(self, config: ModelConfig) -> ModelConfig:
-        """Returns a copy of a configuration, normalised or as its author wrote it, that says these settings; of an
-        instance group only the count changes."""
+        """Return a copy of a configuration, normalised or as its author wrote it, with these settings; of an instance
+        group only the count changes.
+        """
         copy = ModelConfig()
         copy.CopyFrom(config)
         copy.max_batch_size = self.max_batch_size
@@ -126,12 +132,12 @@ class Settings:
         return copy
 
     def batch_config(self, config: ModelConfig) -> BatchConfig:
-        """Returns the rules of the batcher that serves a normalised configuration with these settings."""
-        return BatchConfig.of(self.written(config))
+        """Return the rules of the batcher that serves a normalised configuration with these settings."""
+        return BatchConfig.from_config(self.written(config))
 
     def pbtxt(self, authored: ModelConfig) -> str:
-        """Returns the lines of config.pbtxt that say these settings of the model with this configuration, whose
-        instance groups are as their author wrote them: what this machine's server adds to them may be wrong on another.
+        """Return the lines of config.pbtxt for these settings of the model with this configuration, whose instance
+        groups are as their author wrote them: what this machine's server adds to them may be wrong on another.
         """
         written, lines = self.written(authored), ModelConfig()
         lines.max_batch_size = written.max_batch_size
@@ -142,7 +148,7 @@ class Settings:
         return print_pbtxt(lines)
 
     def to_dict(self) -> dict[str, int | list[int] | bool]:
-        """Returns JSON under the names of config.pbtxt."""
+        """Return JSON under the names of config.pbtxt."""
         return {
             "max_batch_size": self.max_batch_size,
             "dynamic_batching": self.dynamic,

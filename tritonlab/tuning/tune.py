@@ -1,5 +1,6 @@
-"""`tune` finds the settings of a model that do most within a limit of latency: it measures how long executions take,
-searches by replay, and confirms the best live."""
+"""The tuner, which finds the settings of a model that do most within a limit of latency: it measures how long
+executions take, searches by replay, and confirms the best live.
+"""
 
 from __future__ import annotations
 
@@ -16,43 +17,44 @@ from ..core.status import InvalidArgumentError, TritonError
 from ..core.unknown_option import UnknownOption
 from ..ipc.interrupts import shielded
 from ..server.api.model import Model
-from .ablation import Bought, taken_back
-from .application import Reload
-from .confirmed import Confirmed, Noise, ranked
-from .live import Live, LiveModel, Measured
-from .offered_load import Load, Manner, loads_of
+from .ablation import PartGain, taken_back
+from .applied_settings import Reload
+from .live_model import LiveModel, MeasurableModel, Measurement
+from .measured_candidate import MeasuredCandidate, Noise, ranked
+from .offered_load import Load, RequestPattern, loads_of
 from .replay import Numbers
-from .search import AGAIN, Calibration, Deadline, Found, Probed, Trial, predict, search, space
+from .search import AGAIN, Calibration, Deadline, ProbeResult, SearchResult, Trial, predict, search, space
 from .service_times import ServiceTimes
 from .settings import Settings
-from .subject import Subject, Written, not_written
-from .tune_result import Tuned, TuneResult
+from .tune_result import TuneResult, TuneRun
+from .tuned_model import TunedModel, Written, not_written
 
 #: How many of the best are confirmed live, besides the present settings.
 CONFIRMED = 3
-#: Shares of the budget for the probes and for the search, and for what each setting bought, at the end; the rest is for
+#: Shares of the budget for the probes and for the search, and for the gain of each setting, at the end; the rest is for
 #: the confirmation.
 _PROBES, _SEARCH, _ABLATION = 0.4, 0.25, 0.15
 #: Seconds of a probe and of a window of the confirmation, least and most.
 _PROBE, _WINDOW = (0.1, 0.6), (0.3, 2.0)
-#: How many windows of candidates are measured, at most, to tell them apart.
+#: How many windows of candidates are measured, at most, to separate them.
 _WINDOWS = 4
 #: Microseconds for which a batch waits in a probe, so that the clients' next requests come together.
 _PROBE_DELAY_US = 500
-#: A replay is a little off, so that it must stay so far below the limit.
+#: A replay is a little off, so its prediction must stay so far below the limit.
 _MARGIN = 0.9
 _MOST_CLIENTS = 256
 #: Candidates that are predicted to do this share of the best may be the best.
 _NEARLY = 0.9
 
-#: Options of `load_test` that say what the requests are.
+#: The options of `load_test` for the requests.
 LOAD_OPTIONS = ("inputs", "weights", "shapes", "parameters", "priority", "timeout", "seed")
 
 
 @dataclass
 class Goal:
-    """Says what to tune for: at most `p99_ms` milliseconds for 99 of 100 requests, under one of three kinds of load
-    (`loads_of`), with at most so many instances and so large a batch, within `budget_s` seconds."""
+    """The goal of tuning: at most `p99_ms` milliseconds for 99 of 100 requests, under one of three kinds of load
+    (`loads_of`), with at most so many instances and so large a batch, within `budget_s` seconds.
+    """
 
     p99_ms: float | None = None
     concurrency: int | None = None
@@ -63,17 +65,19 @@ class Goal:
     budget_s: float = 60.0
 
     def checked(self, present: Settings, ensembles: Mapping[str, int]) -> Goal:
-        """Returns the goal with what was not said. `ensembles`: those around the model, with the max_batch_size that
-        each of them needs. Raises InvalidArgumentError."""
+        """Return the goal with its defaults filled in. `ensembles`: those around the model, with the max_batch_size
+        that each of them needs. Raises InvalidArgumentError.
+        """
         if self.p99_ms is not None and self.p99_ms <= 0:
-            raise InvalidArgumentError(f"p99_ms is more than 0, not {self.p99_ms:g}")
+            raise InvalidArgumentError(f"p99_ms must be more than 0, not {self.p99_ms:g}")
         if self.budget_s <= 0:
-            raise InvalidArgumentError(f"budget_s is more than 0, not {self.budget_s:g}")
+            raise InvalidArgumentError(f"budget_s must be more than 0, not {self.budget_s:g}")
         if self.max_instances is not None and self.max_instances < 1:
-            raise InvalidArgumentError(f"max_instances is 1 or more, not {self.max_instances}")
+            raise InvalidArgumentError(f"max_instances must be 1 or more, not {self.max_instances}")
         if self.max_instances is not None and not present.counts(self.max_instances):
             least = present.devices
-            raise InvalidArgumentError(f"max_instances is {least} or more, one on each GPU, not {self.max_instances}")
+            wrong = f"max_instances must be {least} or more, one on each GPU, not {self.max_instances}"
+            raise InvalidArgumentError(wrong)
         widest = present.changed(max_batch_size=self.max_batch_size)
         widest.check_serving(ensembles)
         instances = self.max_instances or max(present.instances, min(os.cpu_count() or 1, 4), 2)
@@ -81,7 +85,7 @@ class Goal:
         return Goal(**said)
 
     def allows(self, settings: Settings) -> bool:
-        """Returns whether settings are within the limits of a checked goal."""
+        """Return whether settings are within the limits of a checked goal."""
         return settings.instances <= (self.max_instances or 1) and settings.max_batch_size <= (self.max_batch_size or 0)
 
     def loads(self) -> list[Load]:
@@ -90,25 +94,26 @@ class Goal:
 
 
 @dataclass
-class _Work:
-    """Holds what a run has found so far."""
+class _RunState:
+    """The findings of a run so far."""
 
     calibration: Calibration | None = None
-    found: Found = field(default_factory=lambda: Found({}))
-    confirmed: list[Confirmed] = field(default_factory=list)
-    bought: list[Bought] = field(default_factory=list)
+    found: SearchResult = field(default_factory=lambda: SearchResult({}))
+    confirmed: list[MeasuredCandidate] = field(default_factory=list)
+    gains: list[PartGain] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stopped: str = ""
 
 
-def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
-    """Tunes a model, and leaves it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
-    found until then."""
+def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
+    """Tune a model, and leave it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
+    found until then.
+    """
     config, authored = live.config, live.authored
-    present = Settings.of(config)
+    present = Settings.from_config(config)
     ensembles = live.ensembles
     goal = goal.checked(present, ensembles)
-    loads, work = goal.loads(), _Work()
+    loads, work = goal.loads(), _RunState()
     live.check()  # before anything is loaded
     began = clock()
     deadline = Deadline(goal.budget_s, clock)
@@ -118,7 +123,7 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
         if least > 2:
             work.notes.append(_kept_serving(max(ensembles, key=lambda name: ensembles[name]), least))
         choices = list(dict.fromkeys(space(present, goal.max_instances or 1, goal.max_batch_size or 0, least)))
-        until = deadline.within(goal.budget_s * _SEARCH)
+        until = deadline.expires_within(goal.budget_s * _SEARCH)
         work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
         confirm(live, config, goal, work, deadline)
         tell_apart(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
@@ -127,20 +132,21 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
         work.stopped = "interrupted"
     finally:
         shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
-    told = tuple(work.confirmed), tuple(work.bought), tuple(work.notes), clock() - began, work.stopped
-    found = Tuned(work.calibration, work.found, *told)
+    result = tuple(work.confirmed), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped
+    found = TuneRun(work.calibration, work.found, *result)
     return TuneResult(live.name, present, authored, goal.p99_ms, found, reload)
 
 
-def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
-    """Measures service times by batch size for each number of instances, all of them busy, with clients that fill
-    batches of 1, 2, 4 and so on. Says in `notes` which numbers of instances it could not measure."""
+def calibrate(live: MeasurableModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
+    """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
+    batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in `notes`.
+    """
     most, largest = goal.max_instances or 1, goal.max_batch_size or 0
     sizes = sorted({1, max(largest, 1), *(1 << n for n in range(largest.bit_length()))})
     each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
-    until = deadline.within(goal.budget_s * _PROBES)
-    probed: dict[int, Probed] = {}
-    present = Settings.of(live.config)
+    until = deadline.expires_within(goal.budget_s * _PROBES)
+    probed: dict[int, ProbeResult] = {}
+    present = Settings.from_config(live.config)
     for instances in present.counts(most):
         if until() and probed:
             notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
@@ -153,8 +159,8 @@ def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> C
             notes.append(f"{instances} instances do not load: {error.message.partition(chr(10))[0]}")
             goal.max_instances = instances - 1
             break
-        measured: list[Measured] = []
-        for size in (1, *sizes[:0:-1]):  # the ends first: between them one can guess
+        measured: list[Measurement] = []
+        for size in (1, *sizes[:0:-1]):  # the ends first: sizes between them can be interpolated
             if len(measured) < 2 or not until():
                 measured.append(live.measure(Load(concurrency=size * instances), each))
         probed[instances] = _probed(measured)
@@ -167,23 +173,24 @@ def _kept_serving(ensemble: str, size: int) -> str:
 
 
 def _batching(settings: Settings, largest: int) -> Settings:
-    """Returns settings under which batches of up to so many requests are made."""
+    """Return settings under which batches of up to so many requests are made."""
     delay_us = _PROBE_DELAY_US if largest > 1 else 0
     return replace(settings, max_batch_size=largest, dynamic=largest > 1, preferred=(), delay_us=delay_us)
 
 
-def _probed(measured: Sequence[Measured]) -> Probed:
-    """Sums up the probes of one number of instances, of which the first had few clients and the next the most."""
+def _probed(measured: Sequence[Measurement]) -> ProbeResult:
+    """Sum up the probes of one number of instances, of which the first had few clients and the next the most."""
     sizes, took = np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
     times, most = ServiceTimes.fit(sizes, took), measured[min(1, len(measured) - 1)]
     ratios = took / np.array([times(int(size)) for size in sizes])
-    return Probed(times, Manner(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
+    return ProbeResult(times, RequestPattern(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
 
 
-def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
-    """Measures the best candidates and the present settings live, each under the load under which it did best. If the
-    best miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too."""
-    present, known = Settings.of(config), work.calibration
+def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
+    """Measure the best candidates and the present settings live, each under the load under which it did best. If the
+    best miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too.
+    """
+    present, known = Settings.from_config(config), work.calibration
     assert known is not None
     best = work.found.best(_limit(goal.p99_ms))
     chosen = _different([one for one in best if one.settings != present])
@@ -202,8 +209,9 @@ def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: 
 
 
 def _different(best: Sequence[Trial]) -> list[Trial]:
-    """Returns the best candidates to measure: those of another number of instances or another load before those that
-    differ in a delay alone, as long as little is lost. What a replay gets wrong, it gets wrong for all of one kind."""
+    """Return the best candidates to measure: those of another number of instances or another load before those that
+    differ in a delay alone, as long as little is lost. An error of a replay is the same for all of one kind.
+    """
     kinds: dict[tuple[int, Load], Trial] = {}
     for one in best:
         if one.numbers.rate >= _NEARLY * best[0].numbers.rate:
@@ -216,25 +224,28 @@ def _limit(p99_ms: float | None) -> float | None:
     return None if p99_ms is None else p99_ms * _MARGIN
 
 
-def _measure(live: Live, chosen: Sequence[Trial], work: _Work, deadline: Deadline, share: float = 1.0) -> None:
-    """Measures candidates live within a share of the time that is left, at least one."""
+def _measure(
+    live: MeasurableModel, chosen: Sequence[Trial], work: _RunState, deadline: Deadline, share: float = 1.0
+) -> None:
+    """Measure candidates live within a share of the time that is left, at least one."""
     each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
     for candidate in chosen:
         if not deadline.left and work.confirmed:
             work.stopped = "the budget was used up"
             return
         window = _window(live, candidate, float(np.clip(each, *_WINDOW)))
-        work.confirmed.append(Confirmed(candidate, (window,)))
+        work.confirmed.append(MeasuredCandidate(candidate, (window,)))
 
 
-def _window(live: Live, candidate: Trial, seconds: float) -> Numbers:
+def _window(live: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
     live.load(candidate.settings)
     return live.measure(candidate.load, seconds).numbers
 
 
-def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: float = 0.0) -> None:
-    """Measures the best and those that may be better again, in turns, so that what else the machine does meets all of
-    them, until they differ for sure or the time is over but for so many seconds to spare."""
+def tell_apart(live: MeasurableModel, goal: Goal, work: _RunState, deadline: Deadline, spare: float = 0.0) -> None:
+    """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
+    them, until they surely differ or the time is over but for so many seconds to spare.
+    """
     cost = 0.0
     for _ in range(_WINDOWS - 1):
         best, *others = ranked(work.confirmed, goal.p99_ms)
@@ -244,20 +255,21 @@ def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: f
             before = deadline.left
             if before <= spare + cost:
                 return
-            again = one.and_also(_window(live, one.predicted, _WINDOW[1] / 2))
+            again = one.with_window(_window(live, one.predicted, _WINDOW[1] / 2))
             work.confirmed[work.confirmed.index(one)] = again
             cost = max(cost, before - deadline.left)
         if not rivals:
             return
 
 
-def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
-    """Takes back one part of the best settings at a time. What does better without a part than with it is confirmed as
-    the others are; if it is the best then, its own parts are taken back."""
+def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
+    """Take back one part of the best settings at a time. What does better without a part than with it is confirmed as
+    the others are; if it is the best then, its own parts are taken back.
+    """
     while True:
         best = ranked(work.confirmed, goal.p99_ms)[0]
-        work.bought = _bought(live, config, best.predicted, work, deadline)
-        fewer = [Confirmed(one.without, (one.live.numbers,)) for one in work.bought if one.live is not None]
+        work.gains = _part_gains(live, config, best.predicted, work, deadline)
+        fewer = [MeasuredCandidate(one.without, (one.live.numbers,)) for one in work.gains if one.live is not None]
         known = [(one.live.settings, one.live.load) for one in work.confirmed]
         fewer = [
             one for one in fewer if (one.live.settings, one.live.load) not in known and goal.allows(one.live.settings)
@@ -269,26 +281,28 @@ def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: D
             return
 
 
-def _bought(live: Live, config: ModelConfig, best: Trial, work: _Work, deadline: Deadline) -> list[Bought]:
-    """Replays the best settings without each part, and measures that live as long as there is time."""
+def _part_gains(
+    live: MeasurableModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
+) -> list[PartGain]:
+    """Replay the best settings without each part, and measure that live as long as there is time."""
     known, cost, found = work.calibration, 0.0, []
     assert known is not None
     whole = predict(best.settings, best.load, config, known, AGAIN, seed=2)
-    for part, was, became, settings in taken_back(best.settings, Settings.of(config)):
+    for part, was, became, settings in taken_back(best.settings, Settings.from_config(config)):
         without = predict(settings, best.load, config, known, AGAIN, seed=2)
         before, measured = deadline.left, None
         if before > cost:
             measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
             cost = max(cost, before - deadline.left)
-        found.append(Bought(part, was, became, whole, without, measured))
+        found.append(PartGain(part, was, became, whole, without, measured))
     return found
 
 
 def tune_model(
     model: Model, options: Mapping[str, Any], written: Callable[[], Written | None] = not_written
 ) -> TuneResult:
-    """Return the result of `Model.tune`. Raises UnknownOption."""
+    """Run `Model.tune`. Raises UnknownOption."""
     UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
-    return tune(LiveModel(model, load, written), Goal(**goal), Subject(model, written).reload)
+    return tune(LiveModel(model, load, written), Goal(**goal), TunedModel(model, written).reload)

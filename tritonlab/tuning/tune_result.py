@@ -1,4 +1,4 @@
-"""`TuneResult` tells which settings are best, what was predicted and what was measured, and applies them."""
+"""`TuneResult`, which has the best settings, their predictions and measurements, and applies them."""
 
 from __future__ import annotations
 
@@ -11,72 +11,73 @@ from typing import Any
 from ..core.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
-from .ablation import Bought
-from .application import Application, Reload
-from .bought_figure import bought_figure
-from .confirmed import Confirmed, Noise, ranked
+from .ablation import PartGain
+from .applied_settings import AppliedSettings, Reload
 from .front_figure import front_figure
-from .search import Calibration, Found, Trial
+from .gain_figure import gain_figure
+from .measured_candidate import MeasuredCandidate, Noise, ranked
+from .search import Calibration, SearchResult, Trial
 from .settings import Settings
 
 _FRONT = 8
 _HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99")
-_BOUGHT_HEADS = ("what each setting bought", "", "replayed", "measured", "p99 ms without it")
+_GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """Holds what a run has found. `bought`: what each part of the best settings does for them. `notes`: what one has to
-    know of it, in sentences. `stopped`: why it ended before its time, else empty."""
+class TuneRun:
+    """The findings of a run. `gains`: the gain of each part of the best settings. `notes`: sentences on how to read
+    it. `stopped`: why it ended early, else empty.
+    """
 
     calibration: Calibration | None
-    found: Found
-    confirmed: tuple[Confirmed, ...]
-    bought: tuple[Bought, ...]
+    found: SearchResult
+    confirmed: tuple[MeasuredCandidate, ...]
+    gains: tuple[PartGain, ...]
     notes: tuple[str, ...]
     seconds: float
     stopped: str = ""
 
 
 class TuneResult:
-    """Holds the result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was
-    stopped before that, of those predicted; None if it was stopped before any. `noise` says which of those measured are
-    not told apart. `present`: the settings before; `authored`: the configuration, with the instance groups as their
-    author wrote them.
+    """The result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was stopped
+    before that, of those predicted; None if it was stopped before any. `noise` decides which of those measured differ.
+    `present`: the settings before; `authored`: the configuration, with the instance groups as their author wrote them.
     """
 
     def __init__(
-        self, name: str, present: Settings, authored: ModelConfig, p99_ms: float | None, run: Tuned, reload: Reload
+        self, name: str, present: Settings, authored: ModelConfig, p99_ms: float | None, run: TuneRun, reload: Reload
     ) -> None:
         self.name = name
         self.p99_ms = p99_ms
         self.run = run
         self.present = present
         self._authored = authored
-        self._application = Application(reload)
+        self._application = AppliedSettings(reload)
         self.confirmed = live = ranked(run.confirmed, p99_ms)
         self.noise = Noise(live, p99_ms)
         self.best: Trial | None = live[0].live if live else next(iter(run.found.best(p99_ms)), None)
 
     @property
     def config(self) -> str:
-        """Returns the lines of config.pbtxt that say the best settings. Raises UnavailableError if there are none."""
+        """The lines of config.pbtxt for the best settings. Raises UnavailableError if there are none."""
         return self._winner().settings.pbtxt(self._authored)
 
     def apply(self) -> None:
-        """Loads the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
-        what a load does, and UnavailableError if the run was stopped before it found any."""
+        """Load the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
+        what a load does, and UnavailableError if the run was stopped before it found any.
+        """
         self._application.apply(self._winner().settings)
 
     def undo(self) -> None:
-        """Loads the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
+        """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
         applied."""
         self._application.undo()
 
     @property
-    def as_good(self) -> list[Confirmed]:
-        """Returns those that were measured, without the best, and are not told apart from it."""
-        return [one for one in self.confirmed[1:] if not self.noise.apart(one, self.confirmed[0])]
+    def as_good(self) -> list[MeasuredCandidate]:
+        """Return the measured candidates, without the best, that may be as good as the best."""
+        return [one for one in self.confirmed[1:] if not self.noise.differ(one, self.confirmed[0])]
 
     def _winner(self) -> Trial:
         if self.best is None:
@@ -84,7 +85,7 @@ class TuneResult:
         return self.best
 
     def text(self) -> str:
-        """Returns the facts in words, 40 lines at most."""
+        """Return the facts in words, 40 lines at most."""
         run, best = self.run, self.best
         limit = f" with p99 <= {self.p99_ms:g} ms" if self.p99_ms is not None else ""
         title = f"Tuning {self.name}{limit}: {run.found.tried:,} settings replayed, {len(run.confirmed)} measured live"
@@ -97,14 +98,14 @@ class TuneResult:
         lines += _table([_HEADS, *(self._cells(one) for one in self.confirmed)])
         if self.as_good:
             lines.append(f"  {self._not_told_apart()}")
-        if run.bought:
-            lines += _table([_BOUGHT_HEADS, *map(self._bought_cells, run.bought)])
+        if run.gains:
+            lines += _table([_GAIN_HEADS, *map(self._gain_cells, run.gains)])
         lines += [f"  {said}" for said in self._times()]
         lines += [f"  {note}" for note in run.notes]
         lines.append("  front, predicted (p99 ms: requests/s): " + ", ".join(self._front()))
         return "\n".join(lines)
 
-    def _cells(self, one: Confirmed) -> tuple[str, ...]:
+    def _cells(self, one: MeasuredCandidate) -> tuple[str, ...]:
         live, foreseen = one.live.numbers, one.predicted.numbers
         now = " (now)" if one.live.settings == self.present else ""
         return (
@@ -118,11 +119,11 @@ class TuneResult:
             short_number(foreseen.p99 / 1e6),
         )
 
-    def _compared(self, one: Confirmed) -> str:
+    def _compared(self, one: MeasuredCandidate) -> str:
         best = self.confirmed[0]
         if one is best:
             return "best"
-        if not self.noise.apart(one, best):
+        if not self.noise.differ(one, best):
             return "within noise"
         if one.live.load.closed and one.live.rank(self.p99_ms)[0]:
             return f"{one.live.numbers.rate / best.live.numbers.rate - 1:+.0%}"
@@ -131,11 +132,11 @@ class TuneResult:
     def _not_told_apart(self) -> str:
         windows = sum(len(one.windows) for one in self.confirmed)
         return (
-            f"{len(self.as_good) + 1} are not told apart: windows of the same settings differ by "
+            f"{len(self.as_good) + 1} may be equally good: windows of the same settings differ by "
             f"{self.noise.share:.1%}, and {windows} were measured"
         )
 
-    def _bought_cells(self, one: Bought) -> tuple[str, ...]:
+    def _gain_cells(self, one: PartGain) -> tuple[str, ...]:
         live = one.live_gain(self.confirmed[0].live)
         what = "requests/s" if one.with_it.load.closed else "off the p99"
         return (
@@ -158,11 +159,11 @@ class TuneResult:
         return [f"{short_number(one.numbers.p99 / 1e6)}: {one.numbers.rate:,.0f}" for one in every[::-step][::-1]]
 
     def figure(self) -> str:
-        """Returns latency against throughput, the front and what was measured, as SVG text; empty without a front."""
+        """Return latency against throughput, the front and the measurements, as SVG text; empty without a front."""
         return front_figure(self.name, self.run.found.front(), [one.live for one in self.confirmed], self.p99_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts as JSON values."""
+        """Return the facts as JSON values."""
         run = self.run
         return {
             "model": self.name,
@@ -175,12 +176,12 @@ class TuneResult:
                     "live": _dict(one.live),
                     "predicted": _dict(one.predicted),
                     "windows": len(one.windows),
-                    "within_noise_of_best": not self.noise.apart(one, self.confirmed[0]),
+                    "within_noise_of_best": not self.noise.differ(one, self.confirmed[0]),
                 }
                 for one in self.confirmed
             ],
             "noise_percent": self.noise.share * 100,
-            "bought": [self._bought_dict(one) for one in run.bought],
+            "bought": [self._gain_dict(one) for one in run.gains],
             "front": [_dict(one) for one in run.found.front()],
             "tried": run.found.tried,
             "notes": list(run.notes),
@@ -188,7 +189,7 @@ class TuneResult:
             "stopped": run.stopped,
         }
 
-    def _bought_dict(self, one: Bought) -> dict[str, Any]:
+    def _gain_dict(self, one: PartGain) -> dict[str, Any]:
         live = one.live_gain(self.confirmed[0].live)
         return {
             "setting": one.part,
@@ -204,14 +205,14 @@ class TuneResult:
         lines = self.text().split("\n")
         begins = ("  best", "  no ", "  execution", f"  {len(self.as_good) + 1} are")
         said = "".join(f"<div>{escape(line.strip())}</div>" for line in lines[1:] if line.startswith(begins))
-        bought = ""
-        if self.run.bought:
-            bought = _html_table(_BOUGHT_HEADS, [self._bought_cells(one) for one in self.run.bought])
-            bought += bought_figure(self.run.bought, self.confirmed[0].live)
+        gains = ""
+        if self.run.gains:
+            gains = _html_table(_GAIN_HEADS, [self._gain_cells(one) for one in self.run.gains])
+            gains += gain_figure(self.run.gains, self.confirmed[0].live)
         parts = [
             _html_table(_HEADS, [self._cells(one) for one in self.confirmed]),
             self.figure(),
-            bought,
+            gains,
             f"<pre class='tl-lines'>{escape(self.config)}</pre>" if self.best is not None else "",
         ]
         return f"<div class='tl-panel'><b>{escape(lines[0])}</b>{said}{''.join(parts)}</div>"
@@ -224,7 +225,7 @@ class TuneResult:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns lines with columns: words stand left, numbers right."""
+    """Return lines with columns: words on the left, numbers on the right."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return [
         "  "

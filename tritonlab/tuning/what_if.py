@@ -1,4 +1,4 @@
-"""`WhatIf` tells what other settings would have made of the requests that a model has had."""
+"""`WhatIf`, the effect of other settings on the requests that a model has had."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 from ..core.model_config import ModelConfig
 from ..core.short_number import short_number
-from .application import Application, Reload
-from .past import Past
-from .replay import NEVER, Ghosts, Numbers
+from .applied_settings import AppliedSettings, Reload
+from .recorded_executions import RecordedExecutions
+from .replay import NEVER, Numbers, ReplayedBatches
 from .settings import Settings
 from .what_if_figure import what_if_figure
 
 
 class WhatIf:
-    """Holds what was recorded, and the replay of it with `settings`. `before` and `after` are their numbers.
+    """The record, and its replay with `settings`. `before` and `after` are their numbers.
 
     `config`: that of the model, normalised; `authored`: the same with the instance groups as their author wrote them.
     `ensembles`: the max_batch_size that those around the model need.
@@ -27,7 +27,7 @@ class WhatIf:
     def __init__(
         self,
         name: str,
-        past: Past,
+        recorded: RecordedExecutions,
         config: ModelConfig,
         authored: ModelConfig,
         settings: Settings,
@@ -35,57 +35,60 @@ class WhatIf:
         ensembles: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
-        self.past = past
+        self.recorded = recorded
         self.settings = settings
-        self.present = Settings.of(config)
+        self.present = Settings.from_config(config)
         self._authored = authored
         self._ensembles = ensembles or {}
-        self._application = Application(reload)
-        self.ghosts: Ghosts = past.replay(config, settings)
-        self.before, self.after = past.numbers, self.ghosts.numbers()
+        self._application = AppliedSettings(reload)
+        self.replayed: ReplayedBatches = recorded.replay(config, settings)
+        self.before, self.after = recorded.numbers, self.replayed.numbers()
 
     @property
     def config(self) -> str:
-        """Returns the lines of config.pbtxt that say these settings."""
+        """The lines of config.pbtxt for these settings."""
         return self.settings.pbtxt(self._authored)
 
     def apply(self) -> None:
-        """Loads the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
+        """Load the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
         a load does; the version that serves goes on then."""
         self._application.apply(self.settings)
 
     def undo(self) -> None:
-        """Loads the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
+        """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
         applied."""
         self._application.undo()
 
     def text(self) -> str:
-        """Returns the facts in words."""
-        lines = [f"What if {self.name} had {self.settings} (now {self.present})?", f"  {told(self.before, self.after)}"]
-        lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self.past.times}")
+        """Return the facts in words."""
+        lines = [
+            f"What if {self.name} had {self.settings} (now {self.present})?",
+            f"  {numbers_text(self.before, self.after)}",
+        ]
+        lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self.recorded.times}")
         lines += [
             f"  {note}"
-            for note in notes(self.past, self.present, self.settings, self.ghosts, ensembles=self._ensembles)
+            for note in notes(self.recorded, self.present, self.settings, self.replayed, ensembles=self._ensembles)
         ]
         return "\n".join(lines)
 
     def figure(self) -> str:
-        """Returns the last recorded batches, and below each instance's those of the replay, as SVG text."""
-        return what_if_figure(self.name, self.past, self.ghosts)
+        """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
+        return what_if_figure(self.name, self.recorded, self.replayed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
-        error = self.past.times.error
+        """Return the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
+        error = self.recorded.times.error
         return {
             "model": self.name,
             "now": self.present.to_dict(),
             "settings": self.settings.to_dict(),
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
-            "refused_before": len(self.past.rejected),
-            "refused": self.ghosts.refused,
+            "refused_before": len(self.recorded.rejected),
+            "refused": self.replayed.refused,
             "execution_error_percent": error if math.isfinite(error) else None,
-            "notes": notes(self.past, self.present, self.settings, self.ghosts, ensembles=self._ensembles),
+            "notes": notes(self.recorded, self.present, self.settings, self.replayed, ensembles=self._ensembles),
             "config": self.config,
         }
 
@@ -102,8 +105,8 @@ class WhatIf:
         return self.text()
 
 
-def told(before: Numbers, after: Numbers) -> str:
-    """Returns the numbers of two runs in one line, from the first to the second."""
+def numbers_text(before: Numbers, after: Numbers) -> str:
+    """Return the numbers of two runs in one line, from the first to the second."""
     if not after.requests:
         return "nothing would have been executed"
     return (
@@ -114,31 +117,32 @@ def told(before: Numbers, after: Numbers) -> str:
 
 
 def notes(
-    past: Past,
+    recorded: RecordedExecutions,
     present: Settings,
     settings: Settings,
-    ghosts: Ghosts,
+    replayed: ReplayedBatches,
     window: tuple[int, int] = (0, NEVER),
     ensembles: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
-    """Returns what one has to know to believe the replay of what came in a window and to apply the settings, in
-    sentences. `ensembles`: the max_batch_size that those around the model need."""
+    """Return sentences on how far to believe the replay of the requests in a window, and on applying the settings.
+    `ensembles`: the max_batch_size that those around the model need.
+    """
     found = [
         f"Ensemble '{name}' needs a max_batch_size of {size}: these settings cannot be applied while it is loaded."
         for name, size in ensembles.items()
         if settings.max_batch_size < size
     ]
-    if settings.instances > max(present.instances, len(past.instances)):
+    if settings.instances > max(present.instances, len(recorded.instances)):
         found.append("More instances than were recorded are taken not to slow one another down.")
-    known = list(past.times.medians)
-    beyond = [size for size in set(ghosts.size) if size > 1.5 * known[-1] or size < known[0] / 1.5]
+    known = list(recorded.times.medians)
+    beyond = [size for size in set(replayed.size) if size > 1.5 * known[-1] or size < known[0] / 1.5]
     if beyond:
         seen = f"{known[0]} to {known[-1]}" if len(known) > 1 else f"{known[0]} alone"
         said = f"{min(beyond)} to {max(beyond)}" if len(beyond) > 1 else f"{beyond[0]}"
         found.append(f"How long batches of {said} take is guessed: sizes {seen} were recorded often enough.")
-    before = past.rejected_within(window)
-    if ghosts.refused or before:
-        said = f"{ghosts.refused:,} requests would have been refused, cancelled, or their time would have been up"
+    before = recorded.rejected_within(window)
+    if replayed.refused or before:
+        said = f"{replayed.refused:,} requests would have been refused, cancelled, or their time would have been up"
         found.append(f"{said}; {before:,} were.")
     return found
 

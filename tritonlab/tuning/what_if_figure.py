@@ -1,4 +1,4 @@
-"""This module draws recorded batches and those of a replay below one another, as SVG text."""
+"""Recorded batches and those of a replay, one below the other, as SVG text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from html import escape
 
 import numpy as np
 
-from .past import Past
-from .replay import Ghosts
+from .recorded_executions import RecordedExecutions
+from .replay import ReplayedBatches
 
 _WIDTH, _LEFT, _LANE, _BLOCK, _AXIS = 860, 110, 46, 18, 18
 #: How many of the last executions are shown.
@@ -15,29 +15,31 @@ _BATCHES = 60
 _REAL, _GHOST = "#1976d2", "#8e5bd0"
 
 
-def what_if_figure(name: str, past: Past, ghosts: Ghosts) -> str:
-    """Draws the time of the last recorded executions, for each instance the recorded ones above the replay's."""
-    start, end = past.executed("start")[-_BATCHES:], past.executed("end")[-_BATCHES:]
+def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBatches) -> str:
+    """Draw the time of the last recorded executions, for each instance the recorded ones above the replay's."""
+    start, end = recorded.batch_column("start")[-_BATCHES:], recorded.batch_column("end")[-_BATCHES:]
     begin, stop = float(start.min()), float(end.max())
     begin -= (stop - begin) * 0.02
     scale = (_WIDTH - _LEFT - 4) / max(stop - begin, 1)
-    names = past.instances + [f"instance {n + 1}" for n in range(len(past.instances), max(ghosts.lane, default=-1) + 1)]
+    names = recorded.instances + [
+        f"instance {n + 1}" for n in range(len(recorded.instances), max(replayed.lane, default=-1) + 1)
+    ]
     parts = []
     for number, instance in enumerate(names):
         top = _AXIS + number * _LANE
         parts.append(f"<text x='0' y='{top + 13}'>{escape(instance)}</text>")
         parts.append(f"<text x='0' y='{top + _BLOCK + 15}' opacity='.7'>what if</text>")
-    lanes, sizes = past.lanes[-_BATCHES:], past.executed("size")[-_BATCHES:]
+    lanes, sizes = recorded.lanes[-_BATCHES:], recorded.batch_column("size")[-_BATCHES:]
     for lane, left, right, size in zip(lanes, start, end, sizes, strict=True):
         top = _AXIS + lane * _LANE
         parts.append(_block((left - begin) * scale, (right - left) * scale, top, int(size), _REAL))
-    first = int(np.searchsorted(ghosts.start, begin))
-    for n in range(first, len(ghosts.start)):
-        if ghosts.start[n] > stop:
+    first = int(np.searchsorted(replayed.start, begin))
+    for n in range(first, len(replayed.start)):
+        if replayed.start[n] > stop:
             break
-        top = _AXIS + ghosts.lane[n] * _LANE + _BLOCK + 2
-        wide = min(ghosts.end[n], stop) - ghosts.start[n]
-        parts.append(_block((ghosts.start[n] - begin) * scale, wide * scale, top, ghosts.size[n], _GHOST))
+        top = _AXIS + replayed.lane[n] * _LANE + _BLOCK + 2
+        wide = min(replayed.end[n], stop) - replayed.start[n]
+        parts.append(_block((replayed.start[n] - begin) * scale, wide * scale, top, replayed.size[n], _GHOST))
     height = _AXIS + _LANE * len(names)
     title = f"batches of {escape(name)}: recorded, and below what would have been"
     style = "font:11px sans-serif;fill:currentColor;max-width:100%"

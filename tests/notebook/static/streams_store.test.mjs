@@ -60,9 +60,9 @@ test("an ordinary request that runs is shown only while it runs", () => {
 test("what came of asking it to stop", () => {
   const told = (one) => stopping({ end: 0, noticed: 0, polls: 0, asked: 10 * MS, ...one }, 30 * MS, duration);
   assert.equal(told({ asked: 0 }), "");
-  assert.equal(told({}), "Asked to stop; never polled: its model does not call is_cancelled(), it still runs after 20 ms.");
-  assert.equal(told({ polls: 2 }), "Asked to stop; its model has not called is_cancelled() since, it still runs after 20 ms.");
-  assert.equal(told({ polls: 3, noticed: 12 * MS, end: 15 * MS }), "Asked to stop; is_cancelled() told its model after 2 ms, the sender closed after 5 ms.");
+  assert.equal(told({}), "Cancelled; never polled: its model does not call is_cancelled(), it still runs after 20 ms.");
+  assert.equal(told({ polls: 2 }), "Cancelled; its model has not called is_cancelled() since, it still runs after 20 ms.");
+  assert.equal(told({ polls: 3, noticed: 12 * MS, end: 15 * MS }), "Cancelled; is_cancelled() returned True after 2 ms, the sender closed after 5 ms.");
 });
 
 test("the next one in view is chosen", () => {

@@ -114,7 +114,7 @@ def test_a_person_goes_from_request_to_request() -> None:
     assert view.news() == (None, [])
 
     def after(which: Any) -> str:
-        view.heard({"do": "choose", "which": which})
+        view.on_message({"do": "choose", "which": which})
         message, _ = view.news()
         assert message is not None
         return str(message["said"])

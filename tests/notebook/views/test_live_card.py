@@ -175,7 +175,7 @@ def test_a_load_is_seen_and_stopped(card: LiveCard, workspace: Workspace) -> Non
     reaches(card, "LOADING")
     eventually(lambda: "fetching weights" in card.state["html"])
     assert buttons(card) == ["stop"] and "tl-clock" in card.state["html"]
-    assert "imports anew: &#x27;psutil&#x27;, because model.py, line 2 comes first" in card.state["html"]
+    assert "imports again: &#x27;psutil&#x27;, because model.py, line 2 comes first" in card.state["html"]
     assert "The version loaded before serves meanwhile." in card.state["html"]
     card.press("stop")
     loader.join(60)

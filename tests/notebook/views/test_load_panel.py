@@ -63,7 +63,7 @@ def test_a_form_starts_a_test_and_shows_its_result(model: Model, ticker: Ticker)
     assert panel.text() == "Load test of panel: not started; press Start, or call load_test()"
     assert "Start" not in panel.html()
     assert panel.to_dict() == {"model": "panel", "running": False}
-    panel.heard({**START, "shapes": {"INPUT0": "4", "INPUT1": "4"}})
+    panel.on_message({**START, "shapes": {"INPUT0": "4", "INPUT1": "4"}})
     assert panel.state["running"] and panel.state["problem"] == ""
     state = ended(panel, ticker)
     assert not state["running"] and state["problem"] == ""
@@ -86,7 +86,7 @@ def test_golden_requests_and_recorded_arrivals_can_be_sent(
     model(INPUT0=one, INPUT1=one)
     eventually(lambda: len(recording.arrivals("panel")) == 2)
     panel = LoadPanel(model, ticker=ticker)
-    panel.heard({"do": "start", "mode": "arrivals", "inputs": "golden"})
+    panel.on_message({"do": "start", "mode": "arrivals", "inputs": "golden"})
     assert ended(panel, ticker)["problem"] == ""
     assert panel.result is not None
     assert [(row.requests, row.failed) for row in panel.result.rows] == [(2, 0)]
@@ -95,16 +95,16 @@ def test_golden_requests_and_recorded_arrivals_can_be_sent(
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"levels": "two"}, "'two' is no list of numbers: write 1, 2, 8"),
+        ({"levels": "two"}, "'two' is not a list of numbers: write 1, 2, 8"),
         ({"levels": ""}, "write at least one number"),
-        ({"levels": "0"}, "concurrency is more than 0"),
-        ({"seconds": "-1"}, "duration is more than 0"),
+        ({"levels": "0"}, "concurrency must be more than 0"),
+        ({"seconds": "-1"}, "duration must be more than 0"),
         ({"shapes": {}}, "is any size"),
     ],
 )
 def test_fields_that_cannot_be_read_are_told(model: Model, said: dict[str, Any], problem: str) -> None:
     panel = LoadPanel(model)
-    panel.heard({**START, "shapes": {"INPUT0": "4", "INPUT1": "4"}, **said})
+    panel.on_message({**START, "shapes": {"INPUT0": "4", "INPUT1": "4"}, **said})
     assert problem in panel.state["problem"]
     assert not panel.state["running"]
 
@@ -129,7 +129,7 @@ def test_progress_is_sent_and_stop_ends_the_test(model: Model, ticker: Ticker, m
     assert "concurrency 2" in panel.text() and panel.to_dict()["running"]
     with pytest.raises(RuntimeError, match="stop it first"):
         panel.start()
-    panel.heard({"do": "stop"})
+    panel.on_message({"do": "stop"})
     assert "(stopped)" in ended(panel, ticker)["html"]
 
 

@@ -25,21 +25,21 @@ CANCELLED = Outcome(InferenceRequest("m", {}), error=CancelledError("gone"))
 
 def test_throughput_counts_from_the_first_request_to_the_last_answer() -> None:
     outcomes = [answered(0, 10), answered(5, 10), answered(10, 10)]
-    tally = Tally.of([*outcomes, FAILED, CANCELLED])
+    tally = Tally.from_outcomes([*outcomes, FAILED, CANCELLED])
     assert (tally.sent, tally.answered, tally.failed, tally.cancelled) == (5, 3, 1, 1)
     assert tally.per_second == 150
     assert tally.text() == ("3 of 5 requests answered, 1 failed, 1 cancelled, 150 requests/s, batches: 3 of 1")
-    assert Tally.of([FAILED]).per_second == 0
+    assert Tally.from_outcomes([FAILED]).per_second == 0
 
 
 def test_batches_are_counted_in_rows() -> None:
     outcomes = [answered(0, 10, batch_size=8, rows=2) for _ in range(8)] + [answered(0, 10, batch_size=2)] * 2
-    assert Tally.of(outcomes).batches == {2: 1, 8: 2}
+    assert Tally.from_outcomes(outcomes).batches == {2: 1, 8: 2}
 
 
 def test_what_is_under_way_is_not_answered() -> None:
     begun = Outcome(InferenceRequest("m", {}), (Arrival(response(final=False), 1),))
-    assert Tally.of([begun, answered(0, 1)]).answered == 1
+    assert Tally.from_outcomes([begun, answered(0, 1)]).answered == 1
     assert many_html([begun, answered(0, 1)], finished=False).count("<table") == 0
 
 

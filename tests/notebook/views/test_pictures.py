@@ -42,7 +42,7 @@ def value(datatype: str, dims: tuple[int, ...], *files: tuple[str, bytes], batch
     ],
 )
 def test_dims_say_where_a_picture_has_its_sides(dims: tuple[int, ...], layout: Layout | None) -> None:
-    assert Layout.of(dims) == layout
+    assert Layout.from_dims(dims) == layout
 
 
 def test_a_picture_is_brought_to_the_inputs_size_and_range() -> None:
@@ -59,7 +59,7 @@ def test_files_are_rows_of_a_batch() -> None:
     assert value("UINT8", (2, 2, 3), *two, batch=8)[:, 0, 0].tolist() == [[255, 0, 0], [0, 0, 255]]
     encoded = value("BYTES", (1,), *two, batch=8)
     assert encoded.tolist() == [[two[0][1]], [two[1][1]]]
-    with pytest.raises(ValueProblem, match="X: the model takes no batches, so one file, not 2"):
+    with pytest.raises(ValueProblem, match="X: the model does not batch: choose one file, not 2"):
         value("UINT8", (2, 2, 3), *two)
     with pytest.raises(ValueProblem, match="X: the files do not fit together"):
         value("UINT8", (-1, 2, 3), ("a.png", png(2, 2)), ("b.png", png(2, 3)), batch=8)
@@ -77,10 +77,10 @@ def test_arrays_and_text_are_read_too() -> None:
 @pytest.mark.parametrize(
     ("dims", "name", "content", "said"),
     [
-        ((2, 2), "a.bin", b"abc", r"X: a\.bin: no picture \(cannot identify image file\); \.wav, \.npy,"),
-        ((7,), "a.png", png(2, 2), r"X: a\.png: dims \[7\] are no height, width and channels"),
+        ((2, 2), "a.bin", b"abc", r"X: a\.bin: not a picture \(cannot identify image file\); \.wav, \.npy,"),
+        ((7,), "a.png", png(2, 2), r"X: a\.png: dims \[7\] are not height, width and channels"),
         ((2, 2), "a.npy", b"abc", r"X: a\.npy: "),
-        ((2, 2), "a.txt", b"abc", r"X: 'abc' is no number"),
+        ((2, 2), "a.txt", b"abc", r"X: 'abc' is not a number"),
     ],
 )
 def test_what_cannot_be_read_is_said(dims: tuple[int, ...], name: str, content: bytes, said: str) -> None:

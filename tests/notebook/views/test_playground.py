@@ -170,7 +170,7 @@ def test_who_stops_waiting_is_told_so(workspace: Workspace) -> None:
     playground.buttons.cancel.click()
     assert playground.buttons.send.disabled
     playground.buttons.cancel.click()
-    assert "nobody waits for the answer any more" in playground.result.value
+    assert "the response is no longer awaited" in playground.result.value
     assert not playground.buttons.send.disabled
     workspace.unload("m", timeout=0.1)
 
@@ -218,11 +218,11 @@ def test_what_ctrl_enter_brought_is_not_sent_back(playground: Playground, monkey
 
 def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
     playground.inputs["IN"].text.value = "[[[1.5, 2]]]"
-    playground.copies.choice.value = "curl"
-    assert '"data": [1.5, 2.0]' in playground.copies.text.value
-    assert "http://localhost:8000/v2/models/m/infer" in playground.copies.text.value
-    playground.copies.choice.value = "pytest"
-    assert "send the request first" in playground.copies.note.value
+    playground.programs.choice.value = "curl"
+    assert '"data": [1.5, 2.0]' in playground.programs.text.value
+    assert "http://localhost:8000/v2/models/m/infer" in playground.programs.text.value
+    playground.programs.choice.value = "pytest"
+    assert "send the request first" in playground.programs.note.value
     playground.send()
     snippet = playground.copy_as("pytest")
     assert "def test_m():" in snippet.text and list(snippet.files) == ["test_m.npz"]
@@ -234,8 +234,8 @@ def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:
     options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
     playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.ports.endpoints)
     ports = workspace.ports.open(http_port=0, grpc_port=0, metrics=False)
-    playground.copies.choice.value = "curl"
-    answer = subprocess.run(["bash", "-c", playground.copies.text.value], capture_output=True, check=True)
+    playground.programs.choice.value = "curl"
+    answer = subprocess.run(["bash", "-c", playground.programs.text.value], capture_output=True, check=True)
     assert [output["name"] for output in json.loads(answer.stdout)["outputs"]] == ["OUT"]
     assert ports.grpc in playground.copy_as("tritonclient gRPC").text
     workspace.ports.close()
@@ -308,7 +308,7 @@ def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
     for thread in threading.enumerate():
         if thread.name == "playground compare":
             thread.join(30)
-    assert "compare with whom?" in playground.result.value
+    assert "name a server to compare with" in playground.result.value
     workspace.ports.close()
 
 

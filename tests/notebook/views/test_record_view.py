@@ -66,13 +66,13 @@ def test_nothing_is_sent_while_no_view_is_open(heard: Heard, monkeypatch: pytest
     browser = Browser(heard, monkeypatch)
     heard.execute(asked(1), start=1, end=2)
     assert browser.tick() == {}
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     assert browser.tick()["batches"] == [0, 1]  # what came before is shown
     assert browser.tick() == {}
     heard.execute(asked(2), asked(3), start=2, end=3)
     found = browser.tick()
     assert (found["batches"], found["requests"], found["done"]) == ([1, 1], [1, 2], True)
-    browser.view.heard({"do": "close"})
+    browser.view.on_message({"do": "close"})
     heard.execute(asked(4), start=3, end=4)
     assert browser.tick() == {}
     assert browser.frozen == 1
@@ -82,11 +82,11 @@ def test_a_browser_that_lost_something_gets_it_again(heard: Heard, monkeypatch: 
     browser = Browser(heard, monkeypatch)
     for serial in range(4):
         heard.execute(asked(serial, request_id=f"r{serial}"), start=serial, end=serial + 1)
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     first = browser.tick()
     assert first["words"]["reason"] == (0, ["full"])
     known = {"epoch": first["epoch"], "rows": {"batches": 4, "requests": 2}, "marks": 0, "words": {"reason": 0}}
-    browser.view.heard({"do": "open", "known": known})
+    browser.view.on_message({"do": "open", "known": known})
     again = browser.tick()
     assert "batches" not in again
     assert (again["requests"], again["ids"], again["words"]["reason"]) == (
@@ -100,7 +100,7 @@ def test_much_comes_in_pieces(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> 
     browser = Browser(heard, monkeypatch)
     record = heard.recording.model("add")
     record.requests.add([0.0] * len(REQUESTS) * 45_000)
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     pieces = [browser.tick() for _ in range(3)]
     assert [piece["requests"] for piece in pieces] == [[0, 20_000], [20_000, 20_000], [40_000, 5_000]]
     assert [piece["done"] for piece in pieces] == [False, False, True]
@@ -111,7 +111,7 @@ def test_what_was_dropped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(heard, monkeypatch)
     for serial in range(5):
         heard.execute(asked(serial), start=serial, end=serial + 1)
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     found = browser.tick()
     assert (found["batches"], found["dropped"], found["rows"][0]["oldest"]) == ([2, 3], 4, 2)
 
@@ -119,7 +119,7 @@ def test_what_was_dropped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recording_that_was_cleared_begins_again(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(heard, monkeypatch)
     heard.execute(asked(1), start=1, end=2)
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     epoch = browser.tick()["epoch"]
     heard.recording.clear()
     heard.execute(asked(2), start=1, end=2)
@@ -130,7 +130,7 @@ def test_a_recording_that_was_cleared_begins_again(heard: Heard, monkeypatch: py
 def test_what_happens_now_is_sent_when_it_changes(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {"waiting": [], "running": []}
     browser = Browser(heard, monkeypatch, live=lambda: dict(state))
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     assert browser.tick()["live"] == state
     assert browser.tick() == {}
     state["waiting"] = [5]
@@ -139,7 +139,7 @@ def test_what_happens_now_is_sent_when_it_changes(heard: Heard, monkeypatch: pyt
 
 def test_marks_come_once(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(heard, monkeypatch)
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     heard.respond(asked(3), at=4, error=ModelError("no"))
     assert browser.tick()["marks"] == [[0, 4_000_000, "error", "request 3: no", 3]]
     assert browser.tick() == {}
@@ -147,9 +147,9 @@ def test_marks_come_once(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_page_that_was_closed_gets_nothing_after_a_while(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(heard, monkeypatch)
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     browser.tick(200)
-    browser.view.heard({"do": "alive"})
+    browser.view.on_message({"do": "alive"})
     browser.tick(200)
     assert browser.view in browser.ticker
     browser.tick(301)
@@ -158,7 +158,7 @@ def test_a_page_that_was_closed_gets_nothing_after_a_while(heard: Heard, monkeyp
 
 def test_the_static_form_follows_when_it_is_quiet(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(heard, monkeypatch)
-    browser.view.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
     heard.execute(asked(1), start=1, end=2)
     browser.tick()
     browser.tick(1.0)
@@ -173,8 +173,8 @@ def test_a_view_that_fails_says_so_and_the_others_go_on(
 ) -> None:
     browser = Browser(heard, monkeypatch, live=lambda: {}["gone"])
     other = Plain(heard.recording, "other", ticker=browser.ticker)
-    browser.view.heard({"do": "open", "known": {}})
-    other.heard({"do": "open", "known": {}})
+    browser.view.on_message({"do": "open", "known": {}})
+    other.on_message({"do": "open", "known": {}})
     assert browser.tick() == {"kind": "problem", "text": "This view has stopped: KeyError: 'gone'"}
     assert (browser.view in browser.ticker, other in browser.ticker) == (False, True)
     assert "cannot be shown any more" in caplog.text

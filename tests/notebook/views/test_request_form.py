@@ -125,7 +125,7 @@ def test_files_are_shown_and_sent() -> None:
     (request,) = sent(form)
     assert request["inputs"]["A"].shape == (2, 20, 30, 3) and request["inputs"]["B"].shape == (2, 1)
     row.upload.value = [chosen("a.bin", b"abc")]
-    assert "a.bin: no picture" in row.note.value
+    assert "a.bin: not a picture" in row.note.value
 
 
 def test_all_else_that_a_client_can_say(form: RequestForm) -> None:
@@ -150,7 +150,7 @@ def test_all_else_that_a_client_can_say(form: RequestForm) -> None:
     form.correlation_id.value = "session-1"
     assert sent(form)[0]["correlation_id"] == "session-1"
     form.parameters.value = "nonsense"
-    with pytest.raises(ValueProblem, match="parameters: 'nonsense' is no dict"):
+    with pytest.raises(ValueProblem, match="parameters: 'nonsense' is not a dict"):
         sent(form)
 
 

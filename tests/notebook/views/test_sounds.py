@@ -76,9 +76,9 @@ def test_files_and_variables_fill_an_input() -> None:
     text = InputSpec("AUDIO", DataType.BYTES, (1,))
     assert value_file(text, file.content) is None
     assert files_value(text, [file], (1,))[0] == file.content
-    with pytest.raises(ValueProblem, match=r"AUDIO: a.wav: no .wav file of PCM samples"):
+    with pytest.raises(ValueProblem, match=r"AUDIO: a.wav: not a .wav file of PCM samples"):
         files_value(spec, [InputFile("a.wav", b"RIFF....WAVE")], (1, 1))
-    with pytest.raises(ValueProblem, match="are no samples"):
+    with pytest.raises(ValueProblem, match="are not samples"):
         files_value(InputSpec("AUDIO", DataType.FP32, (3, 3, 3)), [file], (3, 3, 3))
 
 

@@ -69,9 +69,9 @@ def test_the_figure_has_a_mark_for_each_response(heard: Heard) -> None:
 
 def test_what_came_of_asking_it_to_stop() -> None:
     assert cancel_verdict(0, 0, 0, 0, 9) == ""
-    told = "Asked to stop; is_cancelled() told its model after 2 ms, the sender closed after 5 ms."
+    told = "Cancelled; is_cancelled() returned True after 2 ms, the sender closed after 5 ms."
     assert cancel_verdict(3, 10 * MS, 12 * MS, 15 * MS, 0) == told
-    told = "Asked to stop; never polled: its model does not call is_cancelled(), it still runs after 20 ms."
+    told = "Cancelled; never polled: its model does not call is_cancelled(), it still runs after 20 ms."
     assert cancel_verdict(0, 10 * MS, 0, 0, 30 * MS) == told
     assert "has not called is_cancelled() since" in cancel_verdict(4, 10 * MS, 0, 0, 30 * MS)
 
@@ -82,7 +82,7 @@ def test_a_request_that_ends_before_its_first_response_has_a_verdict_too() -> No
     record = heard.recording.model("add")
     record.cancelling_of(4).asked = 10 * MS
     heard.respond(request, at=12, error=CancelledError("gone"))
-    told = "four: Asked to stop; never polled: its model does not call is_cancelled(), the sender closed after 2 ms."
+    told = "four: Cancelled; never polled: its model does not call is_cancelled(), the sender closed after 2 ms."
     heard.execute(request, start=1, end=13)
     assert Streams(heard.recording, "add").cancellations() == [told]
 
@@ -103,12 +103,12 @@ def test_a_stream_of_a_model_is_stopped_and_the_time_is_measured(lab: Lab) -> No
     eventually(lambda: not any(one["executes"] for one in view.live_of(view.record)["open"]))
     assert "final flag not sent yet for" in repr(view)
     for one in told.values():
-        view.heard({"do": "cancel", "serial": one["serial"]})
+        view.on_message({"do": "cancel", "serial": one["serial"]})
     list(polite), list(rude)
     polite_text, rude_text = sorted(view.cancellations())
-    assert polite_text.startswith("polite: Asked to stop; is_cancelled() told its model after ")
+    assert polite_text.startswith("polite: Cancelled; is_cancelled() returned True after ")
     assert "the sender closed after" in polite_text
-    assert rude_text.startswith("rude: Asked to stop; never polled: its model does not call is_cancelled(), the sender")
+    assert rude_text.startswith("rude: Cancelled; never polled: its model does not call is_cancelled(), the sender")
     assert not view.cancel(told["polite"]["serial"])
     assert view.live_of(view.record) == {"open": []}
     lab.server.unload(model)

@@ -121,7 +121,7 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
     assert unknown.why_apart(1, 2).startswith("The batch of 'two' was closed by a request of another shape")
     sent: list[Any] = []
     monkeypatch.setattr(view, "send", sent.append)
-    view.heard({"do": "why", "rows": [0, 1]})
+    view.on_message({"do": "why", "rows": [0, 1]})
     assert sent == [{"kind": "answer", "why": "request 1 and 'two' did share a batch."}]
 
 
@@ -140,9 +140,9 @@ def test_a_model_a_recording_and_files_have_the_same_view(heard: Heard, tmp_path
     entries = [{"id": 1, "timestamps": [{"name": name, "ns": n * 1000}]} for n, name in enumerate(stamps)]
     trace.write_text(json.dumps([{"id": 1, "model_name": "real", "model_version": 1}, *entries]))
     assert repr(tritonlab.view(trace)).startswith("Timeline of real: 1 request in 1 batch ")
-    with pytest.raises(InvalidArgumentError, match="there is no view 'graphs': did you mean 'graph'"):
+    with pytest.raises(InvalidArgumentError, match="view 'graphs' does not exist: did you mean 'graph'"):
         open_view(heard.recording, "graphs")
-    with pytest.raises(InvalidArgumentError, match="there is no model 'none' in the recording: add"):
+    with pytest.raises(InvalidArgumentError, match="the recording has no model 'none', only add"):
         open_view(heard.recording, model="none")
     with pytest.raises(RecordingError):
         open_view(Path(__file__))
@@ -171,14 +171,14 @@ def test_a_request_of_an_open_timeline_tells_its_values(lab: Lab, monkeypatch: p
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
     monkeypatch.setattr(view._ticker, "_running", True)  # no thread of it
     model(INPUT0=ones, INPUT1=ones)
-    view.heard({"do": "open", "known": {}})
+    view.on_message({"do": "open", "known": {}})
     model(INPUT0=ones * 2, INPUT1=ones)
-    view.heard({"do": "values", "row": 0})
-    view.heard({"do": "values", "row": 1})
-    view.heard({"do": "close"})
+    view.on_message({"do": "values", "row": 0})
+    view.on_message({"do": "values", "row": 1})
+    view.on_message({"do": "close"})
     assert lab.server.instruments.response_sent is None
     before, values = (answer["values"] for answer in sent)
-    assert before == ["Its values are not kept; they are while a timeline is open, of 1,000 answers a second."]
+    assert before == ["Its values are not kept; they are while a timeline is open, of 1,000 responses a second."]
     assert values[0] == "got INPUT0 = <Tensor FP32 [4] [2., 2., 2., 2.]>, 2.0 to 2.0"
     assert values[2:] == [
         "sent OUTPUT0 = <Tensor FP32 [4] [3., 3., 3., 3.]>, 3.0 to 3.0",
@@ -194,9 +194,9 @@ def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
     view.check()
     lab.server.instruments.remove(recorder)
-    view.heard({"do": "open", "known": {}})
+    view.on_message({"do": "open", "known": {}})
     eventually(lambda: sent and sent[-1]["kind"] == "problem")
-    assert "This view has stopped: RuntimeError: nothing is recorded any more; open it again." in sent[-1]["text"]
+    assert "This view has stopped: RuntimeError: recording has stopped; open the view again." in sent[-1]["text"]
 
 
 def test_a_view_of_a_server_that_has_ended_says_so(
@@ -206,7 +206,7 @@ def test_a_view_of_a_server_that_has_ended_says_so(
         view = server.model("any").view()
     sent: list[Any] = []
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
-    view.heard({"do": "open", "known": {}})
+    view.on_message({"do": "open", "known": {}})
     eventually(lambda: sent and sent[-1]["kind"] == "problem")
     assert sent[-1]["text"].startswith("This view has stopped: its server has ended.")
     assert not caplog.records

@@ -28,7 +28,7 @@ class Counter(LiveView):
     def html(self) -> str:
         return f"<b>{self.text()}</b>"
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         self.asked.append(content)
 
 

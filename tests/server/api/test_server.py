@@ -69,7 +69,7 @@ def test_an_output_that_is_not_there_is_a_key_error_that_says_which_are(add_sub:
     out = add_sub(INPUT0=f32([1, 2]), INPUT1=f32([10, 20]))
     with pytest.raises(KeyError) as caught:
         out["NOPE"]
-    assert str(caught.value) == "the answer has no output 'NOPE': it has 'OUTPUT0', 'OUTPUT1'"
+    assert str(caught.value) == "the response has no output 'NOPE': it has 'OUTPUT0', 'OUTPUT1'"
     with pytest.raises(KeyError, match=r"did you mean 'OUTPUT[01]'"):
         out["OUTPUT"]
     assert out.get("NOPE") is None and "NOPE" not in out

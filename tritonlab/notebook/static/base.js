@@ -32,7 +32,7 @@ export function goLive(model, el) {
 let channel;
 
 /**
- * Sends `content` to the view in the kernel, `LiveView.heard`.
+ * Sends `content` to the view in the kernel, `LiveView.on_message`.
  *
  * A widget's own messages wait for the running cell (ipykernel 7.4: for all cells of Run All). A comm that is opened
  * here is served by a subshell, at once; where there are none (ipykernel 6, VS Code), the widget's own way is taken.

@@ -138,10 +138,10 @@ export function hanging(stream) {
 export function stopping(stream, now, duration) {
   if (!stream.asked) return "";
   const noticed = stream.noticed
-    ? `is_cancelled() told its model after ${duration(stream.noticed - stream.asked)}`
+    ? `is_cancelled() returned True after ${duration(stream.noticed - stream.asked)}`
     : stream.polls
       ? "its model has not called is_cancelled() since"
       : "never polled: its model does not call is_cancelled()";
   const closed = stream.end ? `the sender closed after ${duration(stream.end - stream.asked)}` : `it still runs after ${duration(now - stream.asked)}`;
-  return `Asked to stop; ${noticed}, ${closed}.`;
+  return `Cancelled; ${noticed}, ${closed}.`;
 }

@@ -332,7 +332,7 @@ export function bars(title, entries, tone) {
     filled.style.width = `${Math.max((count / most) * 100, 1)}%`;
     const room = element("span", "", "tl-room");
     room.append(filled);
-    line.append(element("span", String(key) || "not told", "tl-key2"), room, element("span", String(count), "tl-count"));
+    line.append(element("span", String(key) || "unknown", "tl-key2"), room, element("span", String(count), "tl-count"));
     box.append(line);
   }
   if (!entries.length) box.append(element("div", "–", "tl-dim"));

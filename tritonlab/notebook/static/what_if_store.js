@@ -1,5 +1,5 @@
 // What would have happened: the settings that the sliders say, and the batches that a replay formed with them
-// (`views/ghost_lanes.py`). Draws nothing.
+// (`views/what_if_lanes.py`). Draws nothing.
 import { numbersOf } from "./record_store.js";
 
 const WIDTH = 6;

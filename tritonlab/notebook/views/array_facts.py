@@ -1,5 +1,5 @@
-"""This module shows what is in a large array without its elements: a line of facts, and a curve where it is a row of
-numbers. It reads at most so many elements of it, and sends a few hundred bytes to the browser, whatever its size.
+"""What is in a large array, without its elements: a line of facts, and a curve for a row of numbers. A bounded number
+of elements is read, and a few hundred bytes go to the browser, whatever the size of the array.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ...core.data_type import DataType
 from ...core.short_number import short_number
 from ...core.tensor import Tensor
 
-#: The most elements that are looked at.
+#: The most elements that are read.
 _MOST_READ = 4_000_000
-#: The fewest elements of a curve, and of an array whose facts are told; the most curves.
+#: The fewest elements of a curve, and of an array that gets a line of facts; the most curves.
 _LEAST = 16
 _TOLD = 61
 _MOST_ROWS = 4
@@ -26,7 +26,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def facts_text(tensor: Tensor) -> str:
-    """Returns `268,435,456 elements, 1.07 GB, 0 to 1, mean 0.5`; empty for a few elements, which are all shown."""
+    """Return `268,435,456 elements, 1.07 GB, 0 to 1, mean 0.5`; empty for a few elements, which are all shown."""
     count = int(np.prod(tensor.shape))
     if count < _TOLD:
         return ""
@@ -50,7 +50,7 @@ def size_text(count: int) -> str:
 
 
 def curve_html(name: str, tensor: Tensor) -> str:
-    """Returns a picture of the rows of numbers in a tensor of shape [N], [1, N] or [few, N]; else an empty text."""
+    """Return a picture of the rows of numbers in a tensor of shape [N], [1, N] or [few, N], or an empty text."""
     shape = tuple(size for size in tensor.shape if size != 1)
     rows, length = (1, *shape) if len(shape) == 1 else shape if len(shape) == 2 else (0, 0)
     if not 1 <= rows <= _MOST_ROWS or length < _LEAST or not _is_numeric(tensor):
@@ -65,7 +65,7 @@ def curve_html(name: str, tensor: Tensor) -> str:
         f"<polyline fill='none' stroke='{colour}' stroke-width='1.3' points='{_points(found, low, high)}'/>"
         for found, colour in zip(ends, _COLOURS, strict=False)
     )
-    least, most = _said(low), _said(high)
+    least, most = _number_text(low), _number_text(high)
     label = escape(f"{name}: {length:,} values from {least} to {most}", quote=True)
     return (
         f"<svg class='tl-curve' role='img' aria-label='{label}' viewBox='0 0 {_WIDTH} {_HEIGHT}'>{paths}</svg>"
@@ -73,7 +73,7 @@ def curve_html(name: str, tensor: Tensor) -> str:
     )
 
 
-def _said(value: float) -> str:
+def _number_text(value: float) -> str:
     return f"{value:,.0f}" if 10_000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
@@ -82,7 +82,7 @@ def _is_numeric(tensor: Tensor) -> bool:
 
 
 def _read(tensor: Tensor) -> NDArray[np.float64]:
-    """Returns the elements as numbers, every n-th of very many."""
+    """Return the elements as numbers, every n-th of very many."""
     flat = tensor.data.reshape(-1)
     step = -(-flat.size // _MOST_READ)
     part = flat[::step]
@@ -90,7 +90,7 @@ def _read(tensor: Tensor) -> NDArray[np.float64]:
 
 
 def _ends(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the least and the greatest value of each of at most _POINTS equal parts."""
+    """Return the least and the greatest value of each of at most _POINTS equal parts."""
     if len(values) <= 2 * _POINTS:
         return values
     parts = np.array_split(values, _POINTS)

@@ -1,4 +1,4 @@
-"""This module writes the compact card of a model as text and as HTML, for light and dark themes."""
+"""The compact card of a model as text and as HTML, for light and dark themes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .log_lines import log_lines_html
 from .model_facts import ModelFacts, StepFacts, TensorFacts, duration_text
 
 _OPEN_LOG_LINES = 3
-#: With the rest of a card this makes 40 lines at most, which programs read whole.
+#: With the rest of a card this makes 40 lines at most, few enough for programs to read.
 _TEXT_LOG_LINES = 20
 
 
 def card_text(facts: ModelFacts) -> str:
-    """Returns the card for a terminal."""
+    """Return the card for a terminal."""
     lines = ["  ".join(filter(None, [facts.name, facts.state, _headline(facts)]))]
     width = max((len(t.name) for t in (*facts.inputs, *facts.outputs)), default=0)
     for role, tensors in (("send", facts.inputs), ("get", facts.outputs)):
@@ -31,18 +31,18 @@ def card_text(facts: ModelFacts) -> str:
 
 
 def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
-    """Returns the card for where no kernel stands behind it, as it was at `when`, wall clock seconds. `of_config`: the
+    """Return the card for an output without a running kernel, as it was at `when`, wall clock seconds. `of_config`: the
     card's cell is a config, and so is not coloured as Python.
     """
     state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
-    shown = replace(facts, draining=(), executing="", loading=None)  # nobody could end what hangs
+    shown = replace(facts, draining=(), executing="", loading=None)  # nothing can end what hangs
     classes = "tl-card tl-of-config" if of_config else "tl-card"
     return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
 
 
 def card_body(facts: ModelFacts, state: str = "") -> str:
-    """Returns what a card shows, but for its buttons. Every class is ours, every colour a theme variable with a
-    fall-back. `state`: stands in the place of the state's word.
+    """Return the card without its buttons. Every class is ours, every colour a theme variable with a fallback. `state`
+    replaces the word for the state.
     """
     tone = _tone(facts)
     head = (
@@ -73,7 +73,7 @@ def _executing(facts: ModelFacts) -> str:
 
 
 def _clock(facts: ModelFacts) -> str:
-    """Returns the clock, which the card's ES module moves on."""
+    """Return the clock, which the card's ES module keeps running."""
     if facts.loading is None:
         return ""
     return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "
@@ -85,7 +85,7 @@ def _headline(facts: ModelFacts) -> str:
 
 
 def _anew(facts: ModelFacts) -> str:
-    word = "imported anew" if facts.loading is None else "imports anew"
+    word = "imported again" if facts.loading is None else "imports again"
     return f"{word}: {facts.imports_anew}" if facts.imports_anew else ""
 
 

@@ -1,4 +1,4 @@
-"""This module puts a model's card into the output of the running cell: at once, or while it still loads."""
+"""The display of a model's card in the output of the running cell: at once, or while the model still loads."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .widget import in_kernel
 if TYPE_CHECKING:
     pass
 
-#: Seconds of loading after which the card is shown before its end. Most loads take 30 to 100 ms.
+#: Seconds of loading after which the card is shown before the end. Most loads take 30 to 100 ms.
 _PATIENCE = 0.3
 
 
 def card_of(workspace: Workspace, name: str) -> LiveCard:
-    """Returns the card of a model, which a cell shows."""
+    """Return the card of a model, for a cell to show."""
     workspace.changed = ModelStates.of(workspace.server).poke
     return LiveCard(workspace, name, workspace.describe_error)
 
 
 class LoadingCard:
-    """Shows the card of a model that loads meanwhile: `with LoadingCard(workspace, name): workspace.load(name, …)`.
+    """The card of a model that is loading: `with LoadingCard(workspace, name): workspace.load(name, …)`.
 
-    A quick load shows it when it has ended, a slow one before, with the output, the time and Stop. A load that fails
-    shows it if it was slow, or if a version from before keeps serving: the error says the rest. `quiet`: no card.
-    `of_config`: the cell is a config.
+    A quick load shows it at its end, a slow one earlier, with the output, the time and Stop. A failed load shows it if
+    it was slow, or if an earlier version keeps serving: the error has the rest. `quiet`: no card. `of_config`: the
+    cell is a config.
     """
 
     def __init__(self, workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> None:
@@ -60,7 +60,7 @@ class LoadingCard:
         report = self._workspace.report(self._name)
         kept = report is not None and report.error is not None and report.ready_at
         if self._shown is not None:
-            # it follows the model, but what a program that runs notebooks keeps of it must be true when the cell ends
+            # it follows the model, but the copy that a program that runs notebooks saves must be true at the cell's end
             self._shown.refresh()
         elif kept if error is not None else not self._quiet:
             self._show()

@@ -1,4 +1,4 @@
-"""This module shows two answers to one request side by side."""
+"""Two responses to one request, side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_TEXT = 300
 
 
 def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
-    """Returns the verdict, values and times of both answers, and what differs. `names`: whose answers they are."""
+    """Return the verdict, the values and times of both responses, and their differences. `names`: their sources."""
     tone, verdict = ("good", "the same") if comparison.same else ("bad", "different")
     one, other = comparison.outcomes
     rows = []

@@ -1,4 +1,4 @@
-"""This module words what `Server.draining` tells: the versions that serve no more and have not ended."""
+"""Sentences about `Server.draining`: the versions that no longer serve and have not ended."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: The seconds in which a version may end before anybody is told: every reload ends one, and mostly at once.
+#: The seconds in which a version may end without a notice: every reload ends one, and mostly at once.
 _USUAL = 1.0
 
 
 def lasting(found: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns those that take longer to end than is usual."""
+    """Return those that take longer to end than usual."""
     now = time.time()
     return [each for each in found if now - each["since"] >= _USUAL]
 
 
 def draining_text(found: Mapping[str, Any]) -> str:
-    """Returns one sentence about them that also says how to end them."""
+    """Return one sentence about them, with how to end them."""
     since = time.strftime("%H:%M:%S", time.localtime(found["since"]))
     waits = f" waits for {found['awaits']}" if found["awaits"] else " ends"
     text = f"'{found['model']}' version {found['version']}, out of service since {since},{waits}."

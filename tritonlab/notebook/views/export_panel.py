@@ -1,4 +1,4 @@
-"""This module has the export form below a model's card: where to, with which other models, and what came of it."""
+"""The export form below a model's card: the folder, the other models to include, and the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_DIRECTORY = "model_repository"
 
 
 class ExportPanel:
-    """Shows the export form; it needs ipywidgets. Guarantees: callbacks may come on any thread; one runs at a time."""
+    """The export form; it needs ipywidgets. Guarantees: callbacks may come on any thread; one runs at a time."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -41,7 +41,7 @@ class ExportPanel:
         self.zip_button = widgets.Button(description="Zip", tooltip="pack what was written, beside the repository")
         self.zip_button.layout = layout(width="80px", display="none")
         self.others = widgets.Checkbox(value=True, indent=False, layout=layout(display="none", width="auto"))
-        # an output, not a widget of HTML: only there does JupyterLab make links to files work
+        # an output, not an HTML widget: JupyterLab makes links to files work only there
         self.result = widgets.Output()
         self.write_button.on_click(self._locked(lambda: self.export(overwrite=False)))
         self.replace_button.on_click(self._locked(lambda: self.export(overwrite=True)))
@@ -53,13 +53,13 @@ class ExportPanel:
         self.widget = widgets.VBox([row, self.others, self.result])
 
     def ask(self) -> None:
-        """Offers the models that this one needs now."""
+        """Offer the models that this one currently needs."""
         names = [model.name for model in needed_models(self._model).loaded]
         self.others.description = f"with {', '.join(names)}, which it needs"
         self.others.layout.display = "" if names else "none"
 
     def export(self, overwrite: bool) -> ExportReport | None:
-        """Writes the repository. If something else is there, it says what would change and asks first."""
+        """Write the repository. If the folder holds something else, show what would change and ask first."""
         self._offer_replace(False)
         self._report, self.zip_button.layout.display = None, "none"
         directory, alone = self.directory.value.strip() or DEFAULT_DIRECTORY, not self.others.value
@@ -77,7 +77,7 @@ class ExportPanel:
         return report
 
     def zip(self) -> None:
-        """Packs what was written last, and shows the link."""
+        """Pack what was written last, and show the link."""
         assert self._report is not None
         try:
             archive = self._report.zip()

@@ -1,5 +1,6 @@
-"""The pane of a failure stands under the cell whose request failed. It shows where the author's code failed, with its
-variables and what was sent, and has two buttons: one sends it again, one writes the test of it."""
+"""The failure pane below the cell whose request failed: where the author's code failed, with its variables and the
+request, and two buttons that send the request again and write a test of it.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +20,18 @@ from ...server.api.failures import KeptFailure
 from ...stub._pb_stub.wire.message_bodies import FrameState
 from .widget import LiveView
 
-#: Requests, and frames besides the innermost one, that the HTML shows.
+#: Requests, and frames besides the innermost one, in the HTML.
 _REQUESTS, _FRAMES = 8, 8
 
 
 class FailurePane(LiveView):
-    """Shows a failure. `cite` names the cell in a text that names a line of a model's file."""
+    """A failure. `cite` names the cell in a text that names a line of a model's file."""
 
     MODULE = "failure.js"
 
     def __init__(self, failure: KeptFailure, cite: Callable[[str], str] = str) -> None:
         self.failure = failure
-        # now: once the cell is edited and run again its lines are others
+        # now: once the cell is edited and run again its lines change
         self._places = [_place(frame, cite) for frame in failure.capsule.frames]
         self._replayed = ""
         self._pressing = threading.Lock()  # one press at a time
@@ -48,12 +49,12 @@ class FailurePane(LiveView):
 
     # -- buttons
 
-    def heard(self, content: Mapping[str, Any]) -> None:
-        """Handles a press on a thread of its own, because the model may take its time."""
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        """Handle a press on a thread of its own, because the model may take its time."""
         threading.Thread(target=self.press, args=(content.get("do"),), name="failure button", daemon=True).start()
 
     def press(self, do: str) -> None:
-        """Does what the button does: `replay` or `pytest`."""
+        """Do what the button does: `replay` or `pytest`."""
         action = {"replay": self._replay, "pytest": self._write}.get(do)
         if action is None or not self._pressing.acquire(blocking=False):
             return
@@ -97,7 +98,7 @@ class FailurePane(LiveView):
         where = f"execution {capsule.batch_id} of {capsule.instance}" if capsule.batch_id else capsule.instance
         parts = [
             "<div class='tl-head'><span class='tl-dot tl-bad'></span>"
-            # without styles, too, words stand apart
+            # words stand apart without styles, too
             f"<span class='tl-name'>{escape(capsule.model)}</span> "
             f"<span class='tl-state tl-bad'>FAILED IN {capsule.phase.upper()}</span> "
             f"<span class='tl-dim'>{escape(where)}, {at}</span></div>"
@@ -115,7 +116,7 @@ class FailurePane(LiveView):
 
 
 def _place(frame: FrameState, cite: Callable[[str], str]) -> str:
-    """Returns the place in the words of a traceback: `Cell In[3], line 14, in execute`."""
+    """Return the place as a traceback writes it: `Cell In[3], line 14, in execute`."""
     source = frame.source[frame.line - frame.start] if frame.source else ""
     return cite(f'File "{frame.file}", line {frame.line}, in {frame.function}\n    {source.strip()}').partition("\n")[0]
 
@@ -140,7 +141,7 @@ def _frame_html(frame: FrameState, place: str, opened: bool) -> str:
 
 
 def _line_of(place: str, line: int) -> int:
-    """Returns the number of the line in the cell; the one in the file where the place is no cell's."""
+    """Return the line number in the cell, or in the file if the place is not in a cell."""
     words = place.partition(", line ")[2].partition(",")[0]
     return int(words) if words.isdigit() else line
 
@@ -162,7 +163,7 @@ def _requests_html(requests: tuple[KeptRequest, ...], left_out: int) -> str:
 
 
 def _rows(request: KeptRequest, number: int) -> Iterator[str]:
-    """Yields the rows of a request; `number` is its place in a batch of several, else 0."""
+    """Yield the rows of a request; `number` is its place in a batch of several, else 0."""
     name = f"{number}. " * (number > 0) + (request.request_id or f"request {request.serial}")
     for place, (key, kept) in enumerate(request.inputs.items()):
         first = name if place == 0 else ""
@@ -178,7 +179,7 @@ def _rows(request: KeptRequest, number: int) -> Iterator[str]:
 
 def _answered(answer: Any) -> str:
     if isinstance(answer, list):
-        return f"{len(answer)} answers; the first: {_answered(answer[0])}" if answer else "No responses."
+        return f"{len(answer)} responses; the first: {_answered(answer[0])}" if answer else "No responses."
     return ", ".join(f"{name} {_shown(array)}" for name, array in answer.items())
 
 

@@ -1,4 +1,4 @@
-"""This module shows what happens while requests are under way: each answer, a clock, and where a stuck request is."""
+"""The progress of requests under way: each response, a clock, and where a stuck request is."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...clients.sending import Sending
 from .input_values import ValueProblem
 
 _FRAME_SECONDS = 1 / 20
-#: Seconds after which the stacks are shown, and seconds after which they are asked for again.
+#: Seconds after which the stacks are shown, and seconds after which they are requested again.
 STUCK_SECONDS = 5
 _AGAIN_SECONDS = 2
 
 
 class UnderWay(Protocol):
-    """Names the part of `Sending` that is followed."""
+    """The part of `Sending` that is followed."""
 
     @property
     def waited(self) -> float: ...
@@ -29,23 +29,24 @@ class UnderWay(Protocol):
     def why(self) -> str: ...
 
 
-class OneSending:
-    """Holds what a form sent last: until that has ended, or nobody waits for it any more, nothing else is sent."""
+class CurrentSending:
+    """The last request of a form. Until it has ended or is abandoned, nothing else is sent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the next
         self._sending: Sending | None = None
 
     def begin(self, sending: Sending) -> None:
-        """Notes what is to be sent now. Raises ValueProblem while something is in flight."""
+        """Record what is sent now. Raises ValueProblem while something is in flight."""
         with self._lock:
             if self._sending is not None and not self._sending.finished:
                 raise ValueProblem("a request is still in flight: wait, or cancel it")
             self._sending = sending
 
     def cancel(self) -> bool:
-        """Asks to cancel what is in flight. A second call forgets it, and returns True: a model may never answer (rule
-        3.7.2)."""
+        """Request the cancellation of what is in flight. A second call forgets it and returns True: a model may never
+        respond (rule 3.7.2).
+        """
         with self._lock:
             sending = self._sending
             forgotten = sending is not None and sending.cancelled
@@ -56,19 +57,19 @@ class OneSending:
         return forgotten
 
     def now(self) -> Sending | None:
-        """Returns what was sent last, whether it has ended or not."""
+        """Return what was sent last, whether it has ended or not."""
         with self._lock:
             return self._sending
 
     def finished(self) -> Outcome | None:
-        """Returns what came of the request that was sent last, or of the first of many; None before its end."""
+        """Return the outcome of the last request, or of the first of many; None before its end."""
         sending = self.now()
         return sending.outcomes()[0] if sending is not None and sending.finished else None
 
 
 def follow(sending: UnderWay, show: Callable[[str], None], wanted: Callable[[], bool]) -> None:
-    """Calls `show` for every change, every second, and at the end, as long as `wanted` returns True. Once the requests
-    take long, what is shown also says why.
+    """Call `show` for every change, every second, and at the end, as long as `wanted` returns True. Once the requests
+    take long, the text includes the reason.
     """
     second, asked, why = 0, 0.0, ""
     while not sending.wait(_FRAME_SECONDS):

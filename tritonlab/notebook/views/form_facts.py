@@ -1,4 +1,4 @@
-"""This module tells in JSON and in words what a playground's form says, and what came of its last request."""
+"""The values of a playground's form and the outcome of its last request, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LISTED = 20
 
 
 def form_facts(name: str, form: RequestForm, last: Outcome | None) -> dict[str, Any]:
-    """Returns what the form says for a model of that name, and its last outcome, as JSON values."""
+    """Return the form's values for a model of that name, and its last outcome, as JSON values."""
     return {
         "model": name,
         "inputs": form.inputs.to_dict(),
         "batch_size": form.batch.value,
         "seed": form.seed.value,
-        "outputs": form.wanted,
+        "outputs": form.requested_outputs,
         "last": last.to_dict() if last is not None else None,
     }
 
 
 def form_text(facts: Mapping[str, Any], last: Outcome | None) -> str:
-    """Returns the facts for a terminal."""
+    """Return the facts for a terminal."""
     inputs = facts["inputs"]
     width = max(map(len, inputs), default=0)
     lines = [f"Playground of {facts['model']}: batch size {facts['batch_size']}, seed {facts['seed']}"]
@@ -38,7 +38,7 @@ def form_text(facts: Mapping[str, Any], last: Outcome | None) -> str:
 
 
 def form_html(text: str) -> str:
-    """Returns the form for where no kernel stands behind it."""
+    """Return the form for an output without a running kernel."""
     lines = escape(text).replace("\n", "<br>")  # a notebook that is not trusted has no styles
     return f"<div class='tl-panel'><div class='tl-text'>{lines}</div></div>"
 

@@ -1,4 +1,4 @@
-"""This module gives a form its keys: Ctrl+Enter sends, and JupyterLab's own keys stay out of its fields."""
+"""The keys of a form: Ctrl+Enter sends, and JupyterLab's own keys stay out of its fields."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .widget import module_text
 
 
 def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], drop: Drop, view: str) -> Any:
-    """Returns an invisible widget to be put into a form, a box of class `tl-form`. `fields`: its widgets that text or
-    numbers are written into, each with a description of its own. `send` is called at Ctrl+Enter, once the field that
-    has the focus holds the value that a person sees. `view` names its static form, as `LiveView.id` does.
+    """Return an invisible widget to put into a form, a box of class `tl-form`. `fields`: its widgets for text and
+    numbers, each with a description of its own. `send` is called at Ctrl+Enter, once the field with the focus holds the
+    value that a person sees. `view` names its static form, as `LiveView.id` does.
     """
     keys = _keys_class()(view=view)
 
@@ -33,7 +33,7 @@ def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], d
     return keys
 
 
-#: Takes the number of an input, what the browser says of files that were dropped on it, and their contents.
+#: Takes the number of an input, what the browser reports of files dropped on it, and their contents.
 Drop = Callable[[int, Sequence[Mapping[str, Any]], Sequence[bytes]], object]
 
 
@@ -45,9 +45,9 @@ def _keys_class() -> Any:
 
 
 def _write(field: Any, text: str) -> None:
-    """Takes the value as one that came from the page: it is not sent back, where a newer one may stand by now."""
+    """Set the value as if it came from the page: it is not sent back, where a newer one may already be."""
     if isinstance(field.value, str):
         field.set_state({"value": text})
         return
-    with suppress(ValueError):  # a text that is no number leaves the field its number, as leaving the field does
+    with suppress(ValueError):  # a text that is not a number leaves the field its number, as leaving the field does
         field.set_state({"value": int(text)})

@@ -1,5 +1,5 @@
-"""This module shows what a request of a model made others do: the steps of an ensemble, the calls of a model (BLS), and
-their tensors and times; and of a sequence batcher the slots, the backlog, and when sequences end as idle.
+"""The graph of a request: the steps of an ensemble, the calls of a model (BLS), and their tensors and times; for a
+sequence batcher the slots, the backlog, and when idle sequences end.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from html import escape
 from typing import Any
 
 from ...core.ensemble_graph import EnsembleGraph
-from ...profile.call_tree import Call, call_tree, told_of
+from ...profile.call_tree import Call, call_tree, rare_facts
 from ...profile.model_record import BATCHES, REQUESTS
 from ...profile.recording import Recording
 from ...schedulers.sequence_occupancy import Occupancy
-from .graph_figure import graph_figure, life, sequence_figure
+from .graph_figure import call_text, graph_figure, sequence_figure
 from .graph_layout import tensors
 from .model_facts import duration_text
 from .record_view import RecordView
@@ -23,12 +23,12 @@ from .record_view import RecordView
 _PACE = 0.25
 #: The most calls of the text, and slots of an instance.
 _LINES, _SLOTS = 24, 8
-#: What a row of the table says, after the depth of its call.
+#: The columns of a row of the table, after the depth of its call.
 _COLUMNS = ("depth", "model", "name", "instance", "arrived", "queue", "compute", "requests", "inputs", "failure")
 
 
 class Graph(RecordView):
-    """Shows one request, the last one unless one is chosen. `graph` returns the graph of an ensemble as it is now, or
+    """The graph of one request, the last one unless one is chosen. `graph` returns the current graph of an ensemble, or
     None; `sequences` the slots of sequence batchers. A recording from a file has neither.
     """
 
@@ -53,19 +53,19 @@ class Graph(RecordView):
 
     @property
     def row(self) -> int:
-        """Returns the row of the request that is shown, of the model's record; -1 if there is none."""
+        """The row of the request that is shown, in the model's record; -1 if there is none."""
         requests = self.record.requests
         if self._chosen is not None and requests.dropped <= self._chosen < requests.total:
             return self._chosen
         return requests.total - 1
 
     def choose(self, row: int | None) -> None:
-        """Shows the request of a row, or, with None, always the last one."""
+        """Show the request of a row or, with None, always the last one."""
         self._chosen = row
         self._drawn_at, self._seen = 0.0, None
 
     def slowest(self) -> int | None:
-        """Returns the row of the request that took longest of those that are kept."""
+        """Return the row of the slowest request in the record."""
         record = self.record
         with record.lock:
             requests, batches = record.requests.rows(), record.batches.rows()
@@ -78,12 +78,12 @@ class Graph(RecordView):
         return int(took.argmax()) + oldest
 
     def tree(self) -> Call | None:
-        """Returns the request that is shown, with its calls."""
+        """Return the request that is shown, with its calls."""
         return call_tree(self.recording, self.name, self.row, recent=self._chosen is None)
 
     # -- the browser's side
 
-    def asked(self, content: Mapping[str, Any]) -> None:
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") != "choose":
             return
         which, requests = content["which"], self.record.requests
@@ -119,7 +119,7 @@ class Graph(RecordView):
         listed = list(root.walk())
         return {
             **message,
-            "said": self._said(root, len(listed) - 1),
+            "said": self._summary(root, len(listed) - 1),
             "figure": graph_figure(root, self._graph()),
             "table": [_line(depth, call, root) for depth, call in listed],
             "kept": len(self.record.requests),
@@ -127,8 +127,8 @@ class Graph(RecordView):
 
     # -- without a browser
 
-    def _said(self, root: Call, calls: int) -> str:
-        about = told_of(self.recording, self.name, self.row)
+    def _summary(self, root: Call, calls: int) -> str:
+        about = rare_facts(self.recording, self.name, self.row)
         took = f"{root.name} took {_time(root.end - root.arrived)}"
         made = f" and made {calls} call{'s' * (calls != 1)}" if calls else ""
         shared = f"; its batch of {root.count} requests made them together" if calls and root.count > 1 else ""
@@ -139,10 +139,12 @@ class Graph(RecordView):
         if root is None:
             return "\n".join([f"Graph of {self.name}: no request has been executed yet.", *_sequence_lines(sequences)])
         listed = list(root.walk())
-        lines = [f"Graph of {self.name}: {self._said(root, len(listed) - 1)}"]
+        lines = [f"Graph of {self.name}: {self._summary(root, len(listed) - 1)}"]
         for depth, call in listed[:_LINES]:
             step = f"step {call.step} " if call.step >= 0 else ""
-            lines.append(f"  {'  ' * depth}{step}{call.model} ({'; '.join(tensors(call.inputs))}): {life(call, root)}")
+            lines.append(
+                f"  {'  ' * depth}{step}{call.model} ({'; '.join(tensors(call.inputs))}): {call_text(call, root)}"
+            )
         if len(listed) > _LINES:
             lines.append(f"  and {len(listed) - _LINES} more")
         return "\n".join([*lines, *_sequence_lines(sequences)])
@@ -159,7 +161,7 @@ class Graph(RecordView):
         }
 
     def figure(self) -> str:
-        """Returns the request that is shown, and the slots of sequences, as SVG text."""
+        """Return the request that is shown, and the slots of sequences, as SVG text."""
         root = self.tree()
         drawn = graph_figure(root, self._graph()) if root is not None else ""
         return "".join([drawn, *map(sequence_figure, self._sequences())])
@@ -170,7 +172,7 @@ class Graph(RecordView):
 
 
 def _line(depth: int, call: Call, root: Call) -> list[Any]:
-    """Returns the row of a call in the table."""
+    """Return the row of a call in the table."""
     step = f"step {call.step} · " if call.step >= 0 else ""
     times = [_time(ns) for ns in (call.arrived - root.arrived, call.start - call.arrived, call.end - call.start)]
     name = f"{chr(0xA0) * 4 * depth}{step}{call.model}"

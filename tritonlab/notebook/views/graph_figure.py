@@ -1,5 +1,5 @@
-"""This module draws call graphs and the slots of sequences as SVG text: for saved notebooks, and for the live view,
-which has few enough marks that the browser needs no canvas for them.
+"""Call graphs and the slots of sequences as SVG text, for saved notebooks and for the live view, which has so few marks
+that the browser needs no canvas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SLOT_WIDTH, _SLOT_HEIGHT, _ROW = 128, 34, 6
 
 
 def graph_figure(root: Call, graph: EnsembleGraph | None) -> str:
-    """Draws a request and its calls. Each box has the request's whole time from left to right: what waited, and ran."""
+    """Draw a request and its calls. Each box spans the request's whole time from left to right: waiting and running."""
     placed = layout(root, graph)
     title = f"request {escape(root.name)} of {escape(root.model)} and its calls"
     parts = [_arrow(placed, arrow) for arrow in placed.arrows]
@@ -36,7 +36,7 @@ def _svg(title: str, width: float, height: float, parts: list[str]) -> str:
 
 
 def _arrow(placed: GraphLayout, arrow: Arrow) -> str:
-    """Leads along the left edge of what stands below the source, to the left edge of the target."""
+    """Lead along the left edge of the boxes below the source, to the left edge of the target."""
     one, other = placed.boxes[arrow.source], placed.boxes[arrow.target]
     above = other.y - len(other.tensors) * LINE - 8
     x, end = (one.x - 8 if arrow.past else one.x + 12), other.x + 6
@@ -59,15 +59,15 @@ def _box(box: Box, number: int, root: Call) -> str:
     look = f"fill='{_PAPER}' stroke='{edge}' stroke-opacity='.6'" + ("" if box.calls else " stroke-dasharray='3 3'")
     parts.append(f"<rect x='{x:.0f}' y='{y:.0f}' width='{WIDTH}' height='{box.height}' rx='4' {look}/>")
     parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 16:.0f}' font-weight='600'>{escape(_short(box.title, 32))}</text>")
-    parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 30:.0f}' opacity='.8'>{escape(said(box))}</text>")
+    parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 30:.0f}' opacity='.8'>{escape(times_text(box))}</text>")
     if box.calls:
         parts += _bars(box, root)
-    told = escape("\n".join(life(call, root) for call in box.calls[:8])) or escape(said(box))
+    told = escape("\n".join(call_text(call, root) for call in box.calls[:8])) or escape(times_text(box))
     return f"<g data-box='{number}'><title>{told}</title>{''.join(parts)}</g>"
 
 
 def _bars(box: Box, root: Call) -> list[str]:
-    """Draws when each call waited and ran within the root's time."""
+    """Draw when each call waited and ran within the root's time."""
     scale = (WIDTH - 2 * _PAD) / max(root.end - root.arrived, 1)
     left, top = box.x + _PAD, box.y + HEIGHT - 13
     parts = [f"<rect x='{left:.0f}' y='{top:.0f}' width='{WIDTH - 2 * _PAD}' height='6' opacity='.12'/>"]
@@ -83,8 +83,8 @@ def _bars(box: Box, root: Call) -> list[str]:
     return parts
 
 
-def said(box: Box) -> str:
-    """Returns how long the calls of a box took, in words."""
+def times_text(box: Box) -> str:
+    """Return how long the calls of a box took, in words."""
     if not box.calls:
         return "" if box.title == ANSWER else "not run"
     waited = sum(call.start - call.arrived for call in box.calls)
@@ -93,8 +93,8 @@ def said(box: Box) -> str:
     return f"waited {_time(waited)}, ran {_time(ran)}{each}"
 
 
-def life(call: Call, root: Call) -> str:
-    """Returns one sentence about a call: when it came, waited and ran, with whom, and how it failed."""
+def call_text(call: Call, root: Call) -> str:
+    """Return one sentence about a call: when it came, waited and ran, with which others, and how it failed."""
     who = f"{call.name} on {call.instance or call.model}, version {call.version}"
     came = f"came at {_time(call.arrived - root.arrived)}, waited {_time(call.start - call.arrived)}"
     others = f" in a batch of {call.count} requests, size {call.size}" if call.count > 1 else ""
@@ -104,7 +104,7 @@ def life(call: Call, root: Call) -> str:
 
 
 def sequence_figure(occupied: Occupancy) -> str:
-    """Draws the slots of each instance that have a sequence, with the time until it ends as idle, and the backlog."""
+    """Draw the occupied slots of each instance, with the time until its sequence ends as idle, and the backlog."""
     parts: list[str] = []
     y, width = 0, 800
     across = width // (_SLOT_WIDTH + _ROW)

@@ -1,7 +1,7 @@
-"""This module lays a call graph out: where the box of each call stands, and which tensors lead from one to another.
+"""The layout of a call graph: where the box of each call is, and which tensors lead from one to another.
 
-Calls stand below what made them, indented. Steps of an ensemble stand in rows: a step is below all that it reads from.
-Each box names above it the tensors that come in.
+Calls are below their callers, indented. Steps of an ensemble are in rows: a step is below all that it reads from. Each
+box names above it the tensors that come in.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ANSWER = "answer"
 _GAP, _INDENT = 26, 28
 #: Boxes side by side; more go into the next row.
 _COLUMNS = 3
-#: From so many calls of one model on they are one box.
+#: From this many calls of one model on they share one box.
 _MANY = 4
 
 
 @dataclass
 class Box:
-    """Is a model's box at (x, y). `calls` is empty for a step that was not run; `tensors`: what comes in, in words."""
+    """A model's box at (x, y). `calls` is empty for a step that was not run; `tensors`: what comes in, in words."""
 
     title: str
     calls: list[Call]
@@ -39,8 +39,8 @@ class Box:
 
 @dataclass
 class Arrow:
-    """Leads from the box of one number to that of another. `made`: it stands for a call, not for a tensor alone.
-    `past`: there are boxes between the two.
+    """An arrow from one box to another, by number. `made`: it stands for a call, not for a tensor alone. `past`: there
+    are boxes between the two.
     """
 
     source: int
@@ -51,7 +51,7 @@ class Arrow:
 
 @dataclass
 class GraphLayout:
-    """Holds the boxes, each behind those above it, the arrows, and how large all of it is."""
+    """The boxes, each after those above it, the arrows, and the size of the whole."""
 
     boxes: list[Box] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
@@ -61,7 +61,7 @@ class GraphLayout:
 
 @dataclass
 class _Member:
-    """Is a box to be placed in a row, with the calls whose boxes stand below it, and the members it reads from."""
+    """A box to be placed in a row, with the calls whose boxes are below it, and the members that it reads from."""
 
     box: Box
     reads: list[int]
@@ -69,7 +69,7 @@ class _Member:
 
 
 def layout(root: Call, graph: EnsembleGraph | None) -> GraphLayout:
-    """Places a request and its calls. `graph` is that of the request's ensemble, None if there is none."""
+    """Place a request and its calls. `graph` is that of the request's ensemble, None if it is not one."""
     made = GraphLayout()
     box = Box(root.model, [root], tensors(root.inputs))
     made.height = _place(made, box, graph, 0.0, len(box.tensors) * LINE + 4) + 2
@@ -78,12 +78,12 @@ def layout(root: Call, graph: EnsembleGraph | None) -> GraphLayout:
 
 
 def tensors(inputs: Iterable[tuple[str, str, Sequence[int]]]) -> list[str]:
-    """Returns a line for each tensor: `X FP32 [1, 4]`."""
+    """Return a line for each tensor: `X FP32 [1, 4]`."""
     return [" ".join(filter(None, (name, kind, f"[{', '.join(map(str, shape))}]"))) for name, kind, shape in inputs]
 
 
 def _place(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y: float) -> float:
-    """Places a box and all below it; returns where the room below begins."""
+    """Place a box and all below it; return where the room below begins."""
     box.x, box.y = x, y
     number = len(made.boxes)
     made.boxes.append(box)
@@ -112,7 +112,7 @@ def _place(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y
 
 
 def _groups(calls: Sequence[Call]) -> list[_Member]:
-    """Returns a member for each call, or for all of one model if they are many."""
+    """Return a member for each call, or for all of one model if they are many."""
     by_model: dict[tuple[str, int], list[Call]] = {}
     for call in calls:
         by_model.setdefault((call.model, call.step), []).append(call)
@@ -125,7 +125,7 @@ def _groups(calls: Sequence[Call]) -> list[_Member]:
 
 
 def _steps(graph: EnsembleGraph, root: Call, calls: Sequence[Call]) -> list[_Member]:
-    """Returns a member for each step of an ensemble, and one for its answer to `root`."""
+    """Return a member for each step of an ensemble, and one for its response to `root`."""
     places = {step.number: place for place, step in enumerate(graph.steps)}
     found: list[_Member] = []
     for step in graph.steps:
@@ -137,7 +137,7 @@ def _steps(graph: EnsembleGraph, root: Call, calls: Sequence[Call]) -> list[_Mem
         for member in found:
             member.depth = max((found[n].depth + 1 for n in member.reads if n >= 0), default=0)
     read = {reading.tensor for reading in graph.outputs.values()}
-    # Shapes of answers are not recorded: these are the configured ones, with the request's batch.
+    # Shapes of responses are not recorded: these are the configured ones, with the request's batch.
     batch = [root.inputs[0][2][0] if root.inputs else -1] if graph.batches else []
     lines = tensors((name, "", [*batch, *reading.dims]) for name, reading in graph.outputs.items())
     answer = _Member(Box(ANSWER, [], lines), _writers(graph, places, read))
@@ -146,18 +146,18 @@ def _steps(graph: EnsembleGraph, root: Call, calls: Sequence[Call]) -> list[_Mem
 
 
 def _writers(graph: EnsembleGraph, places: dict[int, int], read: Iterable[str]) -> list[int]:
-    """Returns the places of the steps that write the tensors; -1 for those that the client sends."""
+    """Return the places of the steps that write the tensors; -1 for those that the client sends."""
     written = [graph.writers.get(tensor) for tensor in read]
     return sorted({-1 if one is None else places[one[0].number] for one in written})
 
 
 def _lines(step: Step, calls: Sequence[Call]) -> list[str]:
-    """Returns the tensors that come in, with the shapes they had; what the ensemble calls them stands before."""
+    """Return the tensors that come in, with their shapes, after the names that the ensemble gives them."""
     shapes = {name: (kind, shape) for name, kind, shape in calls[0].inputs} if calls else {}
     found = []
     for reading in step.inputs:
         if calls and reading.name not in shapes:
-            continue  # an optional one that nobody wrote
+            continue  # an optional one that no step wrote
         kind, shape = shapes.get(reading.name, ("", reading.dims))
         (line,) = tensors([(reading.name, kind, shape)])
         found.append(line if reading.tensor == reading.name else f"{reading.tensor} as {line}")

@@ -1,4 +1,4 @@
-"""This module keeps what was sent from a form before, to be looked at, sent again, and compared."""
+"""The history of a form: requests to look at, to send again, and to compare."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NONE = -1
 
 
 class History:
-    """Keeps the last requests with their answers, the newest first. `show` is called with the one that a person chose,
-    `replay` with the one to be sent again.
+    """The last requests with their responses, the newest first. `show` is called with the one that a person chose,
+    `replay` with the one to send again.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class History:
         )
         self.choice.add_class("tl-quiet")
         self.button = widgets.Button(description="Replay", disabled=True, layout=layout(width="88px"))
-        self.button.tooltip = "Send it again, and show its answers then and now side by side"
+        self.button.tooltip = "Send it again, and show its responses then and now side by side"
         self.box = widgets.HBox([self.choice, self.button], layout=layout(flex_flow="row wrap"))
         self.choice.observe(lambda change: self._choose(), names="value")
         self.button.on_click(lambda button: self._press())
 
     def add(self, outcome: Outcome) -> None:
-        """Keeps a request that has ended, unless it is the one that was kept last or is too large."""
+        """Keep a request that has ended, unless it was the last one kept or is too large."""
         if (self.outcomes and self.outcomes[0][1].request is outcome.request) or _bytes(outcome) > MOST_BYTES:
             return
         self._count += 1
@@ -59,7 +59,7 @@ class History:
         self.choice.value = _NONE
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the requests with their answers as JSON values, the newest first."""
+        """Return the requests with their responses as JSON values, the newest first."""
         return {"requests": [{"label": label, **outcome.to_dict()} for label, outcome in self.outcomes]}
 
     def __repr__(self) -> str:

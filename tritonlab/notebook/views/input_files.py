@@ -1,4 +1,4 @@
-"""This module reads the value of one playground input from files: pictures, `.npy`, or text as one would type it."""
+"""The value of one playground input from files: pictures, `.npy`, or text as one would type it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .sounds import NoSound, is_wav, sound_value
 
 @dataclass(frozen=True)
 class InputFile:
-    """Holds one chosen file. Its name decides how it is read."""
+    """One chosen file. Its name decides how it is read."""
 
     name: str
     content: bytes
 
 
 def files_value(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Reads the files as one value: for a batching model each file is a row, or as many rows as it has. Raises
+    """Read the files as one value: for a batching model each file is a row, or as many rows as it has. Raises
     ValueProblem.
     """
     if not files:
@@ -34,7 +34,7 @@ def files_value(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, .
     if len(values) == 1:
         return values[0]
     if not spec.batching:
-        raise ValueProblem(f"{spec.name}: the model takes no batches, so one file, not {len(values)}")
+        raise ValueProblem(f"{spec.name}: the model does not batch: choose one file, not {len(values)}")
     try:
         return np.concatenate(values)
     except ValueError as error:
@@ -66,8 +66,8 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
 
 
 def value_file(spec: InputSpec, value: Any) -> InputFile | None:
-    """Returns the file that a value of the notebook stands for: bytes of a picture or a .wav file for an input that is
-    no text, what `IPython.display.Audio` and `Image` hold, and a picture of Pillow. None for any other value.
+    """Return the file behind a value of the notebook: bytes of a picture or a .wav file for an input that is not text,
+    `IPython.display.Audio` and `Image`, and a picture of Pillow. None for any other value.
     """
     module = type(value).__module__
     data = getattr(value, "data", None) if module in ("IPython.lib.display", "IPython.core.display") else value
@@ -81,7 +81,7 @@ def value_file(spec: InputSpec, value: Any) -> InputFile | None:
 
 
 def _npy(spec: InputSpec, file: InputFile) -> NDArray[Any]:
-    """Reads an array as it is: it keeps its type and shape, so that a mismatch is seen."""
+    """Read an array as it is: it keeps its type and shape, so that a mismatch is seen."""
     try:
         array: NDArray[Any] = np.load(io.BytesIO(file.content), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:

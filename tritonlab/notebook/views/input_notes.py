@@ -1,4 +1,4 @@
-"""This module writes the HTML beside one playground input: what it is, what was typed, and what files make of it."""
+"""The HTML beside one playground input: what it is, what was typed, and the value of its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = "pictures, .wav, .npy, .json, .csv, .txt"
 
 
 def label_html(spec: InputSpec) -> str:
-    """Returns the name, datatype and shape of an input."""
+    """Return the name, datatype and shape of an input."""
     shape = escape(shape_text(spec.dims, spec.max_batch_size))
     return (
         f"<div class='tl-panel'><span class='tl-tensor'>{escape(spec.name)}</span>&ensp;"
@@ -27,14 +27,14 @@ def label_html(spec: InputSpec) -> str:
 
 
 def typed_note(spec: InputSpec, text: str) -> str:
-    """Says of a document what it is, or where it ceases to be one."""
+    """Describe a typed document, or where it ceases to be one."""
     said = json_note(text) if spec.datatype is DataType.BYTES else ""
     tone = "tl-warn" if said.startswith("no JSON") else "tl-dim"
     return f"<span class='{tone}'>{escape(said)}</span>" if said else ""
 
 
 def files_note(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> str:
-    """Shows what would be sent of the files, or why that cannot be."""
+    """Show the value of the files, or why they have none."""
     if not files:
         return f"<span class='tl-dim'>choose files or drop them here: {_KINDS}; each a row of the batch</span>"
     try:

@@ -1,5 +1,5 @@
-"""This module holds the inputs of a form. A model may have hundreds of them, and each row is some thirty widgets, so a
-row is made when a person turns to it or a program asks for it.
+"""The inputs of a form, in pages. A model may have hundreds of inputs, and each row is some thirty widgets, so a row is
+made when a person turns to it or a program needs it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .input_values import InputSpec, Mode, as_sent, cast, random_value
 #: How many rows are seen at once, and the most inputs of a form without pages.
 PAGE = 10
 _MOST_WHOLE = 12
-#: The most bytes of a file that is dropped; `form_keys.js` has the same number.
+#: The most bytes of a dropped file; `form_keys.js` has the same number.
 MOST_DROPPED = 50_000_000
 
 
 class UnseenInput:
-    """Stands for a row that nobody has seen: it sends what the row would send, random values; an optional one is left
-    out.
+    """The stand-in for a row that was not opened yet: it sends what the row would send, random values, and leaves out
+    an optional input.
     """
 
     def __init__(self, spec: InputSpec, number: int, seed: int) -> None:
@@ -39,8 +39,8 @@ class UnseenInput:
 
 
 class InputPages(Mapping[str, InputRow]):
-    """Maps the inputs' names to their rows. `box` shows a page of them, with a field that finds inputs, if they are
-    many. `changed` is called after every change of a value.
+    """The rows of the inputs, by name. `box` shows a page of them, with a search field if they are many. `changed` is
+    called after every change of a value.
     """
 
     def __init__(self, specs: Sequence[InputSpec], widgets: Any) -> None:
@@ -78,24 +78,24 @@ class InputPages(Mapping[str, InputRow]):
         self._show()
 
     def _show(self) -> None:
-        """Shows the page, of the inputs that are looked for."""
+        """Show the page, of the inputs that match the search."""
         word = self.find.value.strip().lower()
         found = [name for name in self._specs if word in name.lower()]
         page = found if len(self._specs) <= _MOST_WHOLE else found[self._first : self._first + PAGE]
         self.rows_box.children = tuple(self[name].box for name in page)
         self.earlier.disabled, self.later.disabled = self._first == 0, self._first + PAGE >= len(found)
         where = f"{self._first + 1} to {self._first + len(page)} of {len(found)}" if page else "no input has that name"
-        self.said.value = f"<span class='tl-panel tl-dim'>{where}; what nobody has seen is random</span>"
+        self.said.value = f"<span class='tl-panel tl-dim'>{where}; the inputs that were not opened are random</span>"
 
     def arrange(self, batch: int, seed: int) -> None:
-        """Takes over what the form says of all inputs."""
+        """Apply the batch size and the seed of the form to all inputs."""
         self._batch, self._seed = batch, seed
         for row in list(self.made.values()):
             row.arrange(batch, seed)
 
     def drop(self, number: int, files: Sequence[Mapping[str, Any]], contents: Sequence[bytes]) -> None:
-        """Gives the files that were dropped on an input to its row. Of those that are too large to come, only the name
-        and the size did.
+        """Give the files that were dropped on an input to its row. Only the name and the size of a file that is too
+        large come.
         """
         row = self[list(self._specs)[number]]
         large = [file for file in files if file["size"] > MOST_DROPPED]
@@ -106,14 +106,14 @@ class InputPages(Mapping[str, InputRow]):
         row.drop([InputFile(str(file["name"]), data) for file, data in zip(files, contents, strict=True)])
 
     def senders(self) -> dict[str, InputRow | UnseenInput]:
-        """Returns what makes the value of each input."""
+        """Return what makes the value of each input."""
         return {
             name: self.made.get(name) or UnseenInput(spec, number, self._seed)
             for name, (number, spec) in self._specs.items()
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what each input is, and how it is filled, as JSON values."""
+        """Return what each input is, and how it is filled, as JSON values."""
         return {
             name: self.made[name].to_dict() if name in self.made else spec.to_dict(Mode.RANDOM)
             for name, (_, spec) in self._specs.items()

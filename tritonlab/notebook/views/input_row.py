@@ -1,4 +1,4 @@
-"""This module has the widgets of one playground input."""
+"""The widgets of one playground input."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ _PLACEHOLDER = {
 
 
 class InputRow:
-    """Shows one input: its shape, how its value is made, and the fields for that. `box` is what a frontend shows.
+    """One input: its shape, how its value is made, and the fields for that. `box` is what a frontend shows.
 
-    If random values are few, they stand in the text field; a person who edits them has typed them. `number` tells the
-    inputs of a form apart, so that two of them do not get the same random values. `changed` is called after every
-    change of the value.
+    A few random values are shown in the text field; editing them makes them typed. `number` distinguishes the inputs of
+    a form, so that two of them do not get the same random values. `changed` is called after every change of the value.
     """
 
     def __init__(self, spec: InputSpec, widgets: Any, number: int = 0) -> None:
@@ -37,7 +36,7 @@ class InputRow:
         self.changed: Callable[[], object] = lambda: None
         self._number = number
         self._batch, self._seed = 1, 0
-        self._filling = False  # the text changes because we write it
+        self._filling = False  # the text changes because the row writes it
         self._texts: dict[Mode, str] = {}
         self._dropped: list[InputFile] = []
         self._build(widgets)
@@ -92,26 +91,26 @@ class InputRow:
             layout=layout(align_items="center", flex_flow="row wrap"),
         )
         self.box.add_class("tl-input")
-        self.box.add_class(f"tl-input-{self._number}")  # says where a file was dropped (`form_keys.js`)
+        self.box.add_class(f"tl-input-{self._number}")  # marks where a file was dropped (`form_keys.js`)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what the input is, and how it is filled, as JSON values."""
+        """Return what the input is, and how it is filled, as JSON values."""
         files = [file.name for file in self._files()]
         return self.spec.to_dict(Mode(self.mode.value), self.text.value, files, self.sent)
 
     @property
     def fields(self) -> list[Any]:
-        """Returns every field but the choice of files."""
+        """Return every field but the choice of files."""
         return [*([self.given] if self.spec.optional else []), self.mode, *self.sizes, self.text]
 
     @property
     def sent(self) -> bool:
-        """Tells whether a request carries the input."""
+        """Whether a request carries the input."""
         return bool(self.given.value)
 
     @property
     def random(self) -> bool:
-        """Tells whether the value differs from request to request."""
+        """Whether the value differs from request to request."""
         return Mode(self.mode.value) is Mode.RANDOM
 
     @property
@@ -119,13 +118,13 @@ class InputRow:
         return Mode(self.mode.value) is Mode.TYPED
 
     def arrange(self, batch: int, seed: int) -> None:
-        """Takes over what the form says of all inputs: the batch size and the seed."""
+        """Apply the batch size and the seed of the form."""
         if (batch, seed) != (self._batch, self._seed):
             self._batch, self._seed = batch, seed
             self._refresh()
 
     def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
-        """Returns what request number `request` carries for this input. Raises ValueProblem."""
+        """Return what request number `request` carries for this input. Raises ValueProblem."""
         shape = self._shape(batch)
         mode = Mode(self.mode.value)
         if mode is Mode.RANDOM:
@@ -139,7 +138,7 @@ class InputRow:
         return value if file is None else as_sent(self.spec, files_value(self.spec, [file], shape))
 
     def rows(self, value: Any) -> int | None:
-        """Returns the batch size that `value`, of this input, brings; None if it does not say."""
+        """Return the batch size that `value`, of this input, brings; None if it has none."""
         shape = tuple(getattr(value, "shape", ()))
         return shape[0] if self.spec.batching and self.spec.is_element(shape[1:]) and shape else None
 
@@ -153,13 +152,13 @@ class InputRow:
         return self._dropped or [InputFile(file["name"], bytes(file["content"])) for file in self.upload.value]
 
     def drop(self, files: list[InputFile]) -> None:
-        """Takes files as if they had been chosen. They stay in the kernel: the field for files would send them back."""
+        """Take files as if they had been chosen. They stay in the kernel: the field for files would send them back."""
         self._dropped = files
         self.mode.value = Mode.FILE.value
         self._refresh()
 
     def say(self, text: str) -> None:
-        """Shows why something that was tried with the input failed."""
+        """Show why an action on the input failed."""
         self.note.value = f"<div class='tl-panel'><span class='tl-bad' role='alert'>{escape(text)}</span></div>"
 
     def _chosen(self) -> None:
@@ -192,7 +191,7 @@ class InputRow:
             self._filling = False
 
     def _refresh(self) -> None:
-        """Shows what belongs to the mode, and a preview of what would be sent."""
+        """Show what belongs to the mode, and a preview of the value."""
         mode = Mode(self.mode.value)
         self.text.placeholder = _PLACEHOLDER[mode]
         self.upload.layout.display = "" if mode is Mode.FILE else "none"
@@ -210,7 +209,7 @@ class InputRow:
         self.changed()
 
     def _random_note(self) -> str:
-        """Writes the values into the text field, or says what they are if they are too many."""
+        """Write the values into the text field, or return a description if they are too many."""
         shape = self._shape(self._batch)
         count = math.prod(shape)
         if count <= MOST_EDITED:

@@ -1,4 +1,4 @@
-"""This module makes the value of one playground input: typed, random, a file, or an expression of the notebook."""
+"""The value of one playground input: typed, random, a file, or an expression of the notebook."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_RANDOM = 1 << 20
 
 
 class Mode(enum.Enum):
-    """Says how an input gets its value."""
+    """How an input gets its value."""
 
     RANDOM = "Random"
     TYPED = "Typed"
@@ -38,7 +38,7 @@ class Mode(enum.Enum):
 
 
 class ValueProblem(Explained, ValueError):
-    """Says that a value cannot be read. The text names the input."""
+    """A value that cannot be read. The text names the input."""
 
     code = Code.INVALID_ARG
 
@@ -48,9 +48,7 @@ class ValueProblem(Explained, ValueError):
 
 @dataclass(frozen=True)
 class InputSpec:
-    """Describes one input of a config. `dims` are without the batch dimension, which there is if
-    `max_batch_size` > 0.
-    """
+    """One input of a config. `dims` are without the batch dimension, which exists if `max_batch_size` > 0."""
 
     name: str
     datatype: DataType
@@ -61,7 +59,7 @@ class InputSpec:
     def to_dict(
         self, mode: Mode, text: str = "", files: Sequence[str] = (), sent: bool | None = None
     ) -> dict[str, Any]:
-        """Returns what the input is, and how it is filled, as JSON values."""
+        """Return what the input is, and how it is filled, as JSON values."""
         return {
             "datatype": self.datatype.name,
             "shape": shape_text(self.dims, self.max_batch_size),
@@ -76,20 +74,20 @@ class InputSpec:
         return self.max_batch_size > 0
 
     def shape(self, batch: int, variable: Sequence[int]) -> tuple[int, ...]:
-        """Returns the full shape for a batch size and the sizes of the variable dimensions, in order."""
+        """Return the full shape for a batch size and the sizes of the variable dimensions, in order."""
         sizes = iter(variable)
         dims = [next(sizes, 1) if dim < 0 else dim for dim in self.dims]
         return (batch, *dims) if self.batching else tuple(dims)
 
     def is_element(self, shape: Sequence[int]) -> bool:
-        """Tells whether `shape` is that of one row, without a batch dimension."""
+        """Return whether `shape` is that of one row, without a batch dimension."""
         if len(shape) != len(self.dims):
             return False
         return all(want in (-1, size) for want, size in zip(self.dims, shape, strict=True))
 
 
 def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
-    """Returns the inputs of a config in its JSON form."""
+    """Return the inputs of a config in its JSON form."""
     return tuple(
         InputSpec(
             str(tensor["name"]),
@@ -103,8 +101,8 @@ def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
 
 
 def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
-    """Returns plausible random values: [0, 1) in thousandths for floats, 0 to 9 for integers, words for BYTES. Floats
-    are FP64, so that they can be shown as short as they are: `typed_value` of what is shown is what is sent.
+    """Return plausible random values: [0, 1) in thousandths for floats, 0 to 9 for integers, words for BYTES. Floats
+    are FP64, so that they can be shown in few digits: `typed_value` of what is shown is what is sent.
     """
     if math.prod(shape) > _MOST_RANDOM:  # so many are not looked at one by one
         block = random_value(spec, (_MOST_RANDOM,), random)
@@ -119,19 +117,19 @@ def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Gene
 
 
 def as_text(value: NDArray[Any]) -> str:
-    """Returns the elements as a person would type them, a row of the first dimension on each line."""
+    """Return the elements as a person would type them, a row of the first dimension on each line."""
     if value.ndim < 2:
         return str(value.tolist())
     return "[" + ",\n ".join(str(row) for row in value.tolist()) + "]"
 
 
 def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Returns what a person typed, in the input's own datatype: one element for all of `shape`, or elements.
+    """Return what a person typed, in the input's own datatype: one element for all of `shape`, or elements.
 
     Elements may be nested lists, a list without brackets, or a row on each line. They get a shape that the config
     allows: `shape` if their number fits it, else one row for each of the batch, or as many rows as they make. If none
-    fits they keep their own shape, so that what the server says about it can be seen. For BYTES, text that is no Python
-    literal is one element, with its spaces and line ends. Raises ValueProblem.
+    fits they keep their own shape, so that the server's error about it can be seen. For BYTES, text that is not a
+    Python literal is one element, with its spaces and line ends. Raises ValueProblem.
     """
     value = _read(spec, text)
     if not isinstance(value, (list, tuple)):
@@ -144,7 +142,7 @@ def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[A
 
 
 def fitted(spec: InputSpec, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Returns `array` in a shape that the config allows, or as it is if there is none."""
+    """Return `array` in a shape that the config allows, or unchanged if there is none."""
     if spec.batching and array.ndim == len(shape) and spec.is_element(array.shape[1:]):
         return array
     if array.size == math.prod(shape):
@@ -158,8 +156,8 @@ def fitted(spec: InputSpec, array: NDArray[Any], shape: tuple[int, ...]) -> NDAr
 
 
 def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any]) -> Any:
-    """Returns what `expression` gives in the notebook. Arrays keep their type and shape, so that a mismatch is seen; a
-    dict for a BYTES input becomes the JSON that it is.
+    """Return the value of `expression` in the notebook. Arrays keep their type and shape, so that a mismatch is seen; a
+    dict for a BYTES input becomes its JSON.
     """
     if not expression.strip():
         raise ValueProblem(f"{spec.name}: type a Python expression, for example numpy.zeros((1, 4), 'float32')")
@@ -173,7 +171,7 @@ def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any])
 
 
 def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
-    """Returns `array` in the input's datatype. Raises ValueProblem where that would change an element into another."""
+    """Return `array` in the input's datatype. Raises ValueProblem where that would change an element into another."""
     datatype = spec.datatype
     if datatype is DataType.BYTES or (array.dtype == datatype.numpy and datatype is not DataType.BF16):
         return array
@@ -193,8 +191,8 @@ def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_sent(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any] | Tensor:
-    """Returns what a request carries for an array that the form made. numpy has no BF16: its bits alone would be taken
-    for UINT16.
+    """Return what a request carries for an array of the form. numpy has no BF16: its bits alone would be taken for
+    UINT16.
     """
     if spec.datatype is DataType.BF16 and array.dtype == np.uint16:
         return Tensor(spec.datatype, array.shape, np.ascontiguousarray(array))
@@ -208,7 +206,7 @@ def _check_whole(element: Any, among: tuple[int, ...] | None) -> None:
 
 
 class _Names(ast.NodeTransformer):
-    """Replaces `true`, `nan` and such by their values."""
+    """The replacement of `true`, `nan` and such by their values."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = _NAMES.get(node.id.lower())
@@ -229,10 +227,10 @@ def _read(spec: InputSpec, text: str) -> Any:
             lines = [line.strip().rstrip(",") for line in text.splitlines()]
             value = [_literal(line) for line in lines if line]
         if spec.datatype is DataType.BYTES and isinstance(value, list) and not _texts(value):
-            return text  # a document, as an object is
+            return text  # a document, like an object
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         if spec.datatype is not DataType.BYTES:
-            raise ValueProblem(f"{spec.name}: {text.strip()!r} is no number and no list of numbers") from None
+            raise ValueProblem(f"{spec.name}: {text.strip()!r} is not a number or a list of numbers") from None
         return text
     if spec.datatype is DataType.BYTES and not isinstance(value, (str, bytes, list, tuple)):
         return text
@@ -240,7 +238,6 @@ def _read(spec: InputSpec, text: str) -> Any:
 
 
 def _texts(value: Any) -> bool:
-    """Tells whether nested lists hold text only."""
     return all(map(_texts, value)) if isinstance(value, (list, tuple)) else isinstance(value, (str, bytes))
 
 

@@ -1,4 +1,4 @@
-"""This module reads and shows JSON documents that are elements of BYTES tensors (TYPE_STRING in a config)."""
+"""JSON documents that are elements of BYTES tensors (TYPE_STRING in a config), read and shown."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from ...core.data_type import DataType
 from ...core.tensor import Tensor
 
-#: How many documents of one tensor are shown, how many characters of one, and how large a tensor is looked into.
+#: How many documents of one tensor are shown, how many characters of one, and the size up to which a tensor is read.
 _MOST_SHOWN = 4
 _MOST_LETTERS = 8_000
 _MOST_BYTES = 2_000_000
 
 
 def json_document(text: str | bytes) -> Any:
-    """Returns the object or list that a text is in JSON; None for any other text."""
+    """Return the object or list in a JSON text; None for any other text."""
     bare = text.strip()
     if bare[:1] not in ("{", "[", b"{", b"["):
         return None
@@ -27,7 +27,7 @@ def json_document(text: str | bytes) -> Any:
 
 
 def json_note(text: str) -> str:
-    """Says what a typed text is, if it looks like JSON: which document, or where it ceases to be one."""
+    """Describe a typed text that looks like JSON: which document it is, or where it ceases to be one."""
     bare = text.strip()
     if not bare.startswith(("{", "[")):
         return ""
@@ -44,7 +44,7 @@ def json_note(text: str) -> str:
 
 
 def json_texts(tensor: Tensor) -> list[str]:
-    """Returns the documents in a tensor as a person reads them, if all of its first elements are documents."""
+    """Return the documents in a tensor as a person reads them, if all of its first elements are documents."""
     if tensor.datatype is not DataType.BYTES or tensor.byte_size > _MOST_BYTES:
         return []
     elements = tensor.numpy().reshape(-1)

@@ -1,10 +1,10 @@
-"""This module shows the card of a model with its buttons: it follows the model, and a button that fails says why in it.
+"""The live card of a model with its buttons: it follows the model, and shows why a button failed.
 
-Buttons work while a cell runs, and have to: Stop is for a load that occupies the kernel's main thread. `ask`
-(`base.js`) reaches a subshell's thread there, which interrupts the main thread, if that waits for this load, or ends
-the load. Measured in JupyterLab 4.6 with ipykernel 7.4 on 2 busy cores, from the click to the card of the version that
-serves again: 0.31 and 0.41 s; with the interrupt that JupyterLab's server sends instead, 0.17 and 0.23 s. That one
-would hit whatever runs by then, so it is used only where a kernel has no subshells (`card.js`).
+Buttons have to work while a cell runs: Stop is for a load that occupies the kernel's main thread. `ask` (`base.js`)
+reaches a subshell's thread there, which interrupts the main thread if that waits for this load, or ends the load.
+Measured in JupyterLab 4.6 with ipykernel 7.4 on 2 busy cores, from the click to the card of the version that serves
+again: 0.31 and 0.41 s; with the interrupt that JupyterLab's server sends instead, 0.17 and 0.23 s. That one would hit
+whatever runs by then, so it is used only where a kernel has no subshells (`card.js`).
 
 Each button is a call that a notebook can make as well: `press` with its name, or what stands in `_actions`.
 """
@@ -34,7 +34,7 @@ from .widget import LiveView, close_widget, in_kernel
 if TYPE_CHECKING:
     from .playground import Playground
 
-#: What the buttons are called, and what they do, by the state of the model.
+#: The labels of the buttons, and their actions, by the state of the model.
 _PLAYGROUND = ("playground", "Playground", "a form for sending requests")
 _VIEW = ("view", "View", "what it does, live: its batches and why each closed, streams, metrics, memory, calls")
 _EXPORT = ("export", "Export…", "write a model repository for a real server")
@@ -55,12 +55,12 @@ _BUTTONS = {
 _MOVING = ("LOADING", "UNLOADING", "NOT READY")
 #: Seconds between two looks at what an old process executes.
 _STACKS_EVERY = 2.0
-#: The most cards of one model that follow it; older ones, mostly of cells that ran again, stand still.
+#: The most cards of one model that follow it; older ones, mostly of cells that ran again, stop.
 _LIVING = 8
 
 
 class LiveCard(LiveView):
-    """Shows one card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
+    """One card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
 
     `of_load`: the card's cell has loaded the model, so the card takes over the form that was open in the card before.
     `of_config`: the cell is a config.
@@ -99,7 +99,7 @@ class LiveCard(LiveView):
             "stop": lambda: workspace.stop_loading(name),
             "kill": lambda: workspace.server.kill(name),
         }
-        #: what is below the buttons, and what holds all
+        #: what is below the buttons, and the box of all
         self._panel: Any = None
         self._whole: Any = None
         super().__init__(**self._drawn(), said="", busy="")
@@ -129,7 +129,7 @@ class LiveCard(LiveView):
         }
 
     def refresh(self) -> bool:
-        """Looks at the model and shows what it is now; True while that is on the move. Called by the store."""
+        """Show the model as it is now; return whether it is changing. Called by the store."""
         with self._drawing:
             before, facts = self.facts, current_facts(self._workspace, self.name, self.facts)
             self.facts = facts = replace(facts, executing=self._executing() if facts.draining else "")
@@ -142,8 +142,7 @@ class LiveCard(LiveView):
         return facts.state in _MOVING or bool(self._workspace.server.draining(self.name))
 
     def _executing(self) -> str:
-        """Says what the old processes are doing. It asks now and then only, because they have to stop for the
-        answer."""
+        """Return what the old processes execute. They stop for each look, so it is rare."""
         if time.monotonic() - self._asked >= _STACKS_EVERY:
             self._asked = time.monotonic()
             found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]
@@ -152,7 +151,7 @@ class LiveCard(LiveView):
         return self._stacks
 
     def show(self, around: Any = None) -> None:
-        """Displays the card; from then on it follows the model."""
+        """Display the card, which follows the model from then on."""
         if not in_kernel() or self.widget is None:
             super().show()
             return
@@ -173,14 +172,14 @@ class LiveCard(LiveView):
 
     # -- buttons
 
-    def heard(self, content: Mapping[str, Any]) -> None:
-        """Handles a press on a thread of its own, because this one may be the kernel's main thread, and the model may
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        """Handle a press on a thread of its own, because this one may be the kernel's main thread, and the model may
         take its time.
         """
         threading.Thread(target=self.press, args=(content.get("do"),), name="card button", daemon=True).start()
 
     def press(self, do: str) -> None:
-        """Does what the button of that name does. An error is shown in the card, and nowhere else."""
+        """Do what the button of that name does. An error is shown in the card, and nowhere else."""
         action = self._actions.get(do)
         if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
             return
@@ -211,7 +210,7 @@ class LiveCard(LiveView):
         self.update(open=self._opened)
 
     def _fill_panel(self) -> None:
-        """Shows the form that is open, below the buttons, while the model serves."""
+        """Show the open form below the buttons, while the model serves."""
         if self._panel is None:
             return
         form = None
@@ -238,8 +237,8 @@ class LiveCard(LiveView):
         return self._viewing
 
     def playground(self) -> Playground:
-        """Returns the model's form, the same in all its cards. If the config asks for other fields it is a new one,
-        with what was typed into fields that both have, and the last answers.
+        """Return the model's form, the same in all its cards. If the config needs other fields it is a new one, with
+        the values of the fields that both have, and the last responses.
         """
         with self._states.forming:
             known = self._states.playgrounds.get(self.name)
@@ -252,11 +251,11 @@ class LiveCard(LiveView):
             return known
 
     def close(self) -> None:
-        """Ends the live form, its buttons included."""
+        """End the live form, its buttons included."""
         self._states.leave(self.refresh)
         super().close()
         if self._panel is not None:
-            self._panel.children = ()  # the playground in it is that of other cards, too
+            self._panel.children = ()  # the playground in it belongs to other cards, too
             for box in (self._whole, self._panel):
                 close_widget(box)
 
@@ -267,5 +266,5 @@ def _words(error: Exception) -> str:
 
 
 def _lasting(facts: ModelFacts) -> ModelFacts:
-    """Returns the facts that a card without a kernel shows."""
+    """Return the facts that a card without a kernel shows."""
     return replace(facts, draining=(), executing="", loading=None)

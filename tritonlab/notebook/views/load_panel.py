@@ -1,7 +1,7 @@
-"""This module shows a load test: a form that starts one, how far it is, with Stop, and its result.
+"""The panel of a load test: a form that starts one, its progress, with Stop, and its result.
 
-A test runs on threads of its own, so that the form's Stop works while a cell is busy, and so does that of a test that a
-cell waits for.
+A test runs on threads of its own, so that the form's Stop works while a cell is busy, also for a test that a cell waits
+for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EVERY = 0.25
 
 
 class Loadable(Protocol):
-    """Names the part of `Model` and `RemoteModel` that is needed to test one."""
+    """The part of `Model` and `RemoteModel` that a load test needs."""
 
     name: str
 
@@ -38,8 +38,8 @@ class Loadable(Protocol):
 
 
 class LoadPanel(LiveView):
-    """Shows the form of a model's load tests, and the test that runs or ran last. Without a model it has no form, and
-    follows `test`, which a cell waits for.
+    """The form of a model's load tests, and the test that runs or ran last. Without a model it has no form, and follows
+    `test`, which a cell waits for.
     """
 
     MODULE = "load_panel.js"
@@ -56,12 +56,12 @@ class LoadPanel(LiveView):
 
     @property
     def result(self) -> LoadResult | None:
-        """Returns what the test has measured so far; None before the first one."""
+        """The measurements of the test so far; None before the first one."""
         return self._test.result() if self._test is not None else None
 
     def start(self, **options: Any) -> LoadTest:
-        """Starts a load test, with the options of `Model.load_test`. Raises what that raises, and RuntimeError while
-        one runs.
+        """Start a load test, with the options of `Model.load_test`. Raises what that raises, and RuntimeError while one
+        runs.
         """
         if self._model is None or (self._test is not None and not self._test.finished):
             raise RuntimeError("a load test runs; stop it first")
@@ -72,11 +72,11 @@ class LoadPanel(LiveView):
         return test
 
     def stop(self) -> None:
-        """Ends the test with what was measured so far."""
+        """End the test with what was measured so far."""
         if self._test is not None:
             self._test.stop()
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "stop":
             self.stop()
         elif content.get("do") == "start":
@@ -86,7 +86,7 @@ class LoadPanel(LiveView):
                 self.update(problem=str(error), running=self._test is not None and not self._test.finished)
 
     def _options(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the options of `load_test` that the form says. Raises ValueError for a field that cannot be read."""
+        """Return the options of `load_test` in the form. Raises ValueError for a field that cannot be read."""
         mode = said["mode"]
         options: dict[str, Any] = {mode: recorded(self._model) if mode == ARRIVALS else _numbers(said["levels"])}
         if mode == REQUEST_RATE:
@@ -110,7 +110,7 @@ class LoadPanel(LiveView):
         self._looked = now
         html = test.result().html() if test.finished or test.result().rows else ""
         if not test.finished:
-            self.send({"kind": "progress", **told_of(test.progress())})
+            self.send({"kind": "progress", **progress_texts(test.progress())})
             self.update(html=html if self._model is not None else "")
             return
         self._ticker.remove(self)
@@ -122,7 +122,7 @@ class LoadPanel(LiveView):
         self.update(problem=f"This view has stopped: {type(error).__name__}: {error}")
 
     def end(self) -> None:
-        """Ends the live form of a test that a cell has waited for; the cell shows the result."""
+        """End the live form of a test that a cell has waited for; the cell shows the result."""
         self._ticker.remove(self)
         self.close()
 
@@ -133,14 +133,14 @@ class LoadPanel(LiveView):
         if test is None:
             return f"Load test of {self.name}: not started; press Start, or call load_test()"
         if not test.finished:
-            return f"Load test of {self.name}, {test.place}: {told_of(test.progress())['text']}"
+            return f"Load test of {self.name}, {test.place}: {progress_texts(test.progress())['text']}"
         if self._model is None:
             seconds = test.progress()["seconds"]
             return f"Load test of {self.name}, {test.place}: {test.result().stopped or 'done'} after {seconds:.1f} s"
         return test.result().text()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the progress of a test that runs, else the result of the last one."""
+        """Return the progress of a running test, else the result of the last one."""
         if self._test is None:
             return {"model": self.name, "running": False}
         running = not self._test.finished
@@ -155,7 +155,7 @@ class LoadPanel(LiveView):
 
 
 def show_progress(test: LoadTest) -> Callable[[], None]:
-    """Shows a test that a cell waits for, where the cell is shown; returns what ends that."""
+    """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
     if not in_kernel():
         return lambda: None
     panel = LoadPanel(None, test)
@@ -164,10 +164,10 @@ def show_progress(test: LoadTest) -> Callable[[], None]:
 
 
 def form_of(model: Loadable) -> dict[str, Any]:
-    """Returns what the form asks for: inputs with dimensions of any size need some."""
+    """Return what the form needs: sizes for inputs with variable dimensions."""
     try:
         config = model.config()
-    except TritonError:  # a server elsewhere that tells none
+    except TritonError:  # a server elsewhere that has none
         config = {}
     shapes = [
         {"name": said["name"], "dims": ", ".join(str(max(int(dim), 1)) for dim in said["dims"])}
@@ -184,8 +184,8 @@ def form_of(model: Loadable) -> dict[str, Any]:
     }
 
 
-def told_of(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the progress as texts, and `share`, how much is done."""
+def progress_texts(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the progress as texts, and `share`, how much is done."""
     rows, row = progress["rows"], progress["row"]
     share = progress.get("share", 0.0)
     text = f"{progress['seconds']:.1f} s"
@@ -205,11 +205,11 @@ def told_of(progress: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(text: str) -> list[float]:
-    """Reads `1, 2, 8`. Raises ValueError."""
+    """Read `1, 2, 8`. Raises ValueError."""
     try:
         found = [float(word) for word in str(text).replace(",", " ").split()]
     except ValueError:
-        raise ValueError(f"'{text}' is no list of numbers: write 1, 2, 8") from None
+        raise ValueError(f"'{text}' is not a list of numbers: write 1, 2, 8") from None
     if not found:
         raise ValueError("write at least one number: 1, 2, 8")
     return found

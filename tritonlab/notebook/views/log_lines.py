@@ -1,4 +1,4 @@
-"""This module shows what a model printed and logged, folded up below a card or an answer."""
+"""The printed and logged lines of a model, folded up below a card or a response."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _SHOWN = 200
 
 
 def log_lines_html(records: Sequence[LogRecord], model: str, when: str = "", *, opened: bool) -> str:
-    """Returns the last of the lines under a summary that counts them; empty if there are none. `when`: ends the
-    summary."""
+    """Return the last lines under a summary that counts them; empty if there are none. `when` ends the summary."""
     if not records:
         return ""
     count = len(records)

@@ -1,4 +1,4 @@
-"""This module shows many requests as one picture: throughput, percentiles, a histogram, batches."""
+"""Many requests as one picture: throughput, percentiles, a histogram, batches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts how many requests came to what end, and in how long. `batches`: how many batches of which size they were
-    in.
-    """
+    """Counts of requests by their end, and their times. `batches`: how many batches of which size they were in."""
 
     sent: int
     answered: int
@@ -36,7 +34,7 @@ class Tally:
     batches: dict[int, int]
 
     @staticmethod
-    def of(outcomes: Sequence[Outcome]) -> Tally:
+    def from_outcomes(outcomes: Sequence[Outcome]) -> Tally:
         done = [outcome for outcome in outcomes if outcome.answered]
         begun = [outcome.request.request_start for outcome in done]
         ended = [outcome.request.request_start + outcome.total_ns for outcome in done]
@@ -54,7 +52,7 @@ class Tally:
         )
 
     def text(self) -> str:
-        """Returns the counts as one sentence."""
+        """Return the counts as one sentence."""
         parts = [f"{self.answered} of {self.sent} requests answered"]
         parts += [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.cancelled} cancelled"] if self.cancelled else []
@@ -66,17 +64,15 @@ class Tally:
 
 
 def percentile(values: Sequence[int], percent: int) -> int | None:
-    """Returns the smallest value that at least `percent` percent of all do not exceed; None if there are too few values
-    to say.
-    """
+    """Return the smallest value that at least `percent` percent of all do not exceed; None for too few values."""
     if len(values) < _NEEDED.get(percent, 1):
         return None
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
 
 
 def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
-    """Returns the counts, and at the end the times."""
-    tally = Tally.of(outcomes)
+    """Return the counts, and at the end the times."""
+    tally = Tally.from_outcomes(outcomes)
     done = [outcome for outcome in outcomes if outcome.answered]
     tone = "tl-bad" if tally.failed else "tl-warn" if tally.cancelled else ""
     head = f"<div class='{tone}'><b>{escape(tally.text())}</b></div>"
@@ -86,7 +82,7 @@ def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
 
 
 def histogram_html(times: Sequence[int]) -> str:
-    """Returns a histogram of how many requests took how long; what it shows is its label, too."""
+    """Return a histogram of how long the requests took; its label has the same facts."""
     least, most = min(times), max(times)
     width = (most - least) / _BINS or 1
     counts = [0] * _BINS
@@ -95,15 +91,16 @@ def histogram_html(times: Sequence[int]) -> str:
     highest = max(counts)
     bars = "".join(
         f"<span style='height:{math.ceil(count / highest * 100)}%' "
-        f"title='{count} from {_said(least + n * width)} to {_said(least + (n + 1) * width)}'></span>"
+        f"title='{count} from {_duration_text(least + n * width)} to {_duration_text(least + (n + 1) * width)}'></span>"
         for n, count in enumerate(counts)
     )
-    label = f"Latencies of {len(times)} requests, from {_said(least)} to {_said(most)}, most near " + _said(
-        least + (counts.index(highest) + 0.5) * width
+    label = (
+        f"Latencies of {len(times)} requests, from {_duration_text(least)} to {_duration_text(most)}, most near "
+        + _duration_text(least + (counts.index(highest) + 0.5) * width)
     )
     return (
         f"<div class='tl-histogram' role='img' aria-label='{escape(label)}'>{bars}</div>"
-        f"<div class='tl-axis'><span>{_said(least)}</span><span>{_said(most)}</span></div>"
+        f"<div class='tl-axis'><span>{_duration_text(least)}</span><span>{_duration_text(most)}</span></div>"
     )
 
 
@@ -114,7 +111,7 @@ def _table(done: Sequence[Outcome]) -> str:
     rows = []
     for word, values in columns:
         shown = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
-        cells = "".join(f"<td>{_said(ns) if ns is not None else '-'}</td>" for ns in shown)
+        cells = "".join(f"<td>{_duration_text(ns) if ns is not None else '-'}</td>" for ns in shown)
         rows.append(f"<tr><td>{word}</td>{cells}</tr>")
     few = [f"p{percent} needs {needed}" for percent, needed in _NEEDED.items() if len(done) < needed]
     note = f"<div class='tl-dim'>of {len(done)} requests; {', '.join(few)}</div>" if few else ""
@@ -122,5 +119,5 @@ def _table(done: Sequence[Outcome]) -> str:
     return f"<table class='tl-tensors'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
 
 
-def _said(ns: float) -> str:
+def _duration_text(ns: float) -> str:
     return duration_text(ns / 1e9)

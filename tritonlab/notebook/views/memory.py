@@ -1,5 +1,5 @@
-"""This module shows the memory of a model's instances: shared memory by direction, resident bytes, memory of GPUs, and
-what Triton would need.
+"""The memory of a model's instances: shared memory by direction, resident bytes, memory of GPUs, and what Triton would
+need.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .metrics import Metrics
 from .metrics_figure import metrics_figure, mib_text
 
 _FAMILIES = {
-    "inputs": "shared memory for inputs and BLS answers; it only grows",
+    "inputs": "shared memory for inputs and BLS responses; it only grows",
     "inputs_used": "of that in use now",
     "outputs": "shared memory for outputs and BLS requests; it only grows",
     "resident": "memory of the process",
@@ -25,8 +25,8 @@ _FAMILIES = {
 
 
 class Memory(Metrics):
-    """Shows memory, which is measured while a view is open and when the text is asked for. `measured` returns
-    what the instances take now, `simulated`: whether GPUs are.
+    """A view of memory, measured while it is open and when its text is read. `measured` returns what the instances take
+    now, `simulated` whether GPUs are simulated.
     """
 
     LABEL = "Memory"
@@ -85,7 +85,7 @@ class Memory(Metrics):
         return {"model": self.name, "instances": [one._asdict() for one in found], "shm_size": shm_size(found)}
 
     def figure(self) -> str:
-        """Returns what was measured as SVG text."""
+        """Return what was measured as SVG text."""
         return metrics_figure(self.recording.metrics)
 
     def html(self) -> str:

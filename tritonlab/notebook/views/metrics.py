@@ -1,6 +1,4 @@
-"""This module shows the metrics of a server's models as they change: custom ones from the record, and Triton's own of
-one model.
-"""
+"""The metrics of a server's models as they change: custom ones from the record, and Triton's own of one model."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ from ...core.plain_facts import plain
 from ...profile.metric_record import CHANGES, Key, MetricRecord
 from ...profile.recording import Recording
 from ...profile.ring import Ring
-from .metrics_figure import label_text, metrics_figure, told
+from .metrics_figure import label_text, metrics_figure, series_text
 from .record_view import RecordView
 
-#: Those of Triton's own metrics that say how a model does.
+#: Those of Triton's own metrics that show how a model does.
 _OWN = (
     "nv_inference_request_success",
     "nv_inference_request_failure",
@@ -35,8 +33,8 @@ _SHOWN = 30
 
 
 class Metrics(RecordView):
-    """Shows metrics: all changes of custom ones, and Triton's own, which are read while a view is open. `own` returns
-    the server's metrics text; it is None for a recording from a file.
+    """A view of metrics: all changes of custom ones, and Triton's own, which are read while a view is open. `own`
+    returns the server's metrics text; it is None for a recording from a file.
     """
 
     MODULE = "metrics.js"
@@ -81,7 +79,7 @@ class Metrics(RecordView):
         return (message, buffers) if rows or "families" in message else (None, [])
 
     def _read(self, text: str, now: int) -> None:
-        """Reads Triton's own metrics of the model from the text of /metrics."""
+        """Read Triton's own metrics of the model from the text of /metrics."""
         kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
         for line in text.splitlines():
             found = _LINE.match(line)
@@ -90,7 +88,7 @@ class Metrics(RecordView):
             labels = dict(_LABEL.findall(found[2]))
             if labels.pop("model", None) == self.name:
                 kind = kinds.get(found[1], "gauge")
-                # it is read now and then: a slope between two readings is drawn, not a jump at each
+                # read now and then: a slope between two readings is drawn, not a jump at each
                 self._own.describe(found[1], "sampled" if kind == "counter" else kind, "Triton's own")
                 told = {"version": labels.get("version", "")}
                 if "reason" in labels:  # of failed requests
@@ -103,7 +101,7 @@ class Metrics(RecordView):
     def text(self) -> str:
         record = self.recording.metrics
         lines = [
-            f"  {name}{label_text(labels)} {told(record, (name, labels), ring)}"
+            f"  {name}{label_text(labels)} {series_text(record, (name, labels), ring)}"
             for (name, labels), ring in sorted(record.series().items())
         ]
         more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
@@ -119,7 +117,7 @@ class Metrics(RecordView):
         return {"model": self.name, "series": series, "warnings": record.warnings()}
 
     def figure(self) -> str:
-        """Returns the custom metrics as SVG text."""
+        """Return the custom metrics as SVG text."""
         return metrics_figure(self.recording.metrics)
 
     def html(self) -> str:
@@ -127,6 +125,6 @@ class Metrics(RecordView):
 
 
 def _last(ring: Ring) -> dict[str, Any]:
-    """Returns how often a series has changed, and its last value."""
+    """Return how often a series has changed, and its last value."""
     rows = ring.rows()
     return {"changes": ring.total, "value": plain(float(rows[-1, 1])) if len(rows) else None}

@@ -1,4 +1,4 @@
-"""This module draws the static figure of custom metrics as SVG text, and words what a series is now."""
+"""The static figure of custom metrics as SVG text, and the current value of a series in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LETTERS = 52
 
 
 def label_text(labels: Sequence[tuple[str, str]]) -> str:
-    """Returns the labels as in a Prometheus query; empty if there are none."""
+    """Return the labels as in a Prometheus query; empty if there are none."""
     return "{" + ", ".join(f"{name}={value}" for name, value in labels) + "}" if labels else ""
 
 
@@ -26,8 +26,8 @@ def mib_text(count: float) -> str:
     return f"{short_number(count / (1 << 20))} MiB"
 
 
-def told(record: MetricRecord, key: Key, ring: Ring) -> str:
-    """Returns what the series is now: `12 (1.5 a second)`, `3.2`, `400 observed, median 1.2, 95% below 3`."""
+def series_text(record: MetricRecord, key: Key, ring: Ring) -> str:
+    """Return the current value of the series: `12 (1.5 a second)`, `3.2`, `400 observed, median 1.2, 95% below 3`."""
     rows = ring.rows()
     kind = record.families.get(key[0], ("gauge", ""))[0]
     if not len(rows):
@@ -45,14 +45,14 @@ def told(record: MetricRecord, key: Key, ring: Ring) -> str:
 
 
 def metrics_figure(record: MetricRecord) -> str:
-    """Draws a line for each series: values of gauges and counters, observations of histograms."""
+    """Draw a line for each series: values of gauges and counters, observations of histograms."""
     series = [(key, ring) for key, ring in sorted(record.series().items()) if len(ring)][:_SERIES]
     if not series:
         return ""
     parts = []
     for lane, (key, ring) in enumerate(series):
         top = lane * _LANE
-        words = f"{label_text(key[1])} {told(record, key, ring)}".strip()
+        words = f"{label_text(key[1])} {series_text(record, key, ring)}".strip()
         parts.append(f"<text x='0' y='{top + 13}' font-weight='600'>{escape(key[0][:_LETTERS])}</text>")
         parts.append(f"<text x='0' y='{top + 27}' opacity='.7'>{escape(words[:_LETTERS])}</text>")
         rows = ring.rows()

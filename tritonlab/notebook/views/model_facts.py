@@ -1,5 +1,4 @@
-"""`ModelFacts` holds what a person needs to know about a model that was just loaded: the content of its card, as plain
-data."""
+"""`ModelFacts`, the content of a model's card as plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ...core.status import TritonError
 from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
-from .copied import per_request_text
+from .copies_text import per_request_text
 from .draining import draining_text, lasting
 from .places import place_text, places_text
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """Describes one input or output. `shape` is what a client sends or gets, with the batch dimension spelled out."""
+    """One input or output. `shape` is what a client sends or gets, with the batch dimension spelled out."""
 
     name: str
     datatype: str
@@ -37,7 +36,7 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """Describes one step of an ensemble. `reads`, `writes`: ensemble tensors."""
+    """One step of an ensemble. `reads`, `writes`: ensemble tensors."""
 
     model: str
     reads: str
@@ -46,7 +45,7 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Describes a model as its card shows it.
+    """A model as its card shows it.
 
     `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED or FAILED (its last load).
     `seconds`: how long this notebook took to load it, else None.
@@ -64,23 +63,23 @@ class ModelFacts:
     steps: tuple[StepFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     log: tuple[LogRecord, ...] = ()
-    #: which modules it imported itself, and why; empty if they were ready
+    #: the modules that it imported itself, and why; empty if they were ready
     imports_anew: str = ""
-    #: what its requests have copied between host and GPU
+    #: the bytes that its requests have copied between host and GPU
     copies: str = ""
     #: why the last load failed, if the version shown here is an earlier one
     kept: str = ""
     #: why the model is FAILED
     reason: str = ""
-    #: seconds that it has been loading for
+    #: seconds since the load began
     loading: float | None = None
-    #: a sentence about each version that serves no more and takes long to end
+    #: a sentence about each version that no longer serves and takes long to end
     draining: tuple[str, ...] = ()
     #: what these versions execute, as Python stacks
     executing: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts as JSON values."""
+        """Return the facts as JSON values."""
         told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "log"}
         parts = {name: [vars(part) for part in told[name]] for name in ("inputs", "outputs", "steps")}
         found: dict[str, Any] = plain({**told, **parts, "log": [record.text for record in self.log]})
@@ -88,14 +87,14 @@ class ModelFacts:
 
     @property
     def call(self) -> str:
-        """Returns the Python call that sends a request."""
+        """Return the Python call that sends a request."""
         variable = self.name if self.name.isidentifier() else "model"
         return f"{variable}({', '.join(f'{tensor.name}=…' for tensor in self.inputs if not tensor.optional)})"
 
 
 def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = None) -> ModelFacts:
-    """Returns the facts about a model now, whatever has become of it. `last`: the facts from before, which say what it
-    looked like where the server no longer knows.
+    """Return the current facts about a model in any state. `last`: the facts from before, for what the server no longer
+    knows.
     """
     model = workspace.server.model(name)
     try:
@@ -113,7 +112,7 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
 
 
 def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:
-    """Returns the facts about a model that does not serve."""
+    """Return the facts about a model that does not serve."""
     report = workspace.report(model.name)
     base = last or ModelFacts(model.name, workspace.draft(model.name).version, "", None, "", "")
     state, reason = model.state, model.reason.split("\n\nAt:", 1)[0]
@@ -131,9 +130,7 @@ def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None)
 
 
 def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
-    """Returns the facts about `model`, which serves, and about how its last load went. Raises TritonError if it does
-    not serve.
-    """
+    """Return the facts about a serving model, and about its last load. Raises TritonError if it does not serve."""
     config = model.config()
     version = max(int(number) for number in model.metadata()["versions"])
     report = workspace.report(model.name)
@@ -168,7 +165,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
 
 
 def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Returns a sentence about each instance that does not run: why, and when it is started again."""
+    """Return a sentence about each instance that does not run: why, and when it starts again."""
     troubles = []
     for instance in instances:
         if instance["state"] == "restarting":
@@ -182,7 +179,7 @@ def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def duration_text(seconds: float) -> str:
-    """Returns seconds as a person reads them: `41 ms`, `1.3 s`, `180 µs`; three digits are enough for that."""
+    """Return seconds as a person reads them: `41 ms`, `1.3 s`, `180 µs`; three digits are enough for that."""
     if seconds >= 1:
         return f"{short_number(seconds)} s"
     return f"{short_number(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{short_number(seconds * 1e6)} µs"
@@ -201,7 +198,7 @@ def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:
 
 
 def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
-    """Returns "2 instances on CPU", "1 instance on each of GPUs 0, 1", "1 instance on GPU 0, 2 instances on GPU 1"."""
+    """Return "2 instances on CPU", "1 instance on each of GPUs 0, 1", "1 instance on GPU 0, 2 instances on GPU 1"."""
     counts = Counter(map(place_text, instances))
     if len(counts) > 1 and len(set(counts.values())) == 1 and {each["kind"] for each in instances} == {"GPU"}:
         return f"{_count(len(instances) // len(counts), 'instance')} on each of {places_text(instances)}"
@@ -228,7 +225,7 @@ def _decoupled(config: Mapping[str, Any]) -> bool:
 
 
 def _batching(config: Mapping[str, Any]) -> str:
-    """Says in words how requests become batches."""
+    """Describe how requests become batches."""
     limit = config["max_batch_size"]
     if "sequence_batching" in config:
         return "sequence batching"

@@ -1,8 +1,8 @@
-"""`ModelStates` is the one store of what happens to a workspace's models: whoever shows a model follows it here.
+"""`ModelStates`, the one store of what happens to a workspace's models; every view of a model follows it.
 
-Nothing is computed on the server's threads, which may hold what a view would ask for: a hook only says that something
-may have changed, and the store's thread has the followers look. It runs while there is something to look at: what is
-loading, draining or starting again is looked at until it has settled.
+Nothing is computed on the server's threads, which may hold what a view needs: a hook only records that something may
+have changed, and the store's thread calls the followers. It runs while there is something to look at: a model that
+loads, drains or starts again is looked at until it has settled.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks at a model on the move, and seconds in which changes count as one.
+#: Seconds between two looks at a changing model, and seconds in which changes count as one.
 _PACE = 0.2
 _TOGETHER = 0.03
 
 #: Nanoseconds between two looks at what requests have copied: each request would be too many.
 _COPIES_EVERY = 2_000_000_000
 
-#: Looks at its model; True if it is on the move. Called on the store's thread.
+#: Looks at its model; returns whether it is changing. Called on the store's thread.
 Look = Callable[[], bool]
 
 
 class ModelStates(Instrument):
-    """Calls its followers when models change. Guarantees: a follower is called soon after every change, by one thread;
-    changes that come together are one.
+    """The followers of models, called at every change. Guarantees: a follower is called soon after every change, by one
+    thread; changes that come together are one.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class ModelStates(Instrument):
         self._followers: dict[Look, str] = {}
         self._due: set[Look] = set()
         self._thread: threading.Thread | None = None
-        #: when a copy was told of last, by model; of one that is missed the next one tells
+        #: when a copy was last shown, by model; one that is missed is shown with the next
         self._copied: dict[str, int] = {}
         # what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
         self.forming = threading.Lock()  # guards the next two
@@ -54,7 +54,7 @@ class ModelStates(Instrument):
 
     @staticmethod
     def of(server: Server) -> ModelStates:
-        """Returns the server's own store, made at the first use."""
+        """Return the server's own store, made at the first use."""
         for one in server.instruments:
             if isinstance(one, ModelStates):
                 return one
@@ -63,7 +63,7 @@ class ModelStates(Instrument):
         return states
 
     def follow(self, look: Look, model: str = "") -> None:
-        """Has `look` called whenever something about the model, or about any model, may have changed."""
+        """Call `look` whenever something about the model, or about any model, may have changed."""
         with self._changed:
             self._followers[look] = model
         self.poke(model)
@@ -74,7 +74,7 @@ class ModelStates(Instrument):
             self._due.discard(look)
 
     def poke(self, model: str) -> None:
-        """Notes that something about the model may have changed. Does not block."""
+        """Record that something about the model may have changed. Does not block."""
         with self._changed:
             self._due |= {look for look, name in self._followers.items() if name in ("", model)}
             if self._due and self._thread is None:

@@ -1,4 +1,4 @@
-"""This module opens the playground of a model, and imports it and the twenty modules of its form only then."""
+"""The playground of a model, which is imported with the twenty modules of its form only when it is opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DescribeError = Callable[[BaseException], str]
 
 
 def open_playground(workspace: Workspace, model: Model, describe_error: DescribeError | None = None) -> Playground:
-    """Returns a form that sends requests to `model`. `describe_error`: the workspace's if left out. Raises
+    """Return a form that sends requests to `model`. `describe_error`: the workspace's if left out. Raises
     ModuleNotFoundError without ipywidgets."""
     from .playground import Playground
 

@@ -1,4 +1,4 @@
-"""This module opens a view of a model, of a recording, or of a file."""
+"""Views of a model, of a recording, or of a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...server.api.model import Model
 from ...server.models.model_lifecycle import ModelVersion
 from ...tuning.settings import Settings
-from ...tuning.subject import Subject, Written, not_written
+from ...tuning.tuned_model import TunedModel, Written, not_written
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
@@ -37,28 +37,28 @@ def open_view(
     model: str = "",
     written: Callable[[], Written | None] = not_written,
 ) -> RecordView:
-    """Return a view of `subject`: a model, a recording, or the path of one, or of a trace file of Triton's.
+    """Return a view of `subject`: a model, a recording, or the path of a recording or of a trace file of Triton's.
 
     kind: one of KINDS. model: which one, of a recording with several. written: how a notebook has written the model.
     Raises InvalidArgumentError, OSError, and RecordingError for a file that is neither.
     """
     if kind not in KINDS:
-        raise InvalidArgumentError(f"there is no view '{kind}': {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
+        raise InvalidArgumentError(f"view '{kind}' does not exist: {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
     if isinstance(subject, Model):
         return _of_model(subject, kind, written)
     if kind not in _VIEWS:
-        raise InvalidArgumentError(f"'{kind}' is not recorded: open it of a model that runs")
+        raise InvalidArgumentError(f"a recording has no '{kind}': open it for a running model")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
     names = sorted(recording.records, key=by_number)
     if not model and len(names) != 1:
-        raise InvalidArgumentError(f"which model? There are {', '.join(names) or 'none'} in the recording.")
+        raise InvalidArgumentError(f"give one of the recording's models: {', '.join(names) or 'it has none'}")
     if model and model not in names:
-        raise InvalidArgumentError(f"there is no model '{model}' in the recording: {', '.join(names) or 'none at all'}")
+        raise InvalidArgumentError(f"the recording has no model '{model}', only {', '.join(names) or 'none'}")
     return _VIEWS[kind](recording, model or names[0])
 
 
 def _read(path: Path) -> Recording:
-    """Reads a file as what its first bytes say it is: numpy's begin with PK, Triton's with a bracket."""
+    """Read a file by its first bytes: numpy's begin with PK, Triton's with a bracket."""
     with path.open("rb") as file:
         first = file.read(1)
     if first == b"{":
@@ -74,7 +74,7 @@ def _of_model(model: Model, kind: str, written: Callable[[], Written | None]) ->
         if not model.server.core.live():
             raise ViewEnded("its server has ended. Load the model again, and open another view.")
         if not any(one is recorder for one in instruments):
-            raise RuntimeError("nothing is recorded any more; open it again. Why is in the kernel's log.")
+            raise RuntimeError("recording has stopped; open the view again. The reason is in the kernel's log.")
 
     view = _live(model, kind, recorder.recording, written)
     view.check = check
@@ -93,7 +93,7 @@ def _live(model: Model, kind: str, recording: Recording, written: Callable[[], W
         return Metrics(recording, name, model.server.metrics)
 
     def rules() -> BatchConfig:
-        return BatchConfig.of(Subject(model).config)
+        return BatchConfig.from_config(TunedModel(model).config)
 
     peek = TensorPeek(name)
     timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model, written))
@@ -102,25 +102,25 @@ def _live(model: Model, kind: str, recording: Recording, written: Callable[[], W
     return timeline
 
 
-def _subject(model: Model, written: Callable[[], Written | None]) -> Subject | None:
-    """Returns the model for what-if questions; None for one of a kind that cannot be replayed."""
-    subject = Subject(model, written)
+def _subject(model: Model, written: Callable[[], Written | None]) -> TunedModel | None:
+    """Return the model for what-if questions; None for a kind of model that cannot be replayed."""
+    subject = TunedModel(model, written)
     try:
-        Settings.of(subject.config)
+        Settings.from_config(subject.config)
     except UnsupportedError:
         return None
-    except TritonError:  # it is not loaded now; if it is asked a question before it is, the answer says so
+    except TritonError:  # not loaded now; a question before it is loaded gets that as its reply
         pass
     return subject
 
 
 def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:
-    """Returns the graph of the latest version, if it is an ensemble."""
+    """Return the graph of the latest version, if it is an ensemble."""
     scheduler = max(versions, key=lambda one: one.version).scheduler if versions else None
     return scheduler.graph if isinstance(scheduler, EnsembleScheduler) else None
 
 
-#: Those of KINDS that a recording has; `memory` needs a model that runs.
+#: Those of KINDS that a recording has; `memory` needs a running model.
 _VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
     "timeline": Timeline,
     "streams": Streams,

@@ -1,5 +1,5 @@
-"""This module has `Compare` and `Replay`: the form's request to this model and to the model of its name on another
-server, or an earlier request to the model as it is now.
+"""`Compare` and `Replay`: the form's request to this model and to the model of its name on another server, or an
+earlier request to the model as it is now.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OpenPorts(Protocol):
-    """Names the part of `Endpoints` that says where the notebook's own server is."""
+    """The part of `Endpoints` that names the notebook's own server."""
 
     @property
     def http(self) -> str: ...
@@ -41,16 +41,16 @@ Ports = Callable[[], OpenPorts | None]
 
 
 def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = None) -> RemoteServer:
-    """Returns the server at an address, or the notebook's own, over `HTTP` or `gRPC`.
+    """Return the server at an address, or the notebook's own, over `HTTP` or `gRPC`.
 
-    Raises ValueError if nothing was named or no port is open, TritonError if nobody answers there.
+    Raises ValueError if nothing was named or no port is open, TritonError if no server answers there.
     """
-    # gRPC is loaded where it is wanted
+    # gRPC is imported only where it is used
     from ...clients.remote import connect
 
     word = target.strip()
     if not word:
-        raise ValueError("compare with whom? HTTP or gRPC (this notebook's own ports), or host:port")
+        raise ValueError("name a server to compare with: HTTP or gRPC (this notebook's own ports), or host:port")
     if word.lower() not in ("http", "grpc"):
         return connect(word, headers=headers)
     open_ports = ports()
@@ -61,21 +61,21 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
 
 
 def open_address(ports: Ports) -> Address | None:
-    """Returns where a program finds the notebook's own server, None if no port is open."""
+    """Return where a program finds the notebook's own server, None if no port is open."""
     found, usual = ports(), Address()
     return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.headers)
 
 
 def ask_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:
-    """Asks one after the other, so that neither slows the other."""
+    """Send the request to one after the other, so that neither slows the other."""
     outcome = ask(model, request)
     decoupled = bool(model.config().get("model_transaction_policy", {}).get("decoupled"))
     return compare(outcome, server.model(model.name).send(request, decoupled))
 
 
 class SideBySide:
-    """Shows two answers to one request: of this model and of another server's, or of then and of now. `request` makes
-    what the form says, `say` shows HTML, `note` a sentence in a tone.
+    """Two responses to one request: of this model and of another server's, or of then and of now. `request` returns the
+    form's request, `say` shows HTML, `note` a sentence in a tone.
 
     Guarantees: a button returns at once; a thread of its own does the waiting, one at a time.
     """
@@ -98,7 +98,7 @@ class SideBySide:
             style={"description_width": "initial"},
         )
         self.button = widgets.Button(description="Compare", layout=widgets.Layout(width="88px"))
-        self.button.tooltip = "Sends the request to both, and shows their answers side by side"
+        self.button.tooltip = "Sends the request to both, and shows their responses side by side"
         self.button.on_click(lambda button: self._in_thread(lambda: self.compare(self.target.value)))
         self.history = History(
             widgets,
@@ -108,14 +108,14 @@ class SideBySide:
         self.box = widgets.HBox([self.target, self.button], layout=widgets.Layout(flex_flow="row wrap"))
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
-        """Asks this model, and the one of its name on another server."""
+        """Send to this model, and to the one of its name on another server."""
         server = find_server(target, self._ports, headers) if isinstance(target, str) else target
         comparison = ask_both(self._model, self._request(), server)
         self._say(comparison_html(comparison, ("this model", f"{server.protocol} {server.address}")))
         return comparison
 
     def replay(self, sent: Outcome) -> Comparison:
-        """Sends an earlier request again, and shows and returns how the answers differ."""
+        """Send an earlier request again, show and return how the responses differ."""
         request = addressed(sent.request, self._model.name, self._model.version)
         comparison = compare(sent, ask(self._model, request))
         self._say(comparison_html(comparison, ("then", "now")))

@@ -1,6 +1,4 @@
-"""This module converts pictures and tensors both ways: a file becomes an input, and a tensor that looks like a picture
-is shown as one.
-"""
+"""Conversion of pictures and tensors: a file becomes an input, a tensor that looks like a picture is shown as one."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ from ...core.tensor import Tensor
 #: How many pictures of one tensor are shown, and the pixels of their longer side.
 MOST_SHOWN = 4
 _SIDE = 256
-#: The least side of a picture in pixels; smaller tensors are rather feature maps and kernels.
+#: The least side of a picture in pixels; smaller tensors are rather feature maps and convolution kernels.
 _LEAST_SIDE = 16
 #: The most bytes of an encoded picture that goes to the browser as it is.
 _MOST_BYTES = 2_000_000
-#: The most bytes of a BYTES tensor that is looked through for pictures.
+#: The most bytes of a BYTES tensor that is searched for pictures.
 _MOST_DECODED = 8 * _MOST_BYTES
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 _CHANNELS = (1, 3, 4)
@@ -32,12 +30,12 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class NoPicture(ValueError):
-    """Says that a file is no picture, or that no picture fits the input."""
+    """A file that is not a picture, or an input that no picture fits."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Says where height, width and channels stand in a tensor of one picture. A size of -1 is any."""
+    """Where height, width and channels are in a tensor of one picture. A size of -1 is any."""
 
     height: int
     width: int
@@ -47,8 +45,8 @@ class Layout:
     flat: bool = False
 
     @staticmethod
-    def of(dims: tuple[int, ...]) -> Layout | None:
-        """Returns the layout of dims such as [224, 224, 3], [3, -1, -1] or [28, 28]; leading ones do not count."""
+    def from_dims(dims: tuple[int, ...]) -> Layout | None:
+        """Return the layout of dims such as [224, 224, 3], [3, -1, -1] or [28, 28]; leading ones do not count."""
         while len(dims) > 3 and dims[0] == 1:
             dims = dims[1:]
         if len(dims) == 2:
@@ -63,14 +61,14 @@ class Layout:
 
 
 def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArray[Any]:
-    """Returns a picture file as an array for `dims`, brought to their size: 0 to 255 in integers, 0 to 1 in floats
-    (FP32 for BF16, to be cast).
+    """Return a picture file as an array for `dims`, scaled to their size: 0 to 255 in integers, 0 to 1 in floats (FP32
+    for BF16, to be cast).
 
     Raises NoPicture, or ModuleNotFoundError without Pillow.
     """
-    layout = Layout.of(dims)
+    layout = Layout.from_dims(dims)
     if layout is None:
-        raise NoPicture(f"dims {list(dims)} are no height, width and channels")
+        raise NoPicture(f"dims {list(dims)} are not height, width and channels")
     image = _open(data).convert(_MODES[layout.channels])
     size = (layout.width if layout.width > 0 else image.width, layout.height if layout.height > 0 else image.height)
     pixels = np.asarray(image.resize(size) if image.size != size else image)
@@ -85,7 +83,7 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
 
 
 def pictures_html(tensor: Tensor, alt: str) -> str:
-    """Shows the pictures in a tensor, at most MOST_SHOWN; empty if it has none, or without Pillow."""
+    """Show the pictures in a tensor, at most MOST_SHOWN; empty if it has none, or without Pillow."""
     try:
         found = list(_pictures(tensor))
     except ModuleNotFoundError:
@@ -98,7 +96,7 @@ def pictures_html(tensor: Tensor, alt: str) -> str:
 
 
 def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
-    """Yields (format of the file, such as `png`, and its bytes) for each picture."""
+    """Yield (format of the file, such as `png`, and its bytes) for each picture."""
     if tensor.datatype is DataType.BYTES:
         if tensor.byte_size > _MOST_DECODED:
             return
@@ -112,7 +110,7 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
     array = tensor.numpy()
     if array.ndim == 3:
         array = array[None]
-    layout = Layout.of(array.shape[1:]) if array.ndim == 4 else None
+    layout = Layout.from_dims(array.shape[1:]) if array.ndim == 4 else None
     if layout is None or min(layout.height, layout.width) < _LEAST_SIDE or layout.channels not in _CHANNELS:
         return
     for pixels in array[:MOST_SHOWN]:
@@ -122,7 +120,7 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
 
 
 def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:
-    """Returns the pixels, fewer of a large picture, as 0 to 255; None for values that no picture has."""
+    """Return the pixels, fewer of a large picture, as 0 to 255; None for values that no picture has."""
     # only some pixels of a large picture: a preview must not stop the notebook
     step = max(1, max(pixels.shape) // (2 * _SIDE))
     pixels = pixels[::step, ::step]
@@ -147,7 +145,7 @@ def _open(data: bytes) -> Any:
         image.load()
     except (OSError, ValueError, SyntaxError) as error:
         said = str(error).partition(" <")[0]  # Pillow names the object that it read from
-        raise NoPicture(f"no picture ({said})") from None
+        raise NoPicture(f"not a picture ({said})") from None
     return image
 
 

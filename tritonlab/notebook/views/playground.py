@@ -1,4 +1,4 @@
-"""This module has the form that sends requests to a model, made from its config. Every button is also a method."""
+"""The form that sends requests to a model, made from its config. Every button is also a method."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from ...core.plain_facts import few_lines
 from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
-from .copy_panel import CopyPanel
-from .following import OneSending, follow
+from .following import CurrentSending, follow
 from .form_facts import form_facts, form_html, form_text
 from .form_keys import form_keys
 from .history import History
@@ -29,6 +28,7 @@ from .input_row import InputRow
 from .input_values import ValueProblem
 from .open_playground import DescribeError
 from .other_server import Ports, SideBySide, open_address
+from .program_panel import ProgramPanel
 from .request_form import RequestForm
 from .result_view import outcomes_html
 from .send_buttons import SendButtons
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Playground:
-    """Sends requests to `model` and shows what a client gets and where the time went.
+    """A form that sends requests to `model` and shows what a client gets and where the time went.
 
     Needs ipywidgets and anywidget. Guarantees: widget callbacks may come on any thread; a button returns at once, the
     request waits in a thread of its own. One press is in flight at a time.
@@ -53,7 +53,7 @@ class Playground:
         self.model = model
         self._ports = ports
         self._describe_error = describe_error
-        self._sent = OneSending()
+        self._sent = CurrentSending()
         self._id = uuid.uuid4().hex[:12]
         try:
             widgets: Any = importlib.import_module("ipywidgets")
@@ -64,18 +64,16 @@ class Playground:
 
     @property
     def inputs(self) -> Mapping[str, InputRow]:
-        """Returns the rows of the form by the inputs' names."""
+        """The rows of the form by the inputs' names."""
         return self.form.inputs
 
     @property
     def history(self) -> History:
-        """Returns the requests that were sent, with their answers."""
+        """The requests that were sent, with their responses."""
         return self.other.history
 
     def take_over(self, other: Playground) -> None:
-        """Shows what the form of an earlier version of the model says, as far as both have the fields, and its last
-        answers.
-        """
+        """Copy the form of an earlier version of the model, for the fields that both have, and its last responses."""
         self.form.take_over(other.form)
         self.buttons.count.value, self.result.value = other.buttons.count.value, other.result.value
 
@@ -93,18 +91,18 @@ class Playground:
             self._id,
         )
         self.keys.add_class("tl-keys-widget")
-        self.copies = CopyPanel(widgets, self.copy_as)
+        self.programs = ProgramPanel(widgets, self.copy_as)
         self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
-        self.keep_button.tooltip = "Keep the last answer beside the notebook; it is asked again after every reload"
+        self.keep_button.tooltip = "Keep the last request and response beside the notebook, to test every reload"
         self.keep_button.on_click(lambda _: self._press_keep())
-        more = [self.other.box, self.copies.choice, self.keep_button, self.other.history.box]
+        more = [self.other.box, self.programs.choice, self.keep_button, self.other.history.box]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
                 self.form.box,
                 self.buttons.box,
                 widgets.HBox(more, layout=layout(flex_flow="row wrap")),
-                self.copies.box,
+                self.programs.box,
                 self.result,
                 self.keys,
             ],
@@ -113,23 +111,23 @@ class Playground:
         self.widget.add_class("tl-form")
 
     def send(self, inputs: Mapping[str, Any] | None = None) -> Outcome:
-        """Sends one request, waits, shows and returns what happened. `inputs` replace what the form says.
+        """Send one request and wait; show and return the outcome. `inputs` replace those of the form.
 
         Raises ValueProblem for a field that cannot be read. An error of the server or the model is in the outcome.
         """
         return self.send_many(1, inputs)[0]
 
     def send_many(self, count: int | None = None, inputs: Mapping[str, Any] | None = None) -> list[Outcome]:
-        """Sends `count` requests (what the form says) so that all are in flight at once, and waits for them."""
+        """Send `count` requests (default: of the form) so that all are in flight at once, and wait for them."""
         sending = self._start(self.buttons.count.value if count is None else count, inputs)
         sending.wait()
         self._show(sending)
         return sending.outcomes()
 
     def copy_as(self, kind: str, address: Address | None = None) -> Snippet:
-        """Returns the request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`,
-        `perf_analyzer input`, or the last one that was answered as a `pytest`. `address`: the server's; without one,
-        this notebook's own ports with their token, and if none is open, Triton's.
+        """Return the request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`, `perf_analyzer
+        input`, or the last one that got a response as a `pytest`. `address`: the server's; without one, this notebook's
+        own ports with their token, and if none is open, Triton's.
 
         Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
         """
@@ -141,8 +139,8 @@ class Playground:
         return copy_as(kind, sent.request, self.model.config(), responses, address)
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
-        """Sends the form's request to this model and to the one of its name on another server, shows and returns how
-        their answers differ. `target`: an address, `HTTP` or `gRPC` for this notebook's own ports, or a server that
+        """Send the form's request to this model and to the one of its name on another server; show and return how their
+        responses differ. `target`: an address, `HTTP` or `gRPC` for this notebook's own ports, or a server that
         `tritonlab.connect` found.
 
         Raises ValueError for a field that cannot be read, TritonError where no server answers.
@@ -150,17 +148,17 @@ class Playground:
         return self.other.compare(target, headers)
 
     def replay(self, sent: Outcome) -> Comparison:
-        """Sends a request again, shows and returns how its answers differ from those of then."""
+        """Send a request again; show and return how its responses differ from those of then."""
         return self.other.replay(sent)
 
     def keep(self, name: str = "") -> Path:
-        """Keeps the request that was answered last in the notebook's golden set, and returns the file.
+        """Save the last request that got a response in the notebook's golden set; return the file.
 
         Raises ValueError if there is none, FileExistsError for a name that is taken.
         """
         sent = self._sent.finished()
         if sent is None:
-            raise ValueError("send the request first: its answer is what is kept")
+            raise ValueError("send the request first: its response is what is kept")
         return GoldenSet().add(sent, name)
 
     def _press_keep(self) -> None:
@@ -173,9 +171,11 @@ class Playground:
         self.result.value = f"<div class='tl-panel'>{html}</div>"
 
     def cancel(self) -> None:
-        """Asks to cancel what is in flight. A second call stops waiting: a model may never answer (rule 3.7.2)."""
+        """Request the cancellation of what is in flight. A second call stops waiting: a model may never respond (rule
+        3.7.2).
+        """
         if self._sent.cancel():
-            self._note("nobody waits for the answer any more; the model may still be at it", "warn")
+            self._note("the response is no longer awaited; the model may still be executing", "warn")
             self.buttons.enable(True)
 
     def _press(self, count: int) -> None:
@@ -221,7 +221,7 @@ class Playground:
                 self.other.history.add(outcomes[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what the form says, and what came of the last request, as JSON values."""
+        """Return the values of the form, and the outcome of the last request, as JSON values."""
         return form_facts(self.model.name, self.form, self._sent.finished())
 
     def _ipython_display_(self) -> None:

@@ -1,8 +1,8 @@
-"""`RecordView` is the base of views of what was recorded: it sends a model's record to the browser, while a view of it
-is open there (`static/record_link.js` is the other half).
+"""`RecordView`, the base of views of a record: it sends a model's record to the browser, while a view of it is open
+there (`static/record_link.js` is the other half).
 
 Its static form, which saved notebooks and nbconvert show, is renewed when things have come to rest, and at the end of
-each cell after which there is more to show: so it is true also where no browser ever was.
+each cell after which there is more to show: so it is true also where there was no browser.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ...profile.recording import Recording
 from .ticker import TICKER, Ticker, ViewEnded
 from .widget import LiveView, in_kernel
 
-#: The kinds of views, `opening` makes them; the first is shown if none is named.
+#: The kinds of views, made by `opening`; the first is the default.
 KINDS = ("timeline", "streams", "metrics", "graph", "memory")
-#: The version of the messages between the ES module and this; a saved view of another version says so.
+#: The version of the messages between the ES module and this; a saved view of another version reports it.
 PROTOCOL = 1
 #: The most rows of one message: a long record comes in pieces.
 _ROWS = 20_000
-#: Seconds without a word from the browser after which its view counts as closed.
+#: Seconds without a message from the browser after which its view counts as closed.
 _PATIENCE = 300.0
 #: Seconds after the last event until the static form is renewed.
 _REST = 2.0
@@ -38,11 +38,11 @@ Live = Callable[[], dict[str, Any]]
 
 
 class RecordView(LiveView):
-    """Is a view of one model. `live` tells what happens now (`profile.live_state`); it is None for a recording from a
+    """A view of one model. `live` returns what happens now (`profile.live_state`); it is None for a recording from a
     file.
     """
 
-    #: the title of the view, which stands before the model's name
+    #: the title of the view, before the model's name
     LABEL: ClassVar[str]
     #: the tables of the record that the module reads
     TABLES: ClassVar[tuple[str, ...]] = ()
@@ -50,7 +50,7 @@ class RecordView(LiveView):
     def __init__(self, recording: Recording, name: str, live: Live | None = None, ticker: Ticker = TICKER) -> None:
         self.recording = recording
         self.name = name
-        #: raises when nothing more is recorded
+        #: raises once recording has ended
         self.check: Callable[[], None] = lambda: None
         #: called with True when the first browser opens this view, with False when none has it open
         self.watched: Callable[[bool], None] = lambda on: None
@@ -79,12 +79,12 @@ class RecordView(LiveView):
 
     @property
     def record(self) -> ModelRecord:
-        """Returns the record of the model now: it is another one after `recording.clear()`."""
+        """The current record of the model: another one after `recording.clear()`."""
         return self.recording.model(self.name)
 
     # -- the browser's side
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         self._heard_at = time.monotonic()
         what = content.get("do")
         if what == "open":
@@ -96,13 +96,13 @@ class RecordView(LiveView):
             self._watch(False)
             self.renew()
         elif what != "alive":
-            self.asked(content)
+            self.on_view_message(content)
 
-    def asked(self, content: Mapping[str, Any]) -> None:
-        """Handles what else the module asks for."""
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
+        """Handle what else the module requests."""
 
     def _resume(self, known: Mapping[str, Any]) -> None:
-        """Continues from what the browser knows already."""
+        """Continue from what the browser already has."""
         self._epoch = int(known.get("epoch") or 0)
         self._sent = {table: int(row) for table, row in known.get("rows", {}).items()}
         self._words = {kind: int(count) for kind, count in known.get("words", {}).items()}
@@ -114,7 +114,7 @@ class RecordView(LiveView):
     def tick(self) -> None:
         now = time.monotonic()
         if now - self._heard_at > _PATIENCE:
-            self._ticker.remove(self)  # the page was closed; one that is opened says so
+            self._ticker.remove(self)  # the page was closed; one that opens sends a message
             self._watch(False)
             return
         message, buffers = self.news()
@@ -139,7 +139,7 @@ class RecordView(LiveView):
         self.send({"kind": "problem", "text": f"This view has stopped: {why}"})
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
-        """Returns what the browser does not know yet; None if there is nothing."""
+        """Return what the browser does not have yet; None if there is nothing."""
         live = self._live() if self._live is not None else {}
         record = self.record
         with record.lock:
@@ -162,12 +162,12 @@ class RecordView(LiveView):
     # -- the static form
 
     def stamp(self) -> object:
-        """Returns what differs once there is more to show."""
+        """Return a value that changes once there is more to show."""
         record = self.record
         return record.epoch, record.mark_count, *(ring.total for ring in record.tables.values())
 
     def renew(self) -> None:
-        """Renews the static form if there is more to show than when that was done last."""
+        """Renew the static form if there is more to show than at the last renewal."""
         stamp = self.stamp()
         if stamp != self._frozen:
             self.freeze()
@@ -178,11 +178,11 @@ class RecordView(LiveView):
         super().show(around)
         shell = importlib.import_module("IPython").get_ipython()
         if shell is not None and in_kernel():  # a terminal would print it below every cell
-            shell.events.register("post_run_cell", _renew_all)  # once, however often it is said
+            shell.events.register("post_run_cell", _renew_all)  # registers once, however often it is called
             _shown.append(weakref.ref(self))
 
     def live_of(self, record: ModelRecord) -> dict[str, Any]:
-        """Returns more of what happens now, from the record, whose lock is held."""
+        """Return more of what happens now, from the record, whose lock is held."""
         return {}
 
     def _rows(self, record: ModelRecord) -> tuple[dict[str, Any], list[bytes]]:
@@ -203,12 +203,12 @@ class RecordView(LiveView):
         return {"rows": rows, "ids": ids, "done": done}, buffers
 
 
-#: The views that cells have shown last. Those of cells that were run again are seen nowhere, but nobody says so.
+#: The views that cells have shown last. Those of cells that ran again are seen nowhere, but nothing reports it.
 _shown: deque[weakref.ref[RecordView]] = deque(maxlen=12)
 
 
 def _renew_all(result: object) -> None:
-    """Renews the static forms at the end of a cell."""
+    """Renew the static forms at the end of a cell."""
     for known in list(_shown):
         view = known()
         try:
@@ -220,7 +220,7 @@ def _renew_all(result: object) -> None:
 
 
 def recorded(model: Any) -> Any:
-    """Returns the recording of a model's server; None if nothing is recorded, and of a server elsewhere."""
+    """Return the recording of a model's server; None if nothing is recorded, and for a server elsewhere."""
     server = getattr(model, "server", None)
     listeners = server.instruments if server is not None else ()
     return next((one.recording for one in listeners if isinstance(one, Recorder)), None)

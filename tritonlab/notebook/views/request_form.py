@@ -1,4 +1,4 @@
-"""This module has the fields of a request, as widgets: its inputs, and all else that a client can say of it."""
+"""The fields of a request, as widgets: its inputs, and all other options of a client."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST_BOXES = 12
 
 
 class RequestForm:
-    """Holds the fields for requests to a model of `config`. `box` is what a frontend shows."""
+    """The fields for requests to a model of `config`. `box` is what a frontend shows."""
 
     def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
-        self._of = _asked(config)
+        self._of = _config_facts(config)
         specs = input_specs(config)
         self.inputs = InputPages(specs, widgets)
         self._batching = config["max_batch_size"] > 0
@@ -88,42 +88,42 @@ class RequestForm:
         self.box = widgets.VBox(shown)
 
     def fits(self, config: Mapping[str, Any]) -> bool:
-        """Tells whether the form for `config` would have the same fields."""
-        return self._of == _asked(config)
+        """Return whether the form for `config` would have the same fields."""
+        return self._of == _config_facts(config)
 
     def take_over(self, other: RequestForm) -> None:
-        """Copies the values of the fields that another form shares with this one."""
+        """Copy the values of the fields that another form shares with this one."""
         for name, before in other.inputs.made.items():
             row = self.inputs.get(name)
             if row is not None and replace(before.spec, max_batch_size=row.spec.max_batch_size) == row.spec:
                 for field, known in zip(row.fields, before.fields, strict=True):
                     field.value = known.value
         for name in _COMMON:
-            getattr(self, name).value = getattr(other, name).value  # a batch size is cut to what is allowed now
+            getattr(self, name).value = getattr(other, name).value  # a batch size is cut to the limit of now
 
     @property
     def fields(self) -> list[Any]:
-        """Returns every field but buttons and files."""
+        """Return every field but buttons and files."""
         said = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
         said += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
         return [field for row in self.inputs.made.values() for field in row.fields] + said
 
     @property
-    def wanted(self) -> list[str]:
-        """Returns the outputs that are asked for."""
+    def requested_outputs(self) -> list[str]:
+        """The requested outputs."""
         if len(self._names) > _MOST_BOXES:
             return list(self.chosen.value) or list(self._names)
         return [name for name, box in self.outputs.items() if box.value]
 
     def new_values(self) -> None:
-        """Takes the next seed, so that random values change."""
+        """Take the next seed, so that random values change."""
         self.seed.value += 1
 
     def requests(self, count: int, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
-        """Returns what each of `count` requests says. They differ in their random values only; the first one has those
-        that the form shows. `given`: inputs that replace what the form says. Raises ValueProblem.
+        """Return the fields of each of `count` requests. They differ in their random values only; the first one has
+        those that the form shows. `given`: inputs that replace those of the form. Raises ValueProblem.
         """
-        said = self._said()
+        said = self._fields()
         rows = {name: row for name, row in self.inputs.senders().items() if name not in given and row.sent}
         batch, fixed = self._fixed(rows, namespace)
         for number in range(count):
@@ -135,8 +135,8 @@ class RequestForm:
     def _fixed(
         self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        """Returns the batch size, and the values that are the same in all requests. A value that brings rows decides
-        the batch size.
+        """Return the batch size, and the values that are the same in all requests. A value that brings rows decides the
+        batch size.
         """
         batch = int(self.batch.value)
         rows = {name: row for name, row in senders.items() if isinstance(row, InputRow) and not row.random}
@@ -147,7 +147,7 @@ class RequestForm:
             return batch, values
         return other, {name: rows[name].value(other, namespace) for name in values}
 
-    def _said(self) -> RequestFields:
+    def _fields(self) -> RequestFields:
         correlation = self.correlation_id.value.strip()
         return RequestFields(
             request_id=self.request_id.value.strip(),
@@ -156,19 +156,19 @@ class RequestForm:
             priority=self.priority.value,
             timeout=self.timeout.value,
             parameters=_parameters(self.parameters.value.strip()),
-            requested_outputs=[] if len(self.wanted) == len(self._names) else self.wanted,
+            requested_outputs=[] if len(self.requested_outputs) == len(self._names) else self.requested_outputs,
         )
 
     def _tell_rows(self) -> None:
         self.inputs.arrange(self.batch.value, self.seed.value)
 
     def _take_rows(self) -> None:
-        """Sets the batch size from what is typed, if that has rows."""
+        """Set the batch size from the typed values, if they have rows."""
         typed = {name: row for name, row in self.inputs.made.items() if row.sent and row.typed}
         try:
             batch, _ = self._fixed(typed, {})
         except ValueProblem:
-            return  # said when it is sent
+            return  # reported when it is sent
         if batch <= self.batch.max:
             self.batch.value = batch
 
@@ -184,12 +184,12 @@ def _parameters(text: str) -> dict[str, ParameterValue]:
         except ValueError:
             value = None
     if not isinstance(value, dict):
-        raise ValueProblem(f'parameters: {text!r} is no dict such as {{"key": "value"}}')
+        raise ValueProblem(f'parameters: {text!r} is not a dict such as {{"key": "value"}}')
     return value
 
 
-def _asked(config: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Returns the facts of a config that decide which fields there are."""
+def _config_facts(config: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the facts of a config that decide which fields there are."""
     outputs = [output["name"] for output in config["output"]]
     return input_specs(config), config["max_batch_size"], outputs, "sequence_batching" in config
 
@@ -207,7 +207,7 @@ def _check(widgets: Any, name: str, value: bool) -> Any:
 
 
 def _labelled(field: Any, widgets: Any) -> Any:
-    """Makes the field's label as wide as its text; the style sheet says how wide the field is."""
+    """Make the field's label as wide as its text; the style sheet sets the width of the field."""
     field.style = {"description_width": "initial"}
     field.layout = widgets.Layout(width="auto", margin="2px 12px 2px 0")
     return field

@@ -1,6 +1,4 @@
-"""This module shows outcomes of requests as HTML and as text: outputs, latency split, errors, the responses of a
-stream.
-"""
+"""Outcomes of requests as HTML and as text: outputs, latency split, errors, the responses of a stream."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ _VALUE_WIDTH = 96
 def outcomes_html(
     outcomes: Sequence[Outcome], *, finished: bool, hint: str = "", waited: float = 0.0, why: str = ""
 ) -> str:
-    """Returns what the playground shows: one request in full, or the summary of several and the first that failed.
+    """Return the HTML for the playground: one request in full, or the summary of several and the first that failed.
 
-    `waited`: seconds since they were sent, of those that are under way; `why`: what they wait for, if that is long.
+    `waited`: seconds since they were sent, while they are under way; `why`: what they wait for, if that is long.
     """
     if not outcomes:
         return ""
@@ -70,7 +68,7 @@ def _outputs(outputs: dict[str, Tensor], rate: int) -> str:
 
 
 def _output(name: str, tensor: Tensor, rate: int) -> str:
-    """Shows one output by its kind: documents, pictures, sounds and curves, and else its elements."""
+    """Show one output by its kind: documents, pictures, sounds and curves, and else its elements."""
     label = escape(name, quote=True)
     documents = json_texts(tensor)
     values = documents or [value_text(tensor)]
@@ -87,7 +85,7 @@ def _latency(outcome: Outcome) -> str:
     if not outcome.arrivals:
         return ""
     total = f"<b>{duration_text(outcome.total_ns / 1e9)}</b>"
-    # a model may end a cancelled stream without an error, as if it had said all
+    # a model may end a cancelled stream without an error, as if it were complete
     total += " cancelled" if outcome.request.cancelled and not outcome.cancelled else ""
     batch = f" in a batch of {outcome.batch_size}" if outcome.batch_size > 1 else ""
     if outcome.split is None:
@@ -109,7 +107,7 @@ def _bar(split: Split, total_ns: int) -> str:
 
 
 def _error(error: TritonError, hint: str) -> str:
-    """Shows the error as a client sees it: its code and its text."""
+    """Show the error as a client sees it: its code and its text."""
     if error.code is Code.CANCELLED:
         text = escape(error.message.strip())
         return f"<div class='tl-note tl-warn-note'><b class='tl-warn'>CANCELLED</b> {text}</div>"

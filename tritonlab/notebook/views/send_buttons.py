@@ -1,4 +1,4 @@
-"""`SendButtons` are the playground's Send, Send N and Cancel."""
+"""`SendButtons`, the playground's Send, Send N and Cancel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ MOST_IN_FLIGHT = 4096
 
 
 class SendButtons:
-    """Has buttons that press for one request, or for as many as `count` says, and one that cancels them. Either the
-    first two can be pressed or the last one."""
+    """A button for one request, one for as many as `count`, and one that cancels them. Either the first two can be
+    pressed or the last one.
+    """
 
     def __init__(self, widgets: Any, press: Callable[[int], None], cancel: Callable[[], None]) -> None:
         layout = widgets.Layout
@@ -36,6 +37,6 @@ class SendButtons:
         self.box = widgets.HBox(row, layout=layout(align_items="center", flex_flow="row wrap"))
 
     def enable(self, ready: bool) -> None:
-        """Tells whether a request may be sent now, or one is in flight."""
+        """Enable the first two if `ready`, or only Cancel while a request is in flight."""
         self.send.disabled = self.many.disabled = not ready
         self.cancel.disabled = ready

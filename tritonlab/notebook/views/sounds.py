@@ -1,6 +1,4 @@
-"""This module converts sounds and tensors both ways: a .wav file becomes an input, and an output that is a sound gets a
-player.
-"""
+"""Conversion of sounds and tensors: a .wav file becomes an input, and an output that is a sound gets a player."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from ...core.tensor import Tensor
 #: How many sounds of one tensor get a player, and the most bytes of one that go to the browser.
 MOST_PLAYED = 4
 MOST_BYTES = 2_000_000
-#: Samples a second where nobody says how many: what most models of speech take.
+#: Samples a second where none are given: what most models of speech take.
 _RATE = 16_000
 #: The fewest samples that are worth a player.
 _LEAST = 400
@@ -31,7 +29,7 @@ _RATE_NAME = re.compile(r"rate", re.IGNORECASE)
 
 
 class NoSound(ValueError):
-    """Says that a file is no sound that can be read, or that no sound fits the input."""
+    """A file that is not a readable sound, or an input that no sound fits."""
 
 
 def is_wav(data: bytes) -> bool:
@@ -39,8 +37,8 @@ def is_wav(data: bytes) -> bool:
 
 
 def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArray[Any]:
-    """Returns a .wav file as an array for `dims`, in its own length: -1 to 1 in floats (FP32 for BF16, to be cast), all
-    of an integer's range in integers. Channels stand where `dims` has 1 or 2; without such an axis they are mixed.
+    """Return a .wav file as an array for `dims`, in its own length: -1 to 1 in floats (FP32 for BF16, to be cast), all
+    of an integer's range in integers. Channels are where `dims` has 1 or 2; without such an axis they are mixed.
 
     Raises NoSound.
     """
@@ -56,11 +54,11 @@ def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArr
             samples = np.repeat(samples.mean(axis=1, keepdims=True), channels, axis=1)
         shaped = samples if axes[0] == 1 else samples.T
     else:
-        raise NoSound(f"dims {list(dims)} are no samples, with or without channels")
+        raise NoSound(f"dims {list(dims)} are not samples, with or without channels")
     if kind.kind == "f":
         return shaped.astype(kind)
     if kind.kind not in "iu":
-        raise NoSound(f"a sound is no {datatype.name}")
+        raise NoSound(f"a sound cannot be {datatype.name}")
     bounds: Any = np.iinfo(kind)
     half = 2.0 ** (8 * kind.itemsize - 1)
     scaled = np.rint(shaped * half) + (0.0 if bounds.min else half)
@@ -70,13 +68,13 @@ def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArr
 
 
 def _samples(data: bytes) -> NDArray[np.float64]:
-    """Returns the samples from -1 to 1: a row for each moment, a column for each channel."""
+    """Return the samples from -1 to 1: a row for each time, a column for each channel."""
     try:
         with wave.open(io.BytesIO(data)) as file:
             width, channels = file.getsampwidth(), file.getnchannels()
             frames = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
-        raise NoSound(f"no .wav file of PCM samples ({error})") from None
+        raise NoSound(f"not a .wav file of PCM samples ({error})") from None
     frames = frames[: len(frames) // (width * channels) * width * channels]
     if width == 1:  # unsigned, only here
         values = np.frombuffer(frames, np.uint8).astype(np.float64) - 128
@@ -89,8 +87,8 @@ def _samples(data: bytes) -> NDArray[np.float64]:
 
 
 def sounds_html(name: str, tensor: Tensor, rate: int) -> str:
-    """Returns a player for each sound in an output, at most MOST_PLAYED: .wav files in BYTES, and samples where the
-    name says that it is sound.
+    """Return a player for each sound in an output, at most MOST_PLAYED: .wav files in BYTES, and samples where the name
+    marks them as sound.
     """
     return "".join(
         f"<audio class='tl-sound' controls preload='metadata' aria-label='{name}, sound {number}' "
@@ -100,7 +98,7 @@ def sounds_html(name: str, tensor: Tensor, rate: int) -> str:
 
 
 def _sounds(name: str, tensor: Tensor, rate: int) -> Iterator[tuple[bytes, str]]:
-    """Yields .wav files, and what there is to say of each."""
+    """Yield .wav files, and a description of each."""
     if tensor.datatype is DataType.BYTES:
         if tensor.byte_size <= MOST_PLAYED * MOST_BYTES:
             found = [element for element in tensor.numpy().flat if is_wav(element)][:MOST_PLAYED]
@@ -129,7 +127,7 @@ def _wav(samples: NDArray[Any], rate: int) -> tuple[bytes, str]:
 
 
 def rate_of(outcome: Outcome) -> int:
-    """Returns the samples a second that the request or its answer names: a parameter, or a tensor of one element, with
+    """Return the samples a second that the request or its response names: a parameter, or a tensor of one element, with
     `rate` in its name.
     """
     said: Mapping[str, Any] = {**(outcome.request.parameters or {}), **outcome.request.inputs, **outcome.outputs}

@@ -1,4 +1,4 @@
-"""This module writes the statistics of models (rule 5.12) as a person reads them."""
+"""The statistics of models (rule 5.12) as a person reads them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute
 
 
 def statistics_text(statistics: Mapping[str, Any]) -> str:
-    """Returns a table per version: how often each part ran, and how long on average; a part that never ran is left
-    out."""
+    """Return a table per version: how often each part ran, and how long on average, without parts that never ran."""
     return "\n\n".join("\n".join(_lines(stats)) for stats in statistics["model_stats"]) or "no model is loaded"
 
 
 def samples(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """Returns the samples in lines of a metrics text: name, labels and value of each. The parser is imported here,
-    because `%load_ext tritonlab` would take a fifth longer with it."""
+    """Return the samples in lines of a metrics text: name, labels and value of each. The parser is imported here,
+    because `%load_ext tritonlab` would take a fifth longer with it.
+    """
     parser = importlib.import_module("prometheus_client.parser")
     found = parser.text_string_to_metric_families("\n".join(lines) + "\n")
     return [{"name": s.name, "labels": s.labels, "value": s.value} for family in found for s in family.samples]

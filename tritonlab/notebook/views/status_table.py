@@ -1,4 +1,4 @@
-"""This module shows all models of a workspace in one table."""
+"""All models of a workspace in one table."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ _MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 @dataclass(frozen=True)
 class StatusRow:
-    """Describes one model version. `requests`: answered and failed ones since it was loaded; `mean_ns`: per answered
-    request.
-    """
+    """One model version. `requests`: succeeded and failed ones since its load; `mean_ns`: per succeeded request."""
 
     name: str
     version: str
     state: str
     instances: int = 0
-    #: what its instances were put on, if GPUs are among it
+    #: the devices of its instances, if GPUs are among them
     places: str = ""
     answered: int = 0
     failed: int = 0
@@ -42,7 +40,7 @@ class StatusRow:
 
 
 class StatusTable:
-    """Holds what `%triton status` shows at one moment."""
+    """The table of `%triton status` at one moment."""
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
 
@@ -76,7 +74,7 @@ class StatusTable:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the table as JSON values."""
+        """Return the table as JSON values."""
         more = {
             "draining": list(self.draining),
             "memory": self.memory,
@@ -120,7 +118,7 @@ class StatusTable:
 
 
 class StatusView(LiveView):
-    """Shows `%triton status`: it follows the models, and the counts for as long as it is seen."""
+    """The live table of `%triton status`: it follows the models, and the counts for as long as it is seen."""
 
     MODULE = "panel.js"
 
@@ -147,21 +145,21 @@ class StatusView(LiveView):
             self._states.follow(self.refresh)
 
     def refresh(self) -> bool:
-        """Looks at the models; returns True while one is on the move. The store calls this."""
+        """Look at the models; return whether one is changing. Called by the store."""
         before, self.table, self._at = self.table, status_table(self._workspace), time.time()
         self.update(html=self.table.html())
         if self.table.rows != before.rows:
             self.freeze()
         return any(row.state in _MOVING for row in self.table.rows) or bool(self._workspace.server.draining())
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         self.table, self._at = status_table(self._workspace), time.time()
         self.update(html=self.table.html())
-        self.send({})  # the question is answered
+        self.send({})  # replies to the question
 
 
 def status_table(workspace: Workspace) -> StatusTable:
-    """Returns every model that the workspace wrote or its server knows, with what its statistics say."""
+    """Return every model that the workspace wrote or its server knows, with its statistics."""
     rows = []
     versions = workspace.server.models()
     for name in workspace.names():
@@ -204,7 +202,7 @@ def status_table(workspace: Workspace) -> StatusTable:
 
 
 def memory_text(memory: MemoryUse) -> str:
-    """Returns `memory: 210 MB in this kernel, 96 MB in 3 model processes, 80 of at most 6000 MB kept warm (torch); 680
+    """Return `memory: 210 MB in this kernel, 96 MB in 3 model processes, 80 of at most 6000 MB kept warm (torch); 680
     MB given back at 12:00:01`.
     """
     models = "1 model process" if memory.processes == 1 else f"{memory.processes} model processes"

@@ -1,6 +1,4 @@
-"""This module shows the streams of a decoupled model: a lane for each request, a mark for each response, and what has
-not ended.
-"""
+"""The streams of a decoupled model: a lane for each request, a mark for each response, and the open requests."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ Open = Callable[[], list[tuple[InferenceRequest, str, bool]]]
 
 
 class Streams(RecordView):
-    """Shows streams. `open_requests` tells the requests in execution (`profile.live_state`); it is None for a recording
-    from a file.
+    """A view of streams. `open_requests` returns the requests in execution (`profile.live_state`); it is None for a
+    recording from a file.
     """
 
     MODULE = "streams.js"
@@ -41,7 +39,7 @@ class Streams(RecordView):
         self._open = open_requests
 
     def cancel(self, serial: int) -> bool:
-        """Asks a request to stop, and measures how long that takes; returns False if it is over."""
+        """Cancel a request, and measure how long that takes; return False if it is over."""
         now = time.monotonic_ns()
         found = next((one for one, _, _ in (self._open() if self._open else []) if one.serial == serial), None)
         if found is None:
@@ -53,7 +51,7 @@ class Streams(RecordView):
         found.cancel()
         return True
 
-    def asked(self, content: Mapping[str, Any]) -> None:
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "cancel":
             self.cancel(int(content["serial"]))
 
@@ -76,7 +74,7 @@ class Streams(RecordView):
         }
 
     def cancellations(self) -> list[str]:
-        """Returns sentences about what came of each request that a view asked to stop."""
+        """Return a sentence about each request that a view cancelled, with its end."""
         record, now = self.record, time.monotonic_ns()
         with record.lock:
             ended, names = record.streams.rows(), names_by_serial(record)
@@ -114,7 +112,7 @@ class Streams(RecordView):
         return {"model": self.name, **plain(vars(facts)), "open": still, "cancellations": self.cancellations()}
 
     def figure(self) -> str:
-        """Returns the last streams as SVG text."""
+        """Return the last streams as SVG text."""
         return streams_figure(self.record)
 
     def html(self) -> str:

@@ -1,4 +1,4 @@
-"""This module draws the static figure of streams as SVG text."""
+"""The static figure of streams as SVG text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STREAMS = 24
 
 
 def streams_figure(record: ModelRecord) -> str:
-    """Draws the last streams, a lane for each, from when the request came, with a mark for each response."""
+    """Draw the last streams, a lane for each, from when the request came, with a mark for each response."""
     with record.lock:
         responses, ended = record.responses.rows(), record.streams.rows()
         names = names_by_serial(record)

@@ -1,4 +1,4 @@
-"""This module has the one style sheet, `notebook/static/theme.css`, for everything tritonlab draws in a notebook.
+"""The one style sheet, `notebook/static/theme.css`, for everything tritonlab draws in a notebook.
 
 Colours are JupyterLab's theme variables, then VS Code's, then plain values, so that the same HTML reads well in light
 and dark themes. The tones (good, warn, bad) are mixed with the text colour, because JupyterLab's own are too light on

@@ -1,5 +1,4 @@
-"""This module has the ticker: it calls what live views have to do while they are open, on one thread for all of
-them."""
+"""The ticker, which calls all open live views on one thread."""
 
 from __future__ import annotations
 
@@ -15,18 +14,18 @@ INTERVAL = 0.05
 
 class Ticking(Protocol):
     def tick(self) -> None:
-        """Sends what is new. If it raises, it is not called again, and `failed` is called."""
+        """Send what is new. If it raises, it is not called again, and `failed` is called."""
         ...
 
     def failed(self, error: Exception) -> None: ...
 
 
 class ViewEnded(Exception):
-    """Says why a view has nothing more to show. Its reader is told, and nobody else: it is no mistake."""
+    """A view that has nothing more to show, and why. Only its reader sees this: it is not a mistake."""
 
 
 class Ticker:
-    """Calls its views on a thread that runs while there is one to call. Guarantees: one tick at a time."""
+    """A thread that calls its views and runs while there are any. Guarantees: one tick at a time."""
 
     def __init__(self, interval: float = INTERVAL) -> None:
         self._interval = interval
@@ -50,7 +49,7 @@ class Ticker:
         return one in self._open
 
     def tick(self) -> bool:
-        """Does one round; returns False if nothing is left to call."""
+        """Do one round; return False if no view is left."""
         with self._lock:
             due = list(self._open)
             if not due:

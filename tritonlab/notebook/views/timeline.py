@@ -1,6 +1,4 @@
-"""This module shows the timeline of a model: which requests were executed together, when, where, and why each batch
-closed.
-"""
+"""The timeline of a model: which requests were executed together, when, where, and why each batch closed."""
 
 from __future__ import annotations
 
@@ -11,27 +9,27 @@ from typing import Any
 from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
-from ...profile.call_tree import told_of
-from ...profile.copy_facts import copy_facts
+from ...profile.call_tree import rare_facts
+from ...profile.device_copies import device_copies
 from ...profile.model_record import REJECTIONS
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
-from ...tuning.subject import Subject
-from .copied import copies_text
-from .ghost_lanes import GhostLanes
+from ...tuning.tuned_model import TunedModel
+from .copies_text import copies_text
 from .model_facts import duration_text
 from .record_view import Live, RecordView
 from .timeline_figure import timeline_figure
+from .what_if_lanes import WhatIfLanes
 
 _MARKS = 6
-#: How many of the last executions a program is told one by one.
+#: How many of the last executions a program gets one by one.
 _TOLD = 20
 
 
 class Timeline(RecordView):
-    """Shows executions. `config` tells the batching rules of a model as it is now; without it fewer reasons can be
-    told. `subject`: the model that runs; without it nobody can ask what other settings would have done.
+    """A view of executions. `config` returns the current batching rules of a model; without it fewer reasons can be
+    given. `subject`: the running model; without it there are no what-if questions.
     """
 
     MODULE = "timeline.js"
@@ -44,48 +42,50 @@ class Timeline(RecordView):
         name: str,
         live: Live | None = None,
         config: Callable[[], BatchConfig] | None = None,
-        subject: Subject | None = None,
+        subject: TunedModel | None = None,
     ) -> None:
         super().__init__(recording, name, live)
         self._config = config
         #: keeps values while the view is open
         self.peek: TensorPeek | None = None
-        self._ghosts = GhostLanes(subject, self.send) if subject is not None else None
+        self._what_if = WhatIfLanes(subject, self.send) if subject is not None else None
         self.update(tunable=subject is not None, rejections=list(REJECTIONS))
 
     def why_apart(self, one: int, other: int) -> str:
-        """Returns one sentence on why the requests of two rows of the record were not executed together."""
+        """Return one sentence on why the requests of two rows of the record were not executed together."""
         config = self._config() if self._config is not None else UNKNOWN
         return why_not_together(self.record, one, other, config) or "One of them is not kept any more, or never came."
 
     def values(self, row: int) -> list[str]:
-        """Returns what few requests have, of that of a row, and a line for each of its tensors, with the first values.
-        These are kept while a timeline is open, of requests that are answered at not more than `PER_SECOND`.
+        """Return the rarer facts of the request of a row, and a line for each of its tensors, with the first values.
+        These are kept while a timeline is open, for at most `PER_SECOND` requests a second.
         """
         record = self.record
         with record.lock:
             found = record.requests.row(row)
-        copied = copies_text(copy_facts(record, int(found["serial"]))) if found is not None else ""
-        about = [text for text in (told_of(self.recording, self.name, row), f"copied {copied}" * bool(copied)) if text]
+        copied = copies_text(device_copies(record, int(found["serial"]))) if found is not None else ""
+        about = [
+            text for text in (rare_facts(self.recording, self.name, row), f"copied {copied}" * bool(copied)) if text
+        ]
         lines = self.peek.lines(int(found["serial"])) if self.peek is not None and found is not None else []
         if self.peek is not None and not lines:
             return [
                 *about,
-                f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} answers a second.",
+                f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} responses a second.",
             ]
         return about + lines
 
-    def asked(self, content: Mapping[str, Any]) -> None:
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "why":
             one, other = content["rows"]
             self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
         elif content.get("do") == "values":
             self.send({"kind": "answer", "row": content["row"], "values": self.values(int(content["row"]))})
-        elif self._ghosts is not None:
-            self._ghosts.answer(content)
+        elif self._what_if is not None:
+            self._what_if.reply(content)
 
     def table(self, rows: int = 200) -> list[dict[str, Any]]:
-        """Returns the last executions as dicts: times in seconds, `start` since the first that is kept."""
+        """Return the last executions as dicts: times in seconds, `start` since the first one in the record."""
         record = self.record
         with record.lock:
             found, words, first = record.batches.rows()[-rows:], record.words.lists(), record.batches.rows()[:1]
@@ -109,21 +109,21 @@ class Timeline(RecordView):
         lines = [f"Timeline of {self.name}: {summary(facts)}"]
         if facts.batches:
             lines.append("  sizes    " + ", ".join(f"{size}: {count}" for size, count in facts.sizes.items()))
-            lines.append("  closed   " + ", ".join(f"{word or 'not told'}: {n}" for word, n in facts.reasons.items()))
+            lines.append("  closed   " + ", ".join(f"{word or 'unknown'}: {n}" for word, n in facts.reasons.items()))
             lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
             lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
-        if copied := copies_text(copy_facts(self.record)):
+        if copied := copies_text(device_copies(self.record)):
             lines.append(f"  copied   {copied}")
         return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
 
     def to_dict(self) -> dict[str, Any]:
         facts = {**vars(batch_facts(self.record)), "marks": [list(mark) for mark in list(self.record.marks)[-_MARKS:]]}
-        copies = copy_facts(self.record)
+        copies = device_copies(self.record)
         facts["copies"] = vars(copies) if copies is not None else None
         return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
 
     def figure(self) -> str:
-        """Returns the last executions as SVG text."""
+        """Return the last executions as SVG text."""
         return timeline_figure(self.record)
 
     def html(self) -> str:
@@ -132,7 +132,7 @@ class Timeline(RecordView):
 
 
 def summary(facts: BatchFacts) -> str:
-    """Returns the facts in one sentence."""
+    """Return the facts in one sentence."""
     ended = ", ".join(f"{reason}: {count:,}" for reason, count in facts.rejected.items())
     lost = sum(facts.rejected.values())
     if not facts.batches:

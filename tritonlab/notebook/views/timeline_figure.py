@@ -1,4 +1,4 @@
-"""This module draws the static figure of a timeline as SVG text, for saved notebooks, pages and papers."""
+"""The static figure of a timeline as SVG text, for saved notebooks, pages and papers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCHES, _ROWS = 120, 8
 
 
 def timeline_figure(record: ModelRecord) -> str:
-    """Draws the last executions, a lane for each instance, and above each its requests while they waited."""
+    """Draw the last executions, a lane for each instance, and above each its requests while they waited."""
     with record.lock:
         found = record.batches.rows()[-_BATCHES:].tolist()
         asked = record.requests.rows()
@@ -65,7 +65,7 @@ def _block(batch: dict[str, float], reasons: list[Any], left: float, top: int, w
 def _requests(
     batch: dict[str, float], asked: Any, oldest: int, left: float, top: int, begin: float, scale: float
 ) -> list[str]:
-    """Draws the requests as bars from when they came to the queue until the batch left."""
+    """Draw the requests as bars from when they came to the queue until the batch left."""
     first, count = int(batch["first"]) - oldest, min(int(batch["count"]), _ROWS)
     bars = []
     for row in range(max(first, 0), first + count):

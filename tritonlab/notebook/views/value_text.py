@@ -1,4 +1,4 @@
-"""This module writes the elements of a tensor as a person reads them, and of what is long its beginning."""
+"""The elements of a tensor as a person reads them; of a long tensor its beginning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_DECODED = 16_000_000
 
 
 def value_text(tensor: Tensor) -> str:
-    """Returns a preview of the elements, as numpy prints them; those of BYTES that are UTF-8 are text."""
+    """Return a preview of the elements, as numpy prints them; those of BYTES that are UTF-8 are text."""
     if tensor.byte_size > _MOST_DECODED and tensor.datatype in (DataType.BF16, DataType.BYTES):
         return str(tensor.to_dict()["values"])  # the first ones; the others stay as they are
     array: Any
@@ -32,9 +32,9 @@ def value_text(tensor: Tensor) -> str:
 
 
 def line_text(tensor: Tensor, most: int) -> str:
-    """Returns the preview in one line of at most `most` characters."""
+    """Return the preview in one line of at most `most` characters."""
     text = value_text(tensor)
-    # the spaces inside of a text are its own
+    # the spaces inside a text are its own
     text = re.sub(r"\n\s*", " ", text) if tensor.datatype is DataType.BYTES else " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 2]} …"
 

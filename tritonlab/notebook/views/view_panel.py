@@ -1,4 +1,4 @@
-"""The view panel is what a card's View button opens: one of the model's views, and a choice of the others."""
+"""The view panel, which a card's View button opens: one of the model's views, and a choice of the others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ...server.api.model import Model
 from .record_view import KINDS, RecordView
 
 if TYPE_CHECKING:
-    from ...tuning.subject import Written
+    from ...tuning.tuned_model import Written
 
 
 class ViewPanel:
-    """Shows at first what tells most of the model: streams of a decoupled one, the graph of an ensemble."""
+    """One view of a model: at first the most telling one, streams of a decoupled model, the graph of an ensemble."""
 
     def __init__(self, model: Model, written: Callable[[], Written | None]) -> None:
         widgets = importlib.import_module("ipywidgets")
@@ -34,7 +34,7 @@ class ViewPanel:
 
     @property
     def view(self) -> RecordView:
-        """Returns the view that is shown."""
+        """The view that is shown."""
         kind = self.choice.value
         if kind not in self._views:
             # imported here, because a view takes as long to import as a tenth of everything else

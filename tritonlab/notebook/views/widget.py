@@ -1,5 +1,5 @@
-"""`LiveView` is the base of everything that moves in a notebook: one Python class, one ES module in `notebook/static/`,
-and a static form of it for where there is no kernel.
+"""`LiveView`, the base of everything that moves in a notebook: one Python class, one ES module in `notebook/static/`,
+and a static form for where there is no kernel.
 
 A view is shown as two outputs. The first is its static form, HTML with a text twin: what a saved notebook, nbconvert
 and GitHub show. It is renewed with `freeze`. The second is the widget, which hides the first while it lives. They
@@ -26,20 +26,20 @@ from typing import Any, ClassVar
 from ...core.plain_facts import few_lines
 from .theme import STATIC, STYLE
 
-#: The comm that views ask through while a cell runs (`base.js`).
+#: The comm for requests of views while a cell runs (`base.js`).
 _TARGET = "tritonlab.view"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _IMPORT = re.compile(r'^import .* from "\./(\w+\.js)";\n', re.MULTILINE)
 
-#: The views that the browser may ask for something, by id.
+#: The views that the browser may send requests to, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
 
 
 class LiveView:
-    """Is what a frontend shows. Subclasses name their `MODULE` and write `text`, `html` and `heard`.
+    """The base of what a frontend shows. Subclasses set `MODULE` and define `text`, `html` and `on_message`.
 
     `state`: JSON; the module reads it as the trait `state`. Guarantees: every method may be called from any thread, and
-    `heard` comes on any: the main thread, or one of a subshell while a cell runs.
+    `on_message` comes on any: the main thread, or one of a subshell while a cell runs.
     """
 
     #: a file of `notebook/static/`, whose default export is anywidget's `{ render }`
@@ -56,19 +56,19 @@ class LiveView:
     # -- for subclasses
 
     def text(self) -> str:
-        """Returns the facts in words, for terminals and programs, which get 40 lines at most."""
+        """Return the facts in words, for terminals and programs, which get 40 lines at most."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts as JSON values, with keys that stay; of a view that says nothing more, its text."""
+        """Return the facts as JSON values, under stable keys; by default only the text."""
         return {"text": self.text()}
 
     def html(self) -> str:
-        """Returns the static form. It uses classes of `theme.css`, and reads well without any style, too."""
+        """Return the static form. It uses classes of `theme.css`, and also reads well without any style."""
         raise NotImplementedError
 
-    def heard(self, content: Mapping[str, Any]) -> None:
-        """Handles `content`: the module has called `ask(model, content)`."""
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        """Handle `content`: the module has called `ask(model, content)`."""
 
     # -- for those who have a view
 
@@ -77,7 +77,7 @@ class LiveView:
         return dict(self._state)
 
     def update(self, **state: Any) -> None:
-        """Changes fields of the state in all views of it; fields that stay the same are not sent."""
+        """Change fields of the state in all views of it; fields that stay the same are not sent."""
         with self._lock:
             if any(self._state.get(name, self) != value for name, value in state.items()):
                 self._state = {**self._state, **state}
@@ -85,20 +85,20 @@ class LiveView:
                     self._widget.state = self._state
 
     def send(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
-        """Sends a message to the module: `model.on("msg:custom", (content, buffers) => …)`. A view that is opened later
-        does not get it.
+        """Send a message to the module: `model.on("msg:custom", (content, buffers) => …)`. A view that opens later does
+        not get it.
         """
         widget = self._widget
         if widget is not None:
             widget.send(dict(content), list(buffers))
 
     def freeze(self) -> None:
-        """Renews the static form where it is shown."""
+        """Renew the static form where it is shown."""
         if self._shown:
             _display(self._bundle(), display_id=self.id, update=True)
 
     def close(self) -> None:
-        """Ends the live form; the static one is seen from then on."""
+        """End the live form; the static one is seen from then on."""
         with self._lock:
             widget, self._widget = self._widget, None
         self.freeze()
@@ -107,16 +107,16 @@ class LiveView:
 
     @property
     def widget(self) -> Any:
-        """Returns the AnyWidget of this view, made at the first use; None where anywidget is not installed."""
+        """Return the AnyWidget of this view, made at the first use; None where anywidget is not installed."""
         with self._lock:
             if self._widget is None and importlib.util.find_spec("anywidget") is not None:
                 _listen()
                 self._widget = _widget_class(self.MODULE)(state=self._state, view=self.id)
-                self._widget.on_msg(lambda widget, content, buffers: self.heard(content))
+                self._widget.on_msg(lambda widget, content, buffers: self.on_message(content))
             return self._widget
 
     def show(self, around: Any = None) -> None:
-        """Displays both forms. `around`: a widget that holds this one's, to be shown in its place."""
+        """Display both forms. `around`: a widget that holds this one's, to be shown in its place."""
         _display(self._bundle(), display_id=self.id)
         self._shown = in_kernel()  # a terminal would print it again
         shown = around or (self.widget if self._shown else None)
@@ -137,40 +137,40 @@ class LiveView:
 
 
 def static_form(view: str, text: str, html: str) -> dict[str, Any]:
-    """Returns the output that stands for a view where its widget does not live."""
+    """Return the output that is shown for a view without a live widget."""
     return {"text/plain": text, "text/html": f"{STYLE}<div class='tl-static tl-static-{view}'>{html}</div>"}
 
 
 def show_widget(widget: Any) -> None:
-    """Displays the live form of a view, below its static form, which has the text of both."""
+    """Display the live form of a view, below its static form, which has the text of both."""
     view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     _display({_WIDGET_VIEW: view, "text/plain": "", "text/html": ""})
 
 
 def show_form(widget: Any, view: str, text: str, html: str) -> None:
-    """Displays widgets of ipywidgets with a static form; one of them calls `goLive` of `base.js`."""
+    """Display widgets of ipywidgets with a static form; one of them calls `goLive` of `base.js`."""
     _display(static_form(view, text, html))
     if in_kernel():
         show_widget(widget)
 
 
 def in_kernel() -> bool:
-    """Tells whether what is displayed goes to a frontend; a terminal would print the repr of a widget."""
+    """Return whether displays go to a frontend; a terminal would print the repr of a widget."""
     shell = importlib.import_module("IPython").get_ipython()
     return getattr(shell, "kernel", None) is not None
 
 
 def close_widget(widget: Any) -> None:
-    """Closes a widget and its layout, which is a widget, too: ipywidgets keeps each until it is closed."""
+    """Close a widget and its layout, which is a widget, too: ipywidgets keeps each until it is closed."""
     layout = widget.layout
     widget.close()
     layout.close()
 
 
 def import_when_idle() -> None:
-    """Has the kernel import what the first card needs once the running cell has ended, so that the next one need not:
-    measured 40 ms. The kernel's own thread does it, because two threads that import the same packages in different
-    orders may meet, and one then fails.
+    """Import what the first card needs once the running cell has ended, so that the next one need not: measured 40 ms.
+    The kernel's own thread does it, because two threads that import the same packages in different orders may meet, and
+    one then fails.
     """
     if in_kernel():
         with contextlib.suppress(RuntimeError):  # raised by a kernel that runs no event loop
@@ -184,8 +184,8 @@ def _import_widgets() -> None:
 
 
 def module_text(name: str) -> str:
-    """Returns the ES module with those it imports in it, each once: anywidget makes a blob of the text, and a blob can
-    import nothing of ours.
+    """Return the ES module with the text of its imports, each once: anywidget makes a blob of the text, and a blob
+    cannot import modules of ours.
     """
     known: set[str] = set()
 
@@ -203,9 +203,7 @@ def module_text(name: str) -> str:
 
 @functools.cache
 def _widget_class(module: str) -> Any:
-    """Makes the class of a widget. It is made here, not with `class`, because `import tritonlab` does without
-    anywidget.
-    """
+    """Make the class of a widget. A `class` statement would need anywidget at `import tritonlab`."""
     anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
     members = {
         "_esm": module_text(module),
@@ -222,7 +220,7 @@ def _display(bundle: dict[str, Any], **how: Any) -> None:
 
 @functools.cache
 def _listen() -> None:
-    """Lets views ask while a cell runs. Colab has no `comm`."""
+    """Let views send requests while a cell runs. Colab has no `comm`."""
     if importlib.util.find_spec("comm") is not None:
         importlib.import_module("comm").get_comm_manager().register_target(_TARGET, _opened)
 
@@ -233,4 +231,4 @@ def _opened(comm: Any, message: Any) -> None:
         data = message["content"]["data"]
         view = _views.get(data["view"])
         if view is not None:
-            view.heard(data["content"])
+            view.on_message(data["content"])

@@ -1,4 +1,4 @@
-"""This module checks types as the compiled half of NVIDIA's package does: another type raises TypeError."""
+"""Type checks as in the compiled half of NVIDIA's package: another type raises TypeError."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def check_text(what: str, value: Any) -> str:
-    """Returns the text as a plain `str`, also one of a derived type such as numpy's."""
+    """Return the text as a plain `str`, also for a derived type such as numpy's."""
     if not isinstance(value, str):
         raise _wrong(what, value, "a str")
     return str.__str__(value)
@@ -28,7 +28,7 @@ def check_float(what: str, value: Any) -> float:
 
 
 def check_flag(what: str, value: Any) -> bool:
-    """Takes any value that defines its own truth, None included, but not text and containers. Raises TypeError."""
+    """Convert any value that defines its own truth, None included, but not text and containers. Raises TypeError."""
     if value is not None and not hasattr(value, "__bool__"):
         raise _wrong(what, value, "a bool")
     return bool(value)

@@ -1,4 +1,4 @@
-"""This module understands what a caller may call a device, and imports the memory of objects that speak DLPack."""
+"""The names of devices, and the import of memory from objects that speak DLPack."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DEVICE_OF_MEMORY = {
 
 
 def no_conversion(source: str, value: Any, target: str) -> NoReturn:
-    """Raises InvalidArgumentError with the text that NVIDIA's package has for every failed look-up."""
+    """Raise InvalidArgumentError with the text that NVIDIA's package has for every failed look-up."""
     raise InvalidArgumentError(f"Unsupported {source}. Can't convert {value} to {target}")
 
 
 def parse_device_or_memory_type(device: DeviceOrMemoryType) -> tuple[MemoryType, int]:
-    """Returns memory type and device id of what a caller calls a device. Raises InvalidArgumentError."""
+    """Return the memory type and device id for a device's name. Raises InvalidArgumentError."""
     if isinstance(device, MemoryType):
         return device, 0
     if isinstance(device, str):
@@ -58,7 +58,7 @@ def _parse_text(text: str) -> tuple[MemoryType, int]:
 
 
 def memory_type_of(device: int) -> MemoryType:
-    """Returns the memory type of a DLPack device. Raises InvalidArgumentError for one that Triton does not know."""
+    """Return the memory type of a DLPack device. Raises InvalidArgumentError for one that Triton does not know."""
     found = _MEMORY_OF_DEVICE.get(device)  # type: ignore[call-overload]  # an int finds its IntEnum
     if found is None:
         no_conversion("DLPack device type", device, "Triton server memory type")
@@ -66,21 +66,21 @@ def memory_type_of(device: int) -> MemoryType:
 
 
 def import_memory(value: Any) -> Imported:
-    """Imports the memory of an object that speaks DLPack. Raises InvalidArgumentError."""
+    """Import the memory of an object that speaks DLPack. Raises InvalidArgumentError."""
     try:
         return import_tensor(value)
-    except Exception as error:  # whatever `__dlpack__` of somebody's library raises
+    except Exception as error:  # whatever `__dlpack__` of another library raises
         if "not contiguous" in str(error):
             raise InvalidArgumentError("Only contiguous memory is supported") from None
         raise InvalidArgumentError(f"Object does not support DLPack protocol: {error}") from None
 
 
 def device_library() -> Any:
-    """Returns CuPy, if it is installed and finds a GPU. Raises UnsupportedError."""
+    """Return CuPy, if it is installed and finds a GPU. Raises UnsupportedError."""
     try:
         import cupy
 
         cupy.cuda.runtime.getDevice()
-    except Exception as error:  # CUDA's own errors are no subclasses of anything nameable without CuPy
-        raise UnsupportedError(f"no GPU memory here, CuPy says: {error}") from error
+    except Exception as error:  # CUDA's own errors have no base class that can be named without CuPy
+        raise UnsupportedError(f"GPU memory is not available: {error}") from error
     return cupy

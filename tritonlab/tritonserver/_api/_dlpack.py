@@ -1,4 +1,4 @@
-"""This module has the device types of DLPack."""
+"""The device types of DLPack."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import enum
 
 
 class DLDeviceType(enum.IntEnum):
-    """Lists numbers of dlpack.h. They are ints, as every consumer of `__dlpack_device__` expects. NVIDIA's members are
-    ints without a type, so that its package refuses its own `(DLDeviceType.kDLCUDA, 0)` as a memory type."""
+    """The numbers of dlpack.h. They are ints, as every consumer of `__dlpack_device__` expects. NVIDIA's members are
+    ints without a type, so that its package refuses its own `(DLDeviceType.kDLCUDA, 0)` as a memory type.
+    """
 
     kDLCPU = 1
     kDLCUDA = 2

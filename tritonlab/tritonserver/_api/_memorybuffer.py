@@ -1,4 +1,4 @@
-"""A MemoryBuffer is memory that somebody owns, as an address and a size."""
+"""`MemoryBuffer`, memory with an owner, as an address and a size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DeviceOrMemoryType", "MemoryBuffer", "MemoryType"]
 
 @dataclass
 class MemoryBuffer:
-    """Is `size` bytes at `data_ptr`, which live as long as `owner`."""
+    """The `size` bytes at `data_ptr`, which live as long as `owner`."""
 
     data_ptr: int
     memory_type: MemoryType
@@ -27,7 +27,7 @@ class MemoryBuffer:
 
     @staticmethod
     def from_dlpack(owner: Any) -> MemoryBuffer:
-        """Makes a buffer over the memory of any library's array. Raises InvalidArgumentError for one that is not
+        """Make a buffer over the memory of any library's array. Raises InvalidArgumentError for one that is not
         contiguous, or does not speak DLPack."""
         if not hasattr(owner, "__dlpack__"):
             raise InvalidArgumentError("Object does not support DLpack protocol")
@@ -38,6 +38,6 @@ class MemoryBuffer:
         device, number = memory.device
         buffer = MemoryBuffer(memory.pointer, memory_type_of(device), number, memory.nbytes, owner)
         if type(owner) is not np.ndarray:
-            # an array's memory lives with the array; what another `__dlpack__` gave may live with its capsule alone
+            # an array's memory lives with the array; that of another `__dlpack__` may live with its capsule alone
             vars(buffer)["_memory"] = memory
         return buffer

@@ -1,4 +1,4 @@
-"""This module holds metrics of the program itself, which every server of the process shows."""
+"""Metrics of the program itself, which every server of the process shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._running import METRICS
 
 
 class MetricFamily:
-    """Has a kind, a name and a description for metrics. Its metrics end with it, so hold it as long as them.
+    """The kind, name and description of metrics. Its metrics end with it, so hold it as long as them.
 
     Raises InvalidArgumentError for a name that is invalid or in use; NVIDIA's package fails at the first metric
     instead.
@@ -29,7 +29,7 @@ class MetricFamily:
 
 
 class Metric:
-    """Is one number of a family, which its labels tell from the others."""
+    """One number of a family, distinguished by its labels."""
 
     def __init__(self, family: MetricFamily, labels: Mapping[str, str] | None = None) -> None:
         check_member("family", family, MetricFamily)
@@ -51,16 +51,16 @@ class Metric:
         return value
 
     def increment(self, value: float) -> None:
-        """Adds `value`. Raises InvalidArgumentError for a counter that would fall."""
+        """Add `value`. Raises InvalidArgumentError for a counter that would fall."""
         METRICS.operate(self._metric, "increment", check_float("value", value))
 
     def set_value(self, value: float) -> None:
-        """Sets the value. Raises UnsupportedError for a counter."""
+        """Set the value. Raises UnsupportedError for a counter."""
         METRICS.operate(self._metric, "set", check_float("value", value))
 
 
 def _check_label(value: Any) -> None:
-    """Raises unless a label is text; other parameters of Triton's may be of other types."""
+    """Raise unless a label is text; other parameters of Triton's may have other types."""
     if isinstance(value, (bool, int, bytes)):
         raise InvalidArgumentError("metric label values must be of type string")
     check_text("label value", value)

@@ -1,4 +1,4 @@
-"""This module has the handle on a model of a started server."""
+"""The handle on a model of a started server."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from ._running import RunningServer
 
 
 class HasServer(Protocol):
-    """Is a `Server`, or a `Model` of it."""
+    """A `Server`, or a `Model` of it."""
 
     @property
     def _server(self) -> Any: ...
 
 
 class Model:
-    """Stands for a model by its name and version, -1 for the latest. Nothing is looked up before the handle is used.
-    `state` and `reason` are what `Server.models` found."""
+    """A model by its name and version, -1 for the latest. Nothing is looked up before the handle is used. `state` and
+    `reason` come from `Server.models`.
+    """
 
     def __init__(
         self,
@@ -46,18 +47,19 @@ class Model:
         self.reason = reason
 
     def _answering(self, version: int) -> Model:
-        """Returns a handle on the version that answered. NVIDIA's package changes the asked handle instead, which pins
-        its next requests to that version."""
+        """Return a handle on the version that responded. NVIDIA's package changes the handle itself instead, which pins
+        its next requests to that version.
+        """
         return Model(self, self.name, version)
 
     @property
     def _version(self) -> str:
-        """Returns the version as the core takes it."""
+        """Return the version as the core takes it."""
         return "" if self.version == -1 else str(self.version)
 
     # -- inference
 
-    def _asked(self, request: InferenceRequest | None, fields: dict[str, Any]) -> InferenceRequest:
+    def _request_from(self, request: InferenceRequest | None, fields: dict[str, Any]) -> InferenceRequest:
         if request is None:
             return InferenceRequest(self, **fields)
         if not isinstance(request, InferenceRequest):
@@ -67,33 +69,33 @@ class Model:
         return request
 
     def create_request(self, **fields: Any) -> InferenceRequest:
-        """Makes a request for this model; `fields` are those of InferenceRequest."""
+        """Make a request for this model; `fields` are those of InferenceRequest."""
         fields.pop("model", None)
         return InferenceRequest(self, **fields)
 
     def infer(
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> ResponseIterator:
-        """Sends a request, given or made of `fields`, and returns the iterator over its responses.
+        """Send a request, given or made of `fields`, and return the iterator over its responses.
 
         With `raise_on_error` the iterator raises a response's error instead of returning the response. Raises
         TritonError or TypeError if the request is refused.
         """
-        asked = self._asked(inference_request, fields)
+        asked = self._request_from(inference_request, fields)
         request = asked._to_core()
         iterator = ResponseIterator(self, request, asked, raise_on_error)
         try:
             shielded(self._server.core.infer, request)
         except KeyboardInterrupt:
-            request.cancel()  # nobody gets the iterator
+            request.cancel()  # the caller does not get the iterator
             raise
         return iterator
 
     def async_infer(
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> AsyncResponseIterator:
-        """Does what `infer` does, for asyncio."""
-        asked = self._asked(inference_request, fields)
+        """Do what `infer` does, for asyncio."""
+        asked = self._request_from(inference_request, fields)
         request: CoreRequest = asked._to_core()
         iterator = AsyncResponseIterator(self, request, asked, raise_on_error)
         shielded(self._server.core.infer, request)
@@ -105,7 +107,7 @@ class Model:
         return self._server.core.facts.model_metadata(self.name, self._version)
 
     def ready(self) -> bool:
-        """Tells whether the model can be called; False for a model that is not there, as Triton 2.51 says."""
+        """Return whether the model can be called; False for a model that does not exist, as in Triton 2.51."""
         try:
             return self._server.core.model_ready(self.name, self._version)
         except NotFoundError:
@@ -124,7 +126,7 @@ class Model:
         return self._server.core.facts.statistics(self.name, self._version)
 
     def config(self, config_version: int = 1) -> dict[str, Any]:
-        """Returns the complete configuration, as Triton's config endpoint prints it."""
+        """Return the complete configuration, as Triton's config endpoint prints it."""
         check_unsigned("config_version", config_version)
         found = self._server.core.facts.model_config(self.name, self._version)
         if config_version != 1:

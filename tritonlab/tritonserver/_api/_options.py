@@ -1,5 +1,4 @@
-"""This module has the options of a server, with the fields of NVIDIA's package, and translates them into
-tritonlab's."""
+"""The options of a server, with the fields of NVIDIA's package, and their translation into tritonlab's."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from ._checks import check_flag, check_float, check_member, check_signed, check_
 
 @dataclass(slots=True)
 class RateLimiterResource:
-    """Says the `count` of a resource on a device, or on each with -1."""
+    """The `count` of a resource on a device, or on each with -1."""
 
     name: str
     count: int
@@ -29,7 +28,7 @@ class RateLimiterResource:
 
 @dataclass(slots=True)
 class ModelLoadDeviceLimit:
-    """Says the fraction of a device's memory that models may take."""
+    """The fraction of a device's memory that models may take."""
 
     kind: InstanceGroupKind
     device: int
@@ -38,7 +37,7 @@ class ModelLoadDeviceLimit:
 
 @dataclass(slots=True)
 class Options:
-    """Holds the options of a `Server`. They may be set at any time and are checked when it starts.
+    """The options of a `Server`. They may be set at any time and are checked when it starts.
 
     Without effect here: `pinned_memory_pool_size`, `min_supported_compute_capability`, `enable_peer_access`,
     `model_load_device_limits`, `cache_directory`, `repo_agent_directory`, `buffer_manager_thread_count` and
@@ -83,7 +82,7 @@ class Options:
     metrics_configuration: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def _checked(self) -> CoreOptions:
-        """Returns the options with which a server of ours is started. Afterwards `model_repository` is a list, and a
+        """Return the options with which a server of ours is started. Afterwards `model_repository` is a list, and a
         log level switches on those above it. Raises TypeError and InvalidArgumentError, in the order of NVIDIA's
         package."""
         check_text("server_id", self.server_id)
@@ -191,8 +190,7 @@ class Options:
     # -- what tritonlab makes of them
 
     def _cache(self) -> str:
-        """Returns the cache in the form of `--cache-config`; NVIDIA's package fails for every cache that it is
-        given."""
+        """Return the cache in the form of `--cache-config`; NVIDIA's package fails for every cache."""
         return ",".join(
             [name for name in self.cache_config]
             + [f"{key}={value}" for settings in self.cache_config.values() for key, value in settings.items()]
@@ -221,5 +219,5 @@ class Options:
 
 
 def _merged(settings: Mapping[str, Mapping[str, str]], *owners: str) -> dict[str, str]:
-    """Merges the settings of several owners; later owners win."""
+    """Merge the settings of several owners; later owners win."""
     return {name: value for owner in owners for name, value in settings.get(owner, {}).items()}

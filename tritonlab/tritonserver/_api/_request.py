@@ -1,4 +1,4 @@
-"""This module has the request that a program fills in."""
+"""The request that a program fills in."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from ._tensor import Tensor
 
 @dataclass
 class InferenceRequest:
-    """Says what is to be asked of `model`. Nothing is looked up or checked before it is sent; it may be changed and
-    sent again.
+    """A request to `model`. Nothing is looked up or checked before it is sent; it may be changed and sent again.
 
     `inputs`: Tensors, arrays, lists, or whatever speaks DLPack. `timeout`: microseconds. `output_memory_type`: where
     the outputs are to be. `response_queue`: gets every response too, a `queue.SimpleQueue` with `infer`, an
@@ -39,7 +38,7 @@ class InferenceRequest:
     response_queue: queue.SimpleQueue[Any] | asyncio.Queue[Any] | None = None
 
     def _to_core(self) -> CoreRequest:
-        """Makes the core's request. Raises TypeError or TritonError, in the order of NVIDIA's package, which looks at
+        """Make the core's request. Raises TypeError or TritonError, in the order of NVIDIA's package, which looks at
         the model first."""
         model = self.model
         model._server.core.find(check_text("model name", model.name), check_signed("model version", model.version))

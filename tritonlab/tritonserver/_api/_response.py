@@ -1,4 +1,4 @@
-"""This module has the responses to a request, for a thread that waits and for asyncio.
+"""The responses to a request, for a thread that waits and for asyncio.
 
 Unlike tritonlab's own iterators these also return the empty final response of a decoupled model, because programs
 written for NVIDIA's package look for it.
@@ -26,8 +26,9 @@ from ._tensor import Tensor
 
 @dataclass
 class InferenceResponse:
-    """Is one answer: outputs or an error, and whether it was the last. `model` is a handle on the version that
-    answered. `classification_label` is never set, as in NVIDIA's package."""
+    """One response: outputs or an error, and whether it was the last. `model` is a handle on the version that
+    responded. `classification_label` is never set, as in NVIDIA's package.
+    """
 
     model: ModelHandle
     request_id: str | None = None
@@ -39,14 +40,14 @@ class InferenceResponse:
 
     @staticmethod
     def _of(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
-        """Makes a response. Raises InvalidArgumentError if the outputs cannot be where the request wants them."""
+        """Make a response. Raises InvalidArgumentError if the outputs cannot be where the request wants them."""
         model = request.model
         if not response.empty:
             model = model._answering(response.model_version)
         result = InferenceResponse(model, response.request_id, dict(response.parameters), final=response.final)
         error = response.error
         if error is not None:
-            error.args += (result,)  # whoever catches it also has the response
+            error.args += (result,)  # for the handler of the error
             result.error = error
             return result
         result.outputs = {name: Tensor._from_core(tensor) for name, tensor in response.outputs.items()}
@@ -60,7 +61,7 @@ class InferenceResponse:
 
     @staticmethod
     def _to_queue(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
-        """Does what `_of` does where nothing may be raised: an error becomes the response's."""
+        """Do what `_of` does where nothing may be raised: an error becomes the response's."""
         try:
             return InferenceResponse._of(request, response)
         except InvalidArgumentError as error:
@@ -68,7 +69,7 @@ class InferenceResponse:
 
 
 class ResponseIterator(Iterator[InferenceResponse]):
-    """Yields the responses of one request; the final one is last, and may be empty. `Model.infer` makes it."""
+    """The responses of one request; the final one is last, and may be empty. Made by `Model.infer`."""
 
     def __init__(
         self,
@@ -109,13 +110,14 @@ class ResponseIterator(Iterator[InferenceResponse]):
         return response
 
     def cancel(self) -> None:
-        """Asks for the request to be cancelled. The model decides which responses still come."""
+        """Request the cancellation of the request. The model decides which responses still come."""
         self._request.cancel()
 
 
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
-    """Does what ResponseIterator does, for asyncio. `Model.async_infer` makes it. Any loop may read it; with a
-    `response_queue` it must be the loop that was running when it was made, or `loop`."""
+    """ResponseIterator for asyncio. Made by `Model.async_infer`. Any loop may read it; with a `response_queue` it must
+    be the loop that was running when it was made, or `loop`.
+    """
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         self._raise = raise_on_error
         self._done = False
         self._arrived: deque[CoreResponse | InferenceResponse] = deque()
-        #: who waits for the next one, and on which loop
+        #: the reader that waits for the next one, and its loop
         self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         users = inference_request.response_queue
         if users is None:
@@ -146,7 +148,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
             self._add(made)
 
         def on_response(core: CoreRequest, response: CoreResponse) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear of it
+            with contextlib.suppress(RuntimeError):  # the loop was closed: there is no reader left
                 home.call_soon_threadsafe(hand_out, response)
 
         request.on_response = on_response
@@ -184,7 +186,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         return response
 
     def cancel(self) -> None:
-        """Asks for the request to be cancelled. The model decides which responses still come."""
+        """Request the cancellation of the request. The model decides which responses still come."""
         self._request.cancel()
 
 

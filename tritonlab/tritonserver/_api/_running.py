@@ -1,4 +1,4 @@
-"""This module has what stands behind a started `Server`."""
+"""The running server behind a started `Server`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ METRICS = MetricRegistry()
 
 
 class RunningServer:
-    """Is what a started `Server`, its models and its requests hold. The server ends with the last of them, as in
-    NVIDIA's package: programs leave servers behind without `stop`."""
+    """The running server, as held by a started `Server`, its models and its requests. It ends with the last of them, as
+    in NVIDIA's package: programs leave servers behind without `stop`.
+    """
 
     def __init__(self, core: InferenceServer, log: LogWriter, exit_timeout: int, metrics: bool) -> None:
         self.core = core
@@ -35,9 +36,9 @@ class RunningServer:
 
 
 def _end_forgotten(core: InferenceServer, log: LogWriter, timeout: int) -> None:
-    """Ends a server that nobody holds any more, in a thread of its own: the last reference may have gone in a thread of
-    the server, or under one of its locks. When the interpreter ends it does so in place, as nobody would wait for that
-    thread."""
+    """End an unreferenced server, in a thread of its own: the last reference may have gone in a thread of the server,
+    or under one of its locks. When the interpreter ends it does so in place, as nothing would wait for that thread.
+    """
     if threading.main_thread().is_alive():
         threading.Thread(target=_end, args=(core, log, timeout), name="end server").start()
     else:
@@ -50,12 +51,12 @@ def _end(core: InferenceServer, log: LogWriter, timeout: int) -> None:
 
 
 class ModelHandle(Protocol):
-    """Names what requests and responses know of a `Model`."""
+    """The part of a `Model` that requests and responses use."""
 
     name: str
     version: int
     _server: RunningServer
 
     def _answering(self, version: int) -> ModelHandle:
-        """Returns a handle on the version that answered."""
+        """Return a handle on the version that responded."""
         ...

@@ -1,4 +1,4 @@
-"""This module has the server, and everything that NVIDIA's module of this name has to configure and ask it."""
+"""The server, with everything that NVIDIA's module of this name has to configure and inspect it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = [
     "Server",
 ]
 
-#: What an unloaded version's state may be.
+#: The possible states of an unloaded version.
 _UNLOADED = (None, "UNAVAILABLE")
 
 
 class ModelDictionary(dict[Any, Model]):
-    """Holds models by (name, version). A name alone gives a handle on its latest version."""
+    """Models by (name, version). A name alone gives a handle on its latest version."""
 
     def __init__(self, server: Server, models: list[Model]) -> None:
         super().__init__({(model.name, model.version): model for model in models})
@@ -61,11 +61,12 @@ class ModelDictionary(dict[Any, Model]):
 
 
 class Server:
-    """Is a Triton server in this process. It serves from `start` until `stop`, or until nobody holds it, a model of it
-    or a request any more."""
+    """A Triton server in this process. It serves from `start` until `stop`, or until it, its models and its requests
+    are no longer referenced.
+    """
 
     def __init__(self, options: Options | None = None, **fields: Any) -> None:
-        """Takes `options`, or their fields if there are none."""
+        """Take `options`, or their fields if there are none."""
         self.options = options if options is not None else Options(**fields)
         self._server: RunningServer | None = None
 
@@ -74,7 +75,7 @@ class Server:
     def start(
         self, wait_until_ready: bool = False, polling_interval: float = 0.1, timeout: float | None = None
     ) -> Server:
-        """Checks the options, starts, and loads the models that they name.
+        """Check the options, start, and load the models that they name.
 
         Raises TypeError, InvalidArgumentError or InternalError for bad options; UnavailableError if it is not ready
         after `timeout` seconds.
@@ -89,7 +90,7 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Unloads all models and ends the server."""
+        """Unload all models and end the server."""
         self._running().stop()
         self._server = None
 
@@ -103,14 +104,14 @@ class Server:
         return self._running().core
 
     def _ptr(self) -> NoReturn:
-        """Exists because `tritonfrontend` asks for it."""
+        """Raise an error for `tritonfrontend`, which needs the C library's pointer."""
         self._running()
         raise UnsupportedError("there is no C API server to point to; `tritonlab serve` has its endpoints")
 
     # -- repositories
 
     def register_model_repository(self, repository_path: str, name_mapping: dict[str, str] | None = None) -> None:
-        """Adds a repository. `name_mapping` maps a directory's name to the model's name. Raises UnsupportedError
+        """Add a repository. `name_mapping` maps a directory's name to the model's name. Raises UnsupportedError
         outside the explicit mode."""
         core = self._core
         for directory, name in (name_mapping or {}).items():
@@ -137,11 +138,11 @@ class Server:
         return self._core.ready()
 
     def model(self, model_name: str, model_version: int = -1) -> Model:
-        """Returns a handle on a model, which need not be loaded."""
+        """Return a handle on a model, which need not be loaded."""
         return Model(self, model_name, model_version)
 
     def models(self, exclude_not_ready: bool = False) -> ModelDictionary:
-        """Returns every model of the repositories by name and version; -1 for one that was never loaded."""
+        """Return every model of the repositories by name and version; -1 for one that was never loaded."""
         index = self._core.index(check_flag("exclude_not_ready", exclude_not_ready))
         found = []
         for entry in index:
@@ -150,7 +151,7 @@ class Server:
         return ModelDictionary(self, found)
 
     def metrics(self, metric_format: MetricFormat = MetricFormat.PROMETHEUS) -> str:
-        """Returns Prometheus text; "" if `Options.metrics` is off."""
+        """Return Prometheus text; "" if `Options.metrics` is off."""
         running = self._running()
         check_member("metric_format", metric_format, MetricFormat)
         return running.metrics()
@@ -158,7 +159,7 @@ class Server:
     # -- model control
 
     def load(self, model_name: str, parameters: Mapping[str, str | int | bool | bytes] | None = None) -> Model:
-        """Loads or reloads a model and waits for it.
+        """Load or reload a model and wait for it.
 
         `parameters`: "config" is a configuration as JSON text, and "file:1/model.py" the bytes of a file, which replace
         those in the repository. Raises InternalError for parameters that cannot be read, InvalidArgumentError for a
@@ -178,8 +179,9 @@ class Server:
         polling_interval: float = 0.1,
         timeout: float | None = None,
     ) -> None:
-        """Takes a model out of service; an unknown one is ignored. With `wait_until_unloaded` it waits until the
-        model's versions have ended, for `timeout` seconds at most."""
+        """Take a model out of service; an unknown one is ignored. With `wait_until_unloaded`, wait until the model's
+        versions have ended, for `timeout` seconds at most.
+        """
         core = self._core
         name = check_text("model name", model.name if isinstance(model, Model) else model)
         core.unload(name, bool(unload_dependents), wait=False)
@@ -188,7 +190,7 @@ class Server:
             _poll(lambda: self._are_unloaded(versions), polling_interval, timeout)
 
     def _are_unloaded(self, versions: list[tuple[str, int]]) -> bool:
-        """Tells whether these versions have ended, as those have that the index does not know any more."""
+        """Return whether these versions have ended, as have those that are no longer in the index."""
         models = self.models()
         return all(key not in models or models[key].state in _UNLOADED for key in versions)
 
@@ -214,14 +216,14 @@ def _start(options: Options) -> RunningServer:
 
 
 def _poll(holds: Callable[[], bool], interval: float, timeout: float | None) -> None:
-    """Waits until `holds()`, for `timeout` seconds at most."""
+    """Wait until `holds()`, for `timeout` seconds at most."""
     start = time.monotonic()
     while not holds() and (timeout is None or time.monotonic() - start < timeout):
         time.sleep(interval)
 
 
 def _load_parameters(name: str, parameters: Mapping[str, Any]) -> tuple[str | None, dict[str, bytes]]:
-    """Returns the config and the files of a load. Raises TypeError for a value that no parameter can have,
+    """Return the config and the files of a load. Raises TypeError for a value that no parameter can have,
     ModelLoadError for a parameter that loads do not know."""
     config: str | None = None
     files: dict[str, bytes] = {}
@@ -235,7 +237,7 @@ def _load_parameters(name: str, parameters: Mapping[str, Any]) -> tuple[str | No
             config = value
         elif key.startswith("file:") and isinstance(value, (bytes, str)):
             files[key] = value if isinstance(value, bytes) else value.encode()
-        elif config is None:  # what comes behind the configuration is not looked at
+        elif config is None:  # what comes after the configuration is ignored
             unknown = unknown or f"Unrecognized load parameter '{key}' with type '{kind}'"
     if unknown:
         text = f"failed to load '{name}', failed to poll from model repository"

@@ -1,4 +1,4 @@
-"""This module has the tensor: an address with a datatype and a shape."""
+"""The tensor: an address with a datatype and a shape."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ON_HOST = (MemoryType.CPU, MemoryType.CPU_PINNED)
 
 @dataclass
 class Tensor:
-    """Is `shape` elements of `data_type` in `memory_buffer`; a BYTES tensor is its wire form. All three may be set."""
+    """The `shape` elements of `data_type` in `memory_buffer`; a BYTES tensor is its wire form. All three may be set."""
 
     data_type: DataType
     shape: Sequence[int]
@@ -55,7 +55,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """Returns how many bytes the tensor has."""
+        """The number of bytes of the tensor."""
         return self.memory_buffer.size
 
     # -- DLPack
@@ -68,7 +68,7 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Makes a capsule that holds this tensor. Raises InvalidArgumentError for BYTES, which DLPack cannot express,
+        """Make a capsule that holds this tensor. Raises InvalidArgumentError for BYTES, which DLPack cannot express,
         UnsupportedError for a stream that does not fit the memory."""
         on_host = self.memory_type in _ON_HOST
         if (stream is not None and not isinstance(stream, int)) or (on_host and stream not in (None, 0)):
@@ -89,7 +89,7 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(obj: Any) -> Tensor:
-        """Makes a tensor over the memory of any library's array. Raises InvalidArgumentError."""
+        """Make a tensor over the memory of any library's array. Raises InvalidArgumentError."""
         memory = import_memory(obj)
         if not memory.datatype:
             no_conversion("DLPack data type", getattr(obj, "dtype", type(obj)), "Triton server data type")
@@ -98,13 +98,13 @@ class Tensor:
     # -- BYTES
 
     def to_bytes_array(self) -> NDArray[np.object_]:
-        """Returns the elements of a BYTES tensor as `bytes`. Raises InvalidArgumentError for another tensor."""
+        """Return the elements of a BYTES tensor as `bytes`. Raises InvalidArgumentError for another tensor."""
         if self.data_type is not DataType.BYTES:
             raise InvalidArgumentError(f"Tensor has data type {self.data_type} not {DataType.BYTES}")
         return decode_bytes_tensor(self.to_host()._wire().data).reshape(self.shape)
 
     def to_string_array(self) -> NDArray[np.str_]:
-        """Returns the elements of a BYTES tensor as text in UTF-8; NVIDIA's package fails for text that is not
+        """Return the elements of a BYTES tensor as text in UTF-8; NVIDIA's package fails for text that is not
         ASCII."""
         elements: NDArray[Any] = self.to_bytes_array()
         return np.array([element.decode() for element in elements.flat], np.str_).reshape(elements.shape)
@@ -115,7 +115,7 @@ class Tensor:
 
     @staticmethod
     def from_bytes_array(bytes_array: list[Any] | NDArray[Any]) -> Tensor:
-        """Makes a BYTES tensor of text or `bytes`. Raises InvalidArgumentError for other elements."""
+        """Make a BYTES tensor of text or `bytes`. Raises InvalidArgumentError for other elements."""
         result = Tensor._from_object(bytes_array)
         if result.data_type is not DataType.BYTES:
             raise InvalidArgumentError(
@@ -126,13 +126,14 @@ class Tensor:
     # -- devices
 
     def to_host(self) -> Tensor:
-        """Returns this tensor, or a copy of it in the memory of the CPU."""
+        """Return this tensor, or a copy of it in the memory of the CPU."""
         return self.to_device("cpu")
 
     def to_device(self, device: DeviceOrMemoryType) -> Tensor:
-        """Returns this tensor, or a copy of it on `device`: "cpu", "gpu", "gpu:1", a memory type, or one with a
-        device's number. Raises InvalidArgumentError if that names no device, UnsupportedError for a device that is not
-        there."""
+        """Return this tensor, or a copy of it on `device`: "cpu", "gpu", "gpu:1", a memory type, or one with a device's
+        number. Raises InvalidArgumentError if that is not the name of a device, UnsupportedError for a device that does
+        not exist.
+        """
         memory_type, number = parse_device_or_memory_type(device)
         here = (self.memory_type, self.memory_type_id)
         if here == (memory_type, number) or (self.memory_type, memory_type) == (MemoryType.CPU_PINNED, MemoryType.CPU):
@@ -145,24 +146,24 @@ class Tensor:
                 with cupy.cuda.Device(number):
                     moved = cupy.asarray(self._wire() if self.memory_type in _ON_HOST else self._on_device())
             else:
-                raise UnsupportedError("nothing here pins memory")
+                raise UnsupportedError("pinned memory is not available")
         except Exception as error:
             raise UnsupportedError(f"Conversion from {here} to {(memory_type, number)} not supported.") from error
         return Tensor(self.data_type, self.shape, MemoryBuffer.from_dlpack(moved))
 
     def _wire(self) -> NDArray[np.uint8]:
-        """Returns the bytes as they are, on the host."""
+        """Return the bytes as they are, on the host."""
         return _array(self, np.dtype(np.uint8), (self.size,))
 
     def _on_host(self) -> NDArray[Any]:
-        """Returns the elements as an array over the tensor's memory, which is on the host."""
+        """Return the elements as an array over the tensor's memory, which is on the host."""
         datatype = CoreType(self.data_type.value)
         if not datatype.byte_size:
             no_conversion("Triton server data type", self.data_type, "DLPack data type")
         return _array(self, datatype.numpy, tuple(self.shape))
 
     def _on_device(self) -> Any:
-        """Returns the bytes as an array over the tensor's memory, which is on a GPU."""
+        """Return the bytes as an array over the tensor's memory, which is on a GPU."""
         cupy = device_library()
         memory = cupy.cuda.UnownedMemory(self.data_ptr, self.size, self, self.memory_type_id)
         datatype = CoreType(self.data_type.value)
@@ -175,8 +176,9 @@ class Tensor:
 
     @staticmethod
     def _from_object(obj: Any) -> Tensor:
-        """Makes a tensor of an array, a list, or whatever speaks DLPack. Lists get the datatype that numpy gives them;
-        no model is asked. Raises InvalidArgumentError."""
+        """Make a tensor of an array, a list, or whatever speaks DLPack. Lists get the datatype that numpy gives them;
+        the model is not looked at. Raises InvalidArgumentError.
+        """
         kind = type(obj)
         if kind is np.ndarray:
             return _from_numpy(obj)
@@ -201,7 +203,7 @@ class Tensor:
         return Tensor(_DATATYPES[tensor.datatype], shape, buffer)
 
     def _to_core(self) -> CoreTensor:
-        """Returns the core's tensor. Raises UnsupportedError for memory that cannot be read here."""
+        """Return the core's tensor. Raises UnsupportedError for memory that cannot be read here."""
         tensor = self if self.memory_type in _ON_HOST else self.to_host()
         datatype = CoreType(self.data_type.value)
         owner = tensor.memory_buffer.owner
@@ -221,7 +223,7 @@ class Tensor:
 
 
 class _Memory:
-    """Offers a tensor's memory to numpy. It is the base of an array over a tensor, and so holds the tensor."""
+    """A tensor's memory for numpy. It is the base of an array over a tensor, and so holds the tensor."""
 
     __slots__ = ("__array_interface__", "_tensor")
 
@@ -232,7 +234,7 @@ class _Memory:
 
 
 def _array(tensor: Tensor, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Returns an array over the tensor's memory, which it holds. Raises InvalidArgumentError for a shape that reaches
+    """Return an array over the tensor's memory, which it holds. Raises InvalidArgumentError for a shape that reaches
     beyond the memory, where NVIDIA's package reads whatever is there."""
     size = math.prod(shape) * dtype.itemsize
     if size > tensor.size:
@@ -248,7 +250,7 @@ def _address(array: NDArray[Any]) -> int:
 
 
 def _from_numpy(array: NDArray[Any]) -> Tensor:
-    """Makes a tensor over the array's own memory, or over a copy in the order and byte order that Triton reads;
+    """Make a tensor over the array's own memory, or over a copy in the order and byte order that Triton reads;
     NVIDIA's package sends whatever is at the address."""
     datatype = CoreType.from_numpy(array.dtype)
     if datatype is CoreType.INVALID:

@@ -1,35 +1,36 @@
-"""This module draws what each part of the best settings bought, as SVG text."""
+"""The gain of each part of the best settings, as SVG text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
-from .ablation import Bought
+from .ablation import PartGain
 from .search import Trial
 
 _WIDTH, _LEFT, _ROW, _BAR, _TOP = 640, 250, 34, 11, 6
 _REPLAYED, _LIVE = "#8e5bd0", "#1976d2"
 
 
-def bought_figure(bought: Sequence[Bought], best: Trial) -> str:
-    """Draws for each part a bar of what was replayed, and one of what was measured, from a line that stands for no
-    gain. `best`: the best settings as they were measured."""
-    gains = [(one.gain, one.live_gain(best)) for one in bought]
+def gain_figure(part_gains: Sequence[PartGain], best: Trial) -> str:
+    """Draw for each part a bar of the replayed gain, and one of the measured gain, from a line that stands for none.
+    `best`: the best settings as they were measured.
+    """
+    gains = [(one.gain, one.live_gain(best)) for one in part_gains]
     known = [0.0, *(gain for pair in gains for gain in pair if gain is not None)]
     scale = (_WIDTH - _LEFT - 60) / max(max(known) - min(known), 0.01)
     zero = _LEFT - min(known) * scale
     parts = []
-    for number, (one, (gain, live)) in enumerate(zip(bought, gains, strict=True)):
+    for number, (one, (gain, live)) in enumerate(zip(part_gains, gains, strict=True)):
         top = _TOP + number * _ROW
-        said = escape(f"{one.part} {one.was} → {one.became}")
-        parts.append(f"<text x='{_LEFT - 8}' y='{top + 15}' text-anchor='end'>{said}</text>")
+        label = escape(f"{one.part} {one.was} → {one.became}")
+        parts.append(f"<text x='{_LEFT - 8}' y='{top + 15}' text-anchor='end'>{label}</text>")
         parts.append(_bar(zero, gain * scale, top, gain, _REPLAYED))
         if live is not None:
             parts.append(_bar(zero, live * scale, top + _BAR + 2, live, _LIVE))
-    height = _TOP + _ROW * len(bought)
+    height = _TOP + _ROW * len(part_gains)
     parts.append(f"<path d='M{zero:.1f} 0V{height}' stroke='currentColor' opacity='.4'/>")
-    title = "what each setting bought: replayed above, measured below"
+    title = "gain of each setting: replayed above, measured below"
     style = "font:11px sans-serif;fill:currentColor;max-width:100%"
     return (
         f"<svg role='img' aria-label='{title}' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' style='{style}'>"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.profile.events import Heard, asked
-from tritonlab.profile.copy_facts import CopyFacts, copy_facts
+from tritonlab.profile.device_copies import DeviceCopies, device_copies
 from tritonlab.profile.recording import Recording
 
 
@@ -21,14 +21,14 @@ def test_copies_are_summed_up_for_a_request_and_for_all() -> None:
     heard = Heard()
     heard.execute(asked(1), asked(2), asked(3), start=1, end=2)
     record = heard.recording.model("add")
-    assert copy_facts(record) is None
+    assert device_copies(record) is None
     copied(heard, 1, 4_000_000, 0)
     copied(heard, 1, 0, 1_000_000)
     copied(heard, 2, 8, 0, simulated=False)
-    assert copy_facts(record) == CopyFacts(2, 4_000_008, 1_000_000, simulated=True)
-    assert copy_facts(record, 1) == CopyFacts(1, 4_000_000, 1_000_000, simulated=True)
-    assert copy_facts(record, 2) == CopyFacts(1, 8, 0, simulated=False)
-    assert copy_facts(record, 3) is None
+    assert device_copies(record) == DeviceCopies(2, 4_000_008, 1_000_000, simulated=True)
+    assert device_copies(record, 1) == DeviceCopies(1, 4_000_000, 1_000_000, simulated=True)
+    assert device_copies(record, 2) == DeviceCopies(1, 8, 0, simulated=False)
+    assert device_copies(record, 3) is None
 
 
 def test_a_file_keeps_copies_and_one_from_before_there_were_any_is_read(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_file_keeps_copies_and_one_from_before_there_were_any_is_read(tmp_path
     heard.execute(asked(1), start=1, end=2)
     copied(heard, 1, 7, 5)
     path = heard.recording.save(tmp_path / "day.npz")
-    assert copy_facts(Recording.load(path).model("add")) == CopyFacts(1, 7, 5, simulated=True)
+    assert device_copies(Recording.load(path).model("add")) == DeviceCopies(1, 7, 5, simulated=True)
     with np.load(path) as arrays:
         held: dict[str, Any] = {name: arrays[name] for name in arrays.files if not name.endswith("copies")}
     about = json.loads(held["about"].tobytes())
@@ -44,4 +44,4 @@ def test_a_file_keeps_copies_and_one_from_before_there_were_any_is_read(tmp_path
     held["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     np.savez(path, **held)
     again = Recording.load(path).model("add")
-    assert (copy_facts(again), again.requests.total) == (None, 1)
+    assert (device_copies(again), again.requests.total) == (None, 1)

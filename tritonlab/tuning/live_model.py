@@ -1,4 +1,6 @@
-"""`Live` is a model that can be loaded with settings and measured under load; `LiveModel` is one of a server here."""
+"""`MeasurableModel`, the interface to a model that can be loaded with settings and measured under load, and
+`LiveModel`, which is a model of a server in this process.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ from ..load_testing.load_model import first_request, load_model
 from ..load_testing.load_result import LoadResult
 from ..server.api.model import Model
 from .offered_load import Load
-from .past import Past
+from .recorded_executions import RecordedExecutions
 from .replay import Numbers
 from .service_times import Numbers as Floats
 from .settings import Settings
-from .subject import Subject, Written, not_written
+from .tuned_model import TunedModel, Written, not_written
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Holds what was measured under one load: what the clients saw, and of each execution its batch size and its time.
+class Measurement:
+    """The measurements under one load: the clients' numbers, and the batch size and time of each execution.
 
     `lead`, `turnaround`: what the server needed for itself (`Pace`). `gap`: nanoseconds that clients and server need
     for each request besides; `think`: from the end of an execution to the next request of one client alone.
@@ -39,48 +41,48 @@ class Measured:
     think: int = 0
 
 
-class Live(Protocol):
-    """Is what the tuner needs of a model."""
+class MeasurableModel(Protocol):
+    """The interface to a model that the tuner needs."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def config(self) -> ModelConfig:
-        """Returns the normalised configuration that serves now."""
+        """The normalised configuration that serves now."""
         ...
 
     @property
     def authored(self) -> ModelConfig:
-        """Returns the same with the instance groups as their author wrote them."""
+        """The same with the instance groups as their author wrote them."""
         ...
 
     @property
     def ensembles(self) -> Mapping[str, int]:
-        """Returns the `max_batch_size` of each ensemble that needs the model to have as much."""
+        """The `max_batch_size` of each ensemble that needs the model to have as much."""
         ...
 
     def check(self) -> None:
-        """Sends one request of the load. Raises TritonError if it cannot be sent or is refused, or the model fails
-        it."""
+        """Send one request of the load. Raises TritonError if it cannot be sent, is refused, or fails in the model."""
         ...
 
     def load(self, settings: Settings) -> None:
-        """Loads the model with settings. Raises what a load does."""
+        """Load the model with settings. Raises what a load does."""
         ...
 
-    def measure(self, load: Load, seconds: float) -> Measured:
-        """Offers a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
-        requests failed."""
+    def measure(self, load: Load, seconds: float) -> Measurement:
+        """Offer a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
+        requests failed.
+        """
         ...
 
     def restore(self) -> None:
-        """Loads the model as it was in the beginning, if it is not."""
+        """Load the model as it was in the beginning, unless it is."""
         ...
 
 
 class LiveModel:
-    """Measures with `Model.load_test`; `options` are more of its options, such as `inputs`."""
+    """A model measured with `Model.load_test`; `options` are more of its options, such as `inputs`."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class LiveModel:
         written: Callable[[], Written | None] = not_written,
     ) -> None:
         self._model = model
-        self._subject = Subject(model, written)
+        self._subject = TunedModel(model, written)
         self._options = options
         self._restore = self._subject.restorer()
         self._changed = False
@@ -115,7 +117,7 @@ class LiveModel:
             pass
 
     def load(self, settings: Settings) -> None:
-        if settings != Settings.of(self.config):
+        if settings != Settings.from_config(self.config):
             self._changed = True
             self._subject.reload(settings)
 
@@ -124,7 +126,7 @@ class LiveModel:
             self._restore()
             self._changed = False
 
-    def measure(self, load: Load, seconds: float) -> Measured:
+    def measure(self, load: Load, seconds: float) -> Measurement:
         record, began, busy = self._subject.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
         how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}
@@ -134,20 +136,20 @@ class LiveModel:
             raise KeyboardInterrupt
         row = result.rows[0]
         if row.latency is None:
-            error = next(iter(row.errors), "no request was answered in time")
+            error = next(iter(row.errors), "no request succeeded in time")
             raise InternalError(f"'{self.name}' cannot be measured under {load}: {error}")
         busy = process_time_ns() - busy
-        past = Past(record, since=began)
-        sizes = past.executed("size")
+        recorded = RecordedExecutions(record, since=began)
+        sizes = recorded.batch_column("size")
         mean = float(sizes.mean())
         numbers = Numbers(row.latency.p50 * 1e3, row.latency.p99 * 1e3, row.requests_per_s, mean, row.requests)
-        pace = past.pace(self.config)
-        queued = past.asked("queued")
-        think = queued[1:] - past.answered[:-1]  # means something for one client alone
-        return Measured(
+        pace = recorded.pace(self.config)
+        queued = recorded.request_column("queued")
+        think = queued[1:] - recorded.answered[:-1]  # means something for one client alone
+        return Measurement(
             numbers,
             sizes,
-            past.executed("end") - past.executed("start"),
+            recorded.batch_column("end") - recorded.batch_column("start"),
             pace.lead,
             pace.turnaround,
             # requests of this process, and what it does for each of them, come one after the other

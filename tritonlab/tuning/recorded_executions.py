@@ -1,4 +1,4 @@
-"""`Past` is what was recorded of a model, in a form that can be replayed with other settings."""
+"""`RecordedExecutions`, the record of a model in a form that can be replayed with other settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core.model_config import ModelConfig
 from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from ..schedulers.policy_queue import QueuePolicies
-from .replay import NEVER, Ghosts, Given, Numbers, Pace, ReplayedRequest, replay
+from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, ReplayedRequest, replay
 from .service_times import ServiceTimes
 from .settings import Settings
 
@@ -20,18 +20,18 @@ Floats = NDArray[np.float64]
 
 #: Reasons of batches that leave as soon as their last request comes, if an instance is idle.
 _AT_ONCE = ("no dynamic batching", "no delay")
-#: Nanoseconds that the server needs at most for itself; what took longer was something else.
+#: The most nanoseconds that the server needs for itself; longer times have another cause.
 _LONGEST = 5_000_000
 
 
 class _Shape(NamedTuple):
-    """Stands for a tensor of which the shape is known."""
+    """A tensor with a known shape."""
 
     shape: tuple[int, ...]
 
 
-class Past:
-    """Reads the executions of a record that are kept whole, from the time `since` on. Times are nanoseconds.
+class RecordedExecutions:
+    """The complete executions of a record, from the time `since` on. Times are nanoseconds.
 
     `since`: by default the last load of the model after which there was a request, because another version may take
     another time. Raises ValueError if nothing was executed. `rejected`: rows of REJECTED, of the requests that ended in
@@ -52,73 +52,75 @@ class Past:
             since = next((load for load in reversed(loads) if len(came) and came.max() >= load), 0)
         keep[keep] = came >= since
         if not keep.any():
-            raise ValueError(f"nothing of '{record.name}' was recorded that could be replayed: send it requests first")
+            raise ValueError(f"the record of '{record.name}' has nothing to replay: send it requests first")
         self._row = np.arange(len(keep))[keep]
         self._batch = rows[keep]
         self._words = words
-        order = np.lexsort((self.asked("serial"), self.asked("queued")))
+        order = np.lexsort((self.request_column("serial"), self.request_column("queued")))
         self._row, self._batch = self._row[order], self._batch[order]
         self._executed = np.unique(self._batch)
         self._extras = _extras(extras, self._row + first_request)
-        # older ones may have come before requests that are not kept any more
-        since = since if since or not first_request else self.asked("queued")[0]
+        # older ones may have come before requests that are no longer in the record
+        since = since if since or not first_request else self.request_column("queued")[0]
         self.rejected = rejected[rejected[:, REJECTED.index("queued")] >= since]
 
-    def asked(self, column: str) -> Floats:
-        """Returns one column of REQUESTS, oldest request first."""
+    def request_column(self, column: str) -> Floats:
+        """Return one column of REQUESTS, oldest request first."""
         found: Floats = self.requests[self._row, REQUESTS.index(column)]
         return found
 
-    def executed(self, column: str) -> Floats:
-        """Returns one column of BATCHES, in the order of their ends."""
+    def batch_column(self, column: str) -> Floats:
+        """Return one column of BATCHES, in the order of their ends."""
         found: Floats = self.batches[self._executed, BATCHES.index(column)]
         return found
 
     @property
     def answered(self) -> Floats:
-        """Returns when the execution of each request ended, oldest request first."""
+        """The end of the execution of each request, oldest request first."""
         found: Floats = self.batches[self._batch, BATCHES.index("end")]
         return found
 
     @cached_property
     def times(self) -> ServiceTimes:
-        return ServiceTimes.fit(self.executed("size"), self.executed("end") - self.executed("start"))
+        return ServiceTimes.fit(self.batch_column("size"), self.batch_column("end") - self.batch_column("start"))
 
     @cached_property
     def instances(self) -> list[str]:
-        """Returns the names of the instances, in the order in which they were first used: replays number them so."""
-        order = np.argsort(self.executed("start"), kind="stable")
-        numbers = self.executed("instance")[order].astype(int).tolist()
+        """The names of the instances, in the order in which they were first used: replays number them so."""
+        order = np.argsort(self.batch_column("start"), kind="stable")
+        numbers = self.batch_column("instance")[order].astype(int).tolist()
         return [self._words["instance"][number] for number in dict.fromkeys(numbers)]
 
     @property
     def lanes(self) -> list[int]:
-        """Returns the number of the instance of each execution, in the order of their ends."""
+        """The number of the instance of each execution, in the order of their ends."""
         names = self._words["instance"]
-        return [self.instances.index(names[number]) for number in self.executed("instance").astype(int).tolist()]
+        return [self.instances.index(names[number]) for number in self.batch_column("instance").astype(int).tolist()]
 
     def numbers_within(self, window: tuple[int, int]) -> Numbers:
-        """Returns what was recorded of the requests that came between two times."""
-        begin, end = np.searchsorted(self.asked("queued"), window)
+        """Return the recorded numbers of the requests that came between two times."""
+        begin, end = np.searchsorted(self.request_column("queued"), window)
         batches = self._batch[begin:end]
-        arrived, ends = self.asked("arrived")[begin:end], self.batches[batches, BATCHES.index("end")]
-        return Numbers.of(ends - arrived, arrived, ends, self.batches[np.unique(batches), BATCHES.index("size")])
+        arrived, ends = self.request_column("arrived")[begin:end], self.batches[batches, BATCHES.index("end")]
+        return Numbers.from_times(
+            ends - arrived, arrived, ends, self.batches[np.unique(batches), BATCHES.index("size")]
+        )
 
     def rejected_within(self, window: tuple[int, int]) -> int:
-        """Returns how many of the requests that came between two times ended in the batcher."""
+        """Return how many of the requests that came between two times ended in the batcher."""
         queued = self.rejected[:, REJECTED.index("queued")]
         return int(((window[0] <= queued) & (queued < window[1])).sum())
 
     @cached_property
     def numbers(self) -> Numbers:
-        """Returns what was recorded."""
+        """Return the recorded numbers."""
         return self.numbers_within((0, NEVER))
 
     @cached_property
     def arrivals(self) -> list[ReplayedRequest]:
-        """Returns the requests as they came to the batcher."""
+        """Return the requests as they came to the batcher."""
         made = [*self._executed_arrivals(), *self._rejected_arrivals()]
-        serials = np.concatenate([self.asked("serial"), self.rejected[:, REJECTED.index("serial")]])
+        serials = np.concatenate([self.request_column("serial"), self.rejected[:, REJECTED.index("serial")]])
         return [made[place] for place in np.lexsort((serials, np.array([one.queue_start for one in made])))]
 
     def _executed_arrivals(self) -> list[ReplayedRequest]:
@@ -127,15 +129,15 @@ class Past:
         known = {size: self.times(size) for size in set(sizes.tolist())}
         base = [known[size] for size in sizes.tolist()]
         columns = zip(
-            self.asked("queued").astype(np.int64).tolist(),
-            self.asked("arrived").astype(np.int64).tolist(),
-            self.asked("size").astype(int).tolist(),
+            self.request_column("queued").astype(np.int64).tolist(),
+            self.request_column("arrived").astype(np.int64).tolist(),
+            self.request_column("size").astype(int).tolist(),
             took.tolist(),
             base,
             strict=True,
         )
         made = [ReplayedRequest(number, *facts) for number, facts in enumerate(columns)]
-        for arrival, number in zip(made, self.asked("shapes").astype(int).tolist(), strict=True):
+        for arrival, number in zip(made, self.request_column("shapes").astype(int).tolist(), strict=True):
             arrival.inputs = self._shapes[number] if number >= 0 else {}
         for place, (priority, timeout) in self._extras.items():
             made[place].priority, made[place].timeout = priority, timeout
@@ -145,7 +147,7 @@ class Past:
         made = []
         for row in self.rejected.tolist():
             _, arrived, queued, time, reason, size, shapes, priority, timeout = map(int, row)
-            request = ReplayedRequest(-1, queued, arrived, size, 1.0, 1.0)  # nothing was special about its execution
+            request = ReplayedRequest(-1, queued, arrived, size, 1.0, 1.0)  # an execution without a deviation
             request.inputs = self._shapes[shapes] if shapes >= 0 else {}
             request.priority, request.timeout = priority, timeout
             if REJECTIONS[reason] == "cancelled":
@@ -160,7 +162,7 @@ class Past:
         return [{name: _Shape(tuple(dims)) for name, dims in shape} for shape in self._words["shapes"]]
 
     def pace(self, config: ModelConfig) -> Pace:
-        """Returns how long executions take, with what the server itself needed before and between them."""
+        """Return how long executions take, with what the server itself needed before and between them."""
         return Pace(self.times, *self._overheads(config.max_batch_size))
 
     def replay(
@@ -169,49 +171,51 @@ class Past:
         settings: Settings | None = None,
         window: tuple[int, int] | None = None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Ghosts:
-        """Returns the batches that the same arrivals would have formed with other settings of a normalised
-        configuration; by default with its own. `window`: only arrivals between two times."""
-        settings = settings or Settings.of(config)
+    ) -> ReplayedBatches:
+        """Return the batches that the same arrivals would have formed with other settings of a normalised
+        configuration; by default with its own. `window`: only arrivals between two times.
+        """
+        settings = settings or Settings.from_config(config)
         written = settings.written(config)
         arrivals = self.arrivals
         if window is not None:
             begin, end = np.searchsorted([one.queue_start for one in arrivals], window)
             arrivals = arrivals[begin:end]
-        rules, policies = settings.batch_config(config), QueuePolicies.of(written)
-        return replay(Given(arrivals), rules, policies, settings.instances, self.pace(config), stop)
+        rules, policies = settings.batch_config(config), QueuePolicies.from_config(written)
+        return replay(FixedArrivals(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
     def _overheads(self, largest: int) -> tuple[int, int]:
-        """Measures how long after the decision an execution began, and how long after its end the next decision was, if
-        requests waited: medians, 0 if it cannot be told. `largest`: the largest batch size."""
+        """Measure how long after the decision an execution began, and how long after its end the next decision was, if
+        requests waited: medians, 0 if unknown. `largest`: the largest batch size.
+        """
         first_came, last_came = np.full(len(self.batches), np.inf), np.full(len(self.batches), -np.inf)
-        np.minimum.at(first_came, self._batch, self.asked("queued"))
-        np.maximum.at(last_came, self._batch, self.asked("queued"))
+        np.minimum.at(first_came, self._batch, self.request_column("queued"))
+        np.maximum.at(last_came, self._batch, self.request_column("queued"))
         first_came, last_came = first_came[self._executed], last_came[self._executed]
-        start, end, where = self.executed("start"), self.executed("end"), self.executed("instance")
+        start, end, where = self.batch_column("start"), self.batch_column("end"), self.batch_column("instance")
         order = np.lexsort((start, where))
         same = where[order][1:] == where[order][:-1]
         before = np.full(len(start), -np.inf)  # when the instance ended its last execution
         before[order[1:]] = np.where(same, end[order[:-1]], -np.inf)
-        reasons = np.array([self._words["reason"][number] for number in self.executed("reason").astype(int)])
+        reasons = np.array([self._words["reason"][number] for number in self.batch_column("reason").astype(int)])
         at_once = np.isin(reasons, _AT_ONCE)
         leads = (start - last_came)[at_once & (before < last_came)]
         delayed = (start - first_came)[(reasons == "delay") & (before < first_came)]
         if len(delayed):  # of the delay that held then, which need not be today's
             leads = np.concatenate([leads, delayed - delayed.min()])
         lead = _median(leads)
-        at_once |= (reasons == "preferred") | (self.executed("size") == largest)
+        at_once |= (reasons == "preferred") | (self.batch_column("size") == largest)
         return lead, max(_median((start - before)[at_once & (last_came < before)]) - lead, 0)
 
 
 def _median(times: Floats) -> int:
-    """Returns the median of times that a server needs for itself; 0 of none."""
+    """Return the median of times that a server needs for itself; 0 of none."""
     found = [time for time in times if 0 <= time < _LONGEST]
     return int(np.median(found)) if found else 0
 
 
 def _extras(extras: Floats, rows: NDArray[np.int64]) -> dict[int, tuple[int, int]]:
-    """Returns priorities and own timeouts by the place of their request in `rows`."""
+    """Return priorities and own timeouts by the place of their request in `rows`."""
     columns = [EXTRAS.index(name) for name in ("row", "priority", "timeout")]
     given = {
         int(row): (int(priority), int(timeout)) for row, priority, timeout in extras[:, columns] if priority or timeout

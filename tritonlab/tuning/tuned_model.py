@@ -1,5 +1,6 @@
-"""A `Subject` is a model that runs, as far as tuning looks at it: its configuration, its record, and how it is loaded
-with other settings."""
+"""`TunedModel`, a running model as tuning sees it: its configuration, its record, and how it is loaded with other
+settings.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from ..profile.model_record import ModelRecord
 from ..profile.recorder import Recorder
 from ..server.api.model import Model
 from ..server.models.dependency_graph import composing_models
-from .past import Past
+from .recorded_executions import RecordedExecutions
 from .settings import Settings
 from .what_if import WhatIf
 
-#: Settings of a model that differ from its config, and what loads it with others.
+#: Settings of a model that differ from its config, and a function that loads it with others.
 Written = tuple[Settings | None, Callable[[Settings | None], object]]
 
 
@@ -25,7 +26,7 @@ def not_written() -> Written | None:
     return None
 
 
-class Subject:
+class TunedModel:
     """A model of a server in this process. `written` returns how a notebook has written it."""
 
     def __init__(self, model: Model, written: Callable[[], Written | None] = not_written) -> None:
@@ -38,12 +39,12 @@ class Subject:
 
     @property
     def config(self) -> ModelConfig:
-        """Returns the normalised configuration of the version that serves."""
+        """The normalised configuration of the version that serves."""
         return self.model.server.core.find(self.model.name, self.model.version).config
 
     @property
     def authored(self) -> ModelConfig:
-        """Returns the same configuration with the instance groups as their author wrote them, none if he wrote none."""
+        """The same configuration with the instance groups as their author wrote them, none if there are none."""
         version = self.model.server.core.find(self.model.name, self.model.version)
         config = ModelConfig()
         config.CopyFrom(version.config)
@@ -53,8 +54,9 @@ class Subject:
 
     @property
     def ensembles(self) -> dict[str, int]:
-        """Returns the `max_batch_size` of each ensemble that serves and has the model as a step. If a reload makes the
-        model's smaller, the ensemble stops serving, as in Triton (rule 5.7.4)."""
+        """The `max_batch_size` of each ensemble that serves and has the model as a step. If a reload makes the model's
+        smaller, the ensemble stops serving, as in Triton (rule 5.7.4).
+        """
         loaded = self.model.server.core.models()
         configs = {one.identifier: version.config for one in loaded for version in one.versions.values()}
         return {
@@ -67,16 +69,17 @@ class Subject:
     def record(self) -> ModelRecord:
         return Recorder.of(self.model.server.instruments).recording.model(self.model.name)
 
-    def past(self) -> Past:
-        """Returns what was recorded since the last load. Raises InvalidArgumentError if there is nothing."""
+    def recorded_executions(self) -> RecordedExecutions:
+        """Return the record since the last load. Raises InvalidArgumentError if it is empty."""
         try:
-            return Past(self.record)
+            return RecordedExecutions(self.record)
         except ValueError as error:
             raise InvalidArgumentError(str(error)) from None
 
     def reload(self, settings: Settings) -> Callable[[], object]:
-        """Loads the model with settings, and returns what loads it as it was. Raises what a load does; the version that
-        serves goes on then. Raises InvalidArgumentError if an ensemble around the model would stop serving."""
+        """Load the model with settings; return a function that loads it as it was. Raises what a load does; the version
+        that serves goes on then. Raises InvalidArgumentError if an ensemble around the model would stop serving.
+        """
         settings.check_serving(self.ensembles)
         former = self.restorer()
         written = self._written()
@@ -87,7 +90,7 @@ class Subject:
         return former
 
     def restorer(self) -> Callable[[], object]:
-        """Returns what loads the model as it is now."""
+        """Return a function that loads the model as it is now."""
         written = self._written()
         if written is not None:
             former, load = written
@@ -99,8 +102,16 @@ class Subject:
 def what_if(
     model: Model, differing: Mapping[str, Any], written: Callable[[], Written | None] = not_written
 ) -> WhatIf:
-    """Return the result of `Model.what_if`."""
-    subject = Subject(model, written)
-    config = subject.config
-    settings = Settings.of(config).changed(**differing)
-    return WhatIf(subject.name, subject.past(), config, subject.authored, settings, subject.reload, subject.ensembles)
+    """Run `Model.what_if`."""
+    tuned = TunedModel(model, written)
+    config = tuned.config
+    settings = Settings.from_config(config).changed(**differing)
+    return WhatIf(
+        tuned.name,
+        tuned.recorded_executions(),
+        config,
+        tuned.authored,
+        settings,
+        tuned.reload,
+        tuned.ensembles,
+    )

@@ -1,4 +1,4 @@
-"""This module tells what a record says about copies between the host and GPUs."""
+"""The copies between the host and GPUs in a record."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .model_record import COPIES, ModelRecord
 
 
 @dataclass(frozen=True)
-class CopyFacts:
-    """Sums up copies. `to_device`, `to_host`: bytes; `requests`: how many requests they were made for; `simulated`: the
-    GPUs are.
+class DeviceCopies:
+    """The sums of copies. `to_device`, `to_host`: bytes; `requests`: how many requests they were made for; `simulated`:
+    whether the GPUs are.
     """
 
     requests: int
@@ -21,15 +21,15 @@ class CopyFacts:
     simulated: bool
 
 
-def copy_facts(record: ModelRecord, serial: int | None = None) -> CopyFacts | None:
-    """Returns what was copied for a request, or for all that are kept; None if nothing was."""
+def device_copies(record: ModelRecord, serial: int | None = None) -> DeviceCopies | None:
+    """Return what was copied for a request, or for all in the record; None if nothing was."""
     with record.lock:
         rows = record.copies.rows()
     column = {name: rows[:, number] for number, name in enumerate(COPIES)}
     chosen = column["serial"] == serial if serial is not None else np.ones(len(rows), bool)
     if not chosen.any():
         return None
-    return CopyFacts(
+    return DeviceCopies(
         len(np.unique(column["serial"][chosen])),
         int(column["to_device"][chosen].sum()),
         int(column["to_host"][chosen].sum()),

@@ -1,15 +1,15 @@
-"""This module says in words what was copied between the host and GPUs."""
+"""Bytes copied between the host and GPUs, in words."""
 
 from __future__ import annotations
 
-from ...profile.copy_facts import CopyFacts, copy_facts
+from ...profile.device_copies import DeviceCopies, device_copies
 from ...server.api.model import Model
 from .array_facts import size_text
 from .record_view import recorded
 
 
-def copies_text(facts: CopyFacts | None) -> str:
-    """Returns `4 MB to the GPU, 1 MB back for 3 requests`; an empty text if nothing was copied."""
+def copies_text(facts: DeviceCopies | None) -> str:
+    """Return `4 MB to the GPU, 1 MB back for 3 requests`; an empty text if nothing was copied."""
     if facts is None:
         return ""
     of = f" for {facts.requests:,} requests" if facts.requests > 1 else ""
@@ -17,15 +17,16 @@ def copies_text(facts: CopyFacts | None) -> str:
 
 
 def per_request_text(model: Model) -> str:
-    """Returns `copied per request: 4 MB to the GPU, 1 MB back`, on average over what is recorded; an empty text if
-    nothing is."""
+    """Return `copied per request: 4 MB to the GPU, 1 MB back`, on average over the record; an empty text if nothing is
+    recorded.
+    """
     recording = recorded(model)
     record = recording.records.get(model.name) if recording is not None else None
-    facts = copy_facts(record) if record is not None else None
+    facts = device_copies(record) if record is not None else None
     return f"copied per request: {_sizes(facts, facts.requests)}" if facts is not None else ""
 
 
-def _sizes(facts: CopyFacts, among: int) -> str:
+def _sizes(facts: DeviceCopies, among: int) -> str:
     gpu = "simulated GPU" if facts.simulated else "GPU"
     parts = [f"{size_text(facts.to_device // among)} to the {gpu}"] if facts.to_device else []
     parts += [f"{size_text(facts.to_host // among)} {'back' if parts else f'from the {gpu}'}"] if facts.to_host else []

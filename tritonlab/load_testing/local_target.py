@@ -1,4 +1,4 @@
-"""This module sends the requests of a load test to a model of a server in this process."""
+"""The target of a load test for a model of a server in this process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..server.api.response_iterator import ResponseIterator
 from .call_log import CallLog
 from .request_mix import Lane, ModelInputs, RequestMix
 
-#: Seconds after which a sender that waits for room looks whether it has to halt.
+#: Seconds after which a sender that waits for room checks whether to halt.
 _LOOK = 0.05
 
 Open = dict[int, InferenceRequest]
 
 
 class _Call:
-    """Is one request under way. `on_end` is called with its lane; it must not block."""
+    """One request under way. `on_end` is called with its lane; it must not block."""
 
     __slots__ = ("due", "error", "first", "lane", "log", "on_end", "open", "responses", "sent")
 
@@ -52,10 +52,11 @@ class _Call:
             self.on_end(self.lane)
 
 
-class KernelTarget:
-    """Sends from one thread, and has the server call back: so thousands of requests per second need no other thread.
+class LocalTarget:
+    """A target that sends from one thread and is called back by the server: thousands of requests per second need no
+    other thread.
 
-    One client alone is different: it waits for its answer itself, as `model(…)` does, which spares a thread switch.
+    One client alone is different: it waits for its response itself, as `model(…)` does, which spares a thread switch.
     """
 
     place = "in this kernel"

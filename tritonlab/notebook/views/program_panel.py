@@ -1,4 +1,4 @@
-"""This module has `Copy as`: it writes the request of a form as a program, to be copied or kept."""
+"""The `Copy as` panel: the request of a form as a program, to copy or to save."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ _MOST_LINES = 24
 _MOST_BYTES = 5_000_000
 
 
-class CopyPanel:
-    """Offers a choice of programs, and the text of the one that was chosen. `make` writes it, or raises ValueError or
-    TritonError.
-    """
+class ProgramPanel:
+    """A choice of programs, and the text of the chosen one. `make` writes it, or raises ValueError or TritonError."""
 
     def __init__(self, widgets: Any, make: Callable[[str], Snippet]) -> None:
         self._make = make
@@ -32,7 +30,7 @@ class CopyPanel:
         self.text = widgets.Textarea(description="The request as a program", layout=layout(width="100%", height="auto"))
         self.text.add_class("tl-quiet")
         self.text.add_class("tl-snippet")
-        # its click is the browser's: only there is a clipboard (`form_keys.js`)
+        # the browser handles its click: only there is a clipboard (`form_keys.js`)
         self.copy_button = widgets.Button(description="Copy", layout=layout(width="88px"))
         self.copy_button.add_class("tl-copy")
         self.note = widgets.HTML()
@@ -41,7 +39,7 @@ class CopyPanel:
         self.choice.observe(lambda change: self.show(), names="value")
 
     def show(self) -> None:
-        """Writes the chosen program anew."""
+        """Write the chosen program again."""
         kind = self.choice.value
         self.box.layout.display = "none" if kind == _NONE else ""
         if kind == _NONE:

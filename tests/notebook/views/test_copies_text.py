@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card import card_body, card_text
-from tritonlab.notebook.views.copied import copies_text
+from tritonlab.notebook.views.copies_text import copies_text
 from tritonlab.notebook.views.model_facts import model_facts
-from tritonlab.profile.copy_facts import CopyFacts
+from tritonlab.profile.device_copies import DeviceCopies
 from tritonlab.profile.recorder import Recorder
 
 SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
@@ -12,9 +12,9 @@ SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        re
 
 def test_the_words_for_copies() -> None:
     assert copies_text(None) == ""
-    assert copies_text(CopyFacts(1, 0, 7, simulated=False)) == "7 bytes from the GPU"
-    assert copies_text(CopyFacts(2, 3_000, 0, simulated=True)) == "3 kB to the simulated GPU for 2 requests"
-    assert copies_text(CopyFacts(1, 3_000, 7, simulated=False)) == "3 kB to the GPU, 7 bytes back"
+    assert copies_text(DeviceCopies(1, 0, 7, simulated=False)) == "7 bytes from the GPU"
+    assert copies_text(DeviceCopies(2, 3_000, 0, simulated=True)) == "3 kB to the simulated GPU for 2 requests"
+    assert copies_text(DeviceCopies(1, 3_000, 7, simulated=False)) == "3 kB to the GPU, 7 bytes back"
 
 
 def test_the_card_tells_what_a_request_copies(workspace: Workspace) -> None:
