@@ -195,7 +195,8 @@ def test_bls_calls_reach_functions_and_models() -> None:
         assert call("fails").exec().error().code() == pb_utils.TritonError.NOT_FOUND
         assert [output(r) for r in call("twice").exec(decoupled=True)] == [[b"A"], [b"A"]]
         unknown = call("other").exec().error().message()
-        assert unknown == "Model other - Error when running inference: Request for unknown model: 'other' is not found"
+        refused = "Failed for execute the inference request. Model 'other' is not ready."
+        assert unknown == f"Model other - Error when running inference: {refused}"
         assert (pb_utils.is_model_ready("shout"), pb_utils.is_model_ready("other")) == (True, False)
 
 

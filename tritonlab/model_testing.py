@@ -193,7 +193,8 @@ class FakeTriton(bridge.Bridge):
     def _answers(self, request: InferenceRequest, decoupled: bool) -> list[InferenceResponse]:
         callee = self.models.get(request._model_name)
         if callee is None:
-            text = f"Request for unknown model: '{request._model_name}' is not found"  # rule 4.2.1
+            # rule 4.2.1
+            text = f"Failed for execute the inference request. Model '{request._model_name}' is not ready."
             raise bridge.BridgeError(f"Model {request._model_name} - Error when running inference: {text}")
         received = _delivered(request, decoupled)
         answer = callee.execute([received]) if hasattr(callee, "execute") else callee(received)

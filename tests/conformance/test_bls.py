@@ -5,6 +5,8 @@ preference they carry (1.12). How failures of the called model read (4.2) and cy
 from __future__ import annotations
 
 import ast
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from .clients import Client
 from .models import CPU, SCRIPTED, config, model
 from .rules import rule
-from .scripts import TENSORS, code, marked, run, script
+from .scripts import TENSORS, code, eventually, marked, run, script
 
 BATCHED = (
     "max_batch_size: 4",
@@ -306,15 +308,86 @@ def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client,
 
 # models that are not there
 
+#: Calls the model in every form; says what each gave, and whether the model is ready.
+EVERY_FORM = (
+    "version = '' if number == -1 else str(number)\n"
+    "def request(): return ask(callee, five, model_version=number)\n"
+    "async def wait():\n"
+    "    return [await request().async_exec(), list(await request().async_exec(decoupled=True))]\n"
+    "one, several = asyncio.run(wait())\n"
+    "seen = [got(request().exec()), [got(x) for x in request().exec(True)], got(one), [got(x) for x in several]]\n"
+    "return told([seen, pb_utils.is_model_ready(callee, version)])"
+)
+
+
+def is_refused_as_not_ready(client: Client, callee: str, number: int = -1) -> None:
+    text = (
+        f"Model {callee} - Error when running inference: Failed for execute the inference request. "
+        f"Model '{callee}' is not ready."
+    )
+    seen = call(client, EVERY_FORM, five=FIVE, callee=callee, number=number)
+    assert seen == [[text, [text], text, [text]], False]
+
+
+#: What becomes of a model before it is called: the config of its load, its source, and whether it is unloaded.
+NOT_SERVING = {
+    "absent": (None, "", False),
+    "unreadable": ("nonsense: 1", SCRIPTED, False),
+    "failed": (config(*TENSORS), "1 / 0", False),
+    "unloaded": (config(*TENSORS), SCRIPTED, True),
+    "unloaded_flow": (config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU), SCRIPTED, True),
+}
+
+
+@rule("4.2.1", "4.2.3", "1.15.7")
+@pytest.mark.parametrize("callee", NOT_SERVING)
+def test_a_model_that_does_not_serve_is_not_ready(client: Client, callee: str) -> None:
+    text, source, unload = NOT_SERVING[callee]
+    if text is not None:
+        failure = client.placed(callee, model(source, text))
+        assert (failure is None) is unload
+    if unload:
+        client.unload(callee)
+        eventually(lambda: not client.ready(callee))
+    is_refused_as_not_ready(client, callee)
+
+
+@rule("4.2.1", "4.3.3")
+@pytest.mark.parametrize("number", [0, 2, 7])
+def test_a_version_that_does_not_serve_is_not_ready(client: Client, number: int) -> None:
+    is_refused_as_not_ready(client, "callee_versions", number)
+
+
+@rule("4.2.1", "4.4.3")
+def test_a_version_that_another_took_the_place_of_is_not_ready(client: Client) -> None:
+    assert client.placed("replaced", model(SCRIPTED, config(*TENSORS))) is None
+    client.place("replaced", {**model(SCRIPTED, config(*TENSORS)), "2/model.py": SCRIPTED})
+    assert client.load("replaced") is None
+    eventually(lambda: not client.ready("replaced", 1))
+    is_refused_as_not_ready(client, "replaced", 1)
+    client.unload("replaced")
+
+
+@rule("4.2.1")
+def test_a_model_that_loads_is_not_ready(client: Client, tmp_path: Path) -> None:
+    loading, go = str(tmp_path / "loading"), str(tmp_path / "go")
+    waits = f"import os, time\nopen({loading!r}, 'w').close()\nwhile not os.path.exists({go!r}): time.sleep(0.01)\n"
+    client.place("loads", model(waits + SCRIPTED, config(*TENSORS)))
+    with ThreadPoolExecutor(1) as pool:
+        load = pool.submit(client.load, "loads")
+        try:
+            eventually(lambda: os.path.exists(loading))
+            is_refused_as_not_ready(client, "loads")
+        finally:
+            (tmp_path / "go").touch()
+        assert load.result() is None
+    client.unload("loads")
+
 
 @rule("4.4.3", "4.2.1")
 def test_a_call_loads_nothing(client: Client) -> None:
     client.place("lying_there", MODELS["callee"])
-    seen = call(client, "return told(got(ask('lying_there', five).exec()))", five=FIVE)
-    start = "Model lying_there - Error when running inference: "
-    unknown = "Request for unknown model: 'lying_there' is not found"  # newer than 2.51
-    not_ready = "Failed for execute the inference request. Model 'lying_there' is not ready."
-    assert seen == start + (not_ready if client.side == "real" else unknown)
+    is_refused_as_not_ready(client, "lying_there")
     assert [e for e in client.index() if e["name"] == "lying_there"] == [{"name": "lying_there"}]
 
 

@@ -154,6 +154,24 @@ def refused(side: Client, name: str) -> bool:
     return all(failure is not None and (failure.code, failure.text) == REFUSED for failure in failures)
 
 
+@rule("5.7.3", "5.11.7")
+@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("mode", ["none", "poll"])
+def test_the_log_of_a_start_says_why_ensembles_were_refused(
+    start: Callable[..., Client], tmp_path: Path, mode: str
+) -> None:
+    fill(tmp_path, {"good": model(who(""), TELLING_CONFIG), "bad": model("1 / 0", TELLING_CONFIG)})
+    fill(tmp_path, {"of_missing": ensemble("missing"), "of_bad": ensemble("bad"), "of_good": ensemble("good")})
+    side = start(mode, tmp_path)
+    refused = {"of_missing": [()], "of_bad": [()], "of_good": READY}
+    assert eventually(lambda: states(side, *refused) == refused)
+    assert (
+        "Invalid argument: ensemble of_missing contains models that are not available or ambiguous: missing"
+        in side.log()
+    )
+    assert "Invalid argument: ensemble 'of_bad' depends on 'bad' which has no loaded version." in side.log()
+
+
 @rule("5.11.1", "5.11.7")
 @pytest.mark.parametrize("which", ["real", "lab"])
 def test_a_polling_server_follows_its_repository(start: Callable[..., Client], tmp_path: Path) -> None:

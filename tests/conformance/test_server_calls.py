@@ -289,10 +289,8 @@ def test_load_waits_for_the_load_and_unload_does_not_wait(client: Client) -> Non
     directory = client.repository / "steps"
     body = (
         "exists = lambda name: os.path.exists(path + '/' + name)\n"
-        "def ready():\n"
-        "    try: return pb_utils.is_model_ready('steps')\n"
-        "    except pb_utils.TritonModelException: return False  # newer than 2.51: rule 1.15.7\n"
-        "seen = [pb_utils.load_model('steps'), exists('initialized'), ready(), pb_utils.is_model_ready('steps', '1')]\n"
+        "ready = lambda version='': pb_utils.is_model_ready('steps', version)\n"
+        "seen = [pb_utils.load_model('steps'), exists('initialized'), ready(), ready('1')]\n"
         "seen += [pb_utils.unload_model('steps'), ready(), exists('finalized')]\n"
         "mark(path + '/go')\n"
         "until(lambda: exists('finalized'))\n"

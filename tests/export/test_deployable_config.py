@@ -46,6 +46,29 @@ def test_what_every_server_fills_in_is_left_out() -> None:
     assert exported.instance_group[0].count == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "instance_group [ { count: 2 kind: KIND_CPU }, { } ]",
+        'instance_group { name: "mine" }',
+        "instance_group { kind: KIND_GPU }",
+        "instance_group { kind: KIND_GPU gpus: [ 1 ] }",
+        "optimization { graph { level: 1 } }",
+        "max_batch_size: 8 sequence_batching { oldest { max_candidate_sequences: 4 } }",
+        "version_policy { latest { num_versions: 2 } } instance_group { }",
+    ],
+)
+@pytest.mark.parametrize("gpus", [[], [0, 1]])
+def test_nothing_is_filled_into_what_the_author_wrote(text: str, gpus: list[int]) -> None:
+    authored = parse_pbtxt(f'name: "m" backend: "python" {text}', "")
+    exported = deployed(f'name: "m" backend: "python" {text}', gpus)
+    for field, value in authored.ListFields():
+        assert getattr(exported, field.name) == value
+    assert normalize_instance_groups(autofill(exported, model_name="m", files={"model.py"}), gpu_ids=gpus) == (
+        normalized(text, gpus)
+    )
+
+
 def test_what_the_author_wrote_stays() -> None:
     exported = deployed("max_batch_size: 8 dynamic_batching { preferred_batch_size: 8 }")
     assert list(exported.dynamic_batching.preferred_batch_size) == [8]

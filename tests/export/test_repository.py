@@ -19,7 +19,7 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tests.serving import write_model
 from tritonlab import Model, Server
-from tritonlab.export.report import ExportConflict
+from tritonlab.export.report import ExportConflict, ExportReport
 from tritonlab.export.repository import export, plan_export
 from tritonlab.export.repository_place import NoRepository
 from tritonlab.ipc.own_stub import write_own_stub
@@ -101,6 +101,64 @@ def test_the_directory_is_complete_and_nothing_else(model: Model, tmp_path: Path
     assert report.plan.files == tuple(files(target))
     assert sorted((target / "config.pbtxt").read_text().split()) == sorted(CONFIG.split())
     assert sorted(p.name for p in tmp_path.iterdir()) == ["models", "source"]
+
+
+#: A config that is complete, as a person writes it.
+COMPLETE = """\
+# Negates rows.   Ask the team of the eighth floor.
+name: "m"
+backend: "python"
+max_batch_size: 4  # more does not pay
+
+input [ { name: "IN",  data_type: TYPE_FP32, dims: [ -1 ] } ]
+output [ { name: "OUT", data_type: TYPE_FP32, dims: [ -1 ] } ]
+instance_group [ { count: 1, kind: KIND_CPU } ]  # no GPU is needed
+dynamic_batching { }
+# the end, without a newline"""
+
+
+def exported_text(tmp_path: Path, text: str, source: str = SOURCE) -> tuple[str, ExportReport]:
+    """The config.pbtxt of an export, which says what today's server makes of it, and the report."""
+    write_model(tmp_path / "source", "m", source)
+    (tmp_path / "source" / "m" / "config.pbtxt").write_bytes(text.encode())
+    with Server(tmp_path / "source", warm=0) as server:
+        report = export(server.model("m"), tmp_path / "models")
+        config = server.model("m").config()
+    with Server(tmp_path / "models", warm=0) as server:
+        assert server.model("m").config() == config
+    return (tmp_path / "models" / "m" / "config.pbtxt").read_bytes().decode(), report
+
+
+@pytest.mark.parametrize("text", [COMPLETE, COMPLETE.replace("\n", "\r\n")], ids=["lf", "crlf"])
+def test_a_complete_config_is_exported_byte_for_byte(tmp_path: Path, text: str) -> None:
+    found, report = exported_text(tmp_path, text)
+    assert found == text
+    assert report.plan.warnings == ()
+    with zipfile.ZipFile(report.zip().path) as packed:
+        assert packed.read("models/m/config.pbtxt") == text.encode()
+
+
+def test_what_a_config_lacks_is_added_to_the_authors_text(tmp_path: Path) -> None:
+    text = "# mine\ninput [ { name: 'IN', data_type: TYPE_FP32, dims: [ -1 ] } ]  # rows\n"
+    found, report = exported_text(tmp_path, text)
+    assert found.startswith(f"{text}# added by tritonlab\n")
+    assert sorted(line for line in found[len(text) :].splitlines() if line[:1].isalpha()) == [
+        'backend: "python"',
+        "dynamic_batching {",
+        "instance_group {",
+        "max_batch_size: 4",
+        'name: "m"',
+        "output {",
+    ]
+    assert report.plan.warnings == ()
+
+
+def test_a_config_that_is_completed_within_is_written_again_and_the_report_says_so(tmp_path: Path) -> None:
+    found, report = exported_text(tmp_path, "# mine\ninput { name: 'IN' }\n")
+    assert "# mine" not in found
+    (warning,) = report.plan.warnings
+    assert warning.startswith("its config.pbtxt was written again without its comments: input of the author's text")
+    assert f"  Attention: {warning}." in str(report).splitlines()
 
 
 def test_another_server_answers_the_same_from_it(model: Model, tmp_path: Path) -> None:

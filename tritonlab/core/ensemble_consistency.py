@@ -17,18 +17,20 @@ from .model_config_rules import is_decoupled, step_model
 
 @dataclass(frozen=True)
 class ComposingModel:
-    """A model that a step names, as a load knows it. `configs` are the final configurations of its READY versions, by
-    version. If there are none, `failure` is the error of that model's own load, from its first version on.
-    """
+    """What a load knows of a model that a step names. `configs` are the final configurations of its READY versions, by
+    version. If there are none, `failure` is the error of that model's own load, from its first version on. A model that
+    is `missing` passes for one without inputs and outputs."""
 
     configs: Mapping[int, ModelConfig] = field(default_factory=dict)
     failure: str = ""
     is_ensemble: bool = False
+    missing: bool = False
 
     def config(self, version: int = -1) -> ModelConfig:
-        """Return the configuration of the version a step requests (-1: the latest). Raises KeyError if it does not
-        exist.
-        """
+        """Return the configuration of the version that a step names (-1: the latest). Raises KeyError if it is not
+        there."""
+        if self.missing:
+            return ModelConfig()
         return self.configs[max(self.configs) if version == -1 else version]
 
 
@@ -103,6 +105,8 @@ def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel
             raise ConfigError(text)
     for step in config.ensemble_scheduling.step:
         model = models[step_model(step)]
+        if model.missing:
+            continue
         depends = f"ensemble '{name}' depends on '{step_model(step)}'"
         if not model.configs and model.is_ensemble:
             raise ConfigError(

@@ -11,11 +11,18 @@ from .model_config import ModelConfig
 
 _NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
 _NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
+_UNFILLED = re.compile(r"; not filled in: (\$\{.*\})")
 #: A place in a config.pbtxt, as the reason of a failed poll names it.
 _CONFIG_PLACE = re.compile(r"from (?P<file>\S+\.pbtxt) \((?P<line>\d+):\d+")
 _SIMULATE = (
     "on a machine without a GPU such a model loads where GPUs are simulated: tritonlab.reset(simulated_gpus=1), "
     "Options(simulated_gpus=1), tritonlab serve --simulated-gpus=1"
+)
+_ANY_DEVICE = "leave kind out of its instance_group, which then takes GPUs where there are some and the CPU here"
+_MAKE_ENVIRONMENT = (
+    "EXECUTION_ENV_PATH is a directory of an environment, or what conda-pack made of one, on the machine that serves: "
+    "put it into the model's directory and write $$TRITON_MODEL_DIRECTORY/<its name>, or leave the parameter out, and "
+    "the model runs in the Python of the server"
 )
 _ADVICE = (
     (re.compile(r"must specify 'dims'"), "give it dims in config.pbtxt: dims: [ -1 ] is one dimension of any size"),
@@ -29,9 +36,12 @@ _ADVICE = (
         "call the directory '{0}', or leave the name out of config.pbtxt",
     ),
     (re.compile(r"Could not determine backend for model '.*?' with no backend"), "write model.py into its directory 1"),
+    (re.compile(r"has kind KIND_GPU but no GPUs are available"), f"{_ANY_DEVICE}; or keep it: {_SIMULATE}"),
+    (re.compile(r"invalid or unsupported gpu id \d+\..* are: (?:;|$)"), _SIMULATE),
+    (re.compile(r"Failed to get the canonical path for .*\."), _MAKE_ENVIRONMENT),
     (
-        re.compile(r"has kind KIND_GPU but no GPUs are available|invalid or unsupported gpu id \d+\..* are: (?:;|$)"),
-        _SIMULATE,
+        re.compile(r"The Python environment should contain an 'activate' script|archive_read_open_filename\(\) failed"),
+        _MAKE_ENVIRONMENT,
     ),
     (re.compile(r"has kind KIND_(?:CPU|MODEL) but specifies one or more GPUs"), f"leave gpus out; {_SIMULATE}"),
     (re.compile(r"appears in two or more repositories"), "remove one of them, or serve with model_namespacing"),
@@ -53,7 +63,9 @@ def config_place(reason: str) -> str:
 
 
 def config_advice(complaint: str) -> str:
-    """Return "Did you mean ...?" for a misspelt field or enum value of a config."""
+    """Return what to write instead of a misspelt field or enum value of a config, and of what a template leaves open."""
+    if found := _UNFILLED.search(complaint):
+        return f"The config is a template: write values for {found[1]}, or run the script that fills it in"
     if found := _NO_FIELD.search(complaint):
         kinds = [m for m in _messages() if m.name == found[1]]
         names = [field.name for kind in kinds for field in kind.fields]

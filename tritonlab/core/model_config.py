@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from .status import Code
 
 if TYPE_CHECKING:
     ModelConfig = Any  # generated code has no types
+
+_PLACEHOLDER = re.compile(r"\$\{[^${}\s]+\}")
 
 
 class ConfigError(Explained, ValueError):
@@ -61,7 +64,15 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
     try:
         return text_format.Parse(text, ModelConfig())
     except text_format.ParseError as error:
-        raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from None
+        unfilled = ", ".join(placeholders(text))
+        detail = f"{error}; not filled in: {unfilled}" if unfilled else str(error)
+        raise ConfigError(f"failed to read text proto from {path}", detail=detail) from None
+
+
+def placeholders(text: str) -> list[str]:
+    """Return the `${NAME}` of a template that stand in a text outside its comments, each once."""
+    lines = (line.split("#", 1)[0] for line in text.splitlines())
+    return list(dict.fromkeys(found for line in lines for found in _PLACEHOLDER.findall(line)))
 
 
 def print_pbtxt(config: ModelConfig) -> str:

@@ -82,8 +82,8 @@ class TraceSettings:
     def __init__(
         self, setting: TraceSetting, model_ready: Callable[[str], bool], on_change: Callable[[], None] | None = None
     ) -> None:
-        """`setting` is what the server starts with. `model_ready(name)` raises NotFoundError for an unknown model.
-        `on_change()` is called after each change, and when a count has run out."""
+        """`setting` is what the server starts with. `model_ready(name)` tells whether a model can answer. `on_change()`
+        is called after each change, and when a count has run out."""
         self._start = setting
         self._model_ready = model_ready
         self._on_change = on_change
@@ -92,9 +92,8 @@ class TraceSettings:
         self._models: dict[str, _Sampler] = {}
 
     def get(self, model: str = "") -> Values:
-        """Return the current values for a model, or the global ones. Raises NotFoundError for an unknown model, and
-        InvalidArgumentError for one that is not ready (rule 5.14.2).
-        """
+        """Return the values that hold for a model, or the global ones. Raises InvalidArgumentError for a model that is
+        not ready (rule 5.14.2)."""
         self._require(model)
         with self._lock:
             return self._models.get(model, self._global).setting.values()

@@ -1,38 +1,68 @@
-"""This module makes the config of an exported model: complete, but without what only describes this machine."""
+"""The config of an exported model: complete, but without what only describes this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator
 
 from ..core.model_config import ModelConfig, messages
-from ..core.model_config_rules import autofill
+from ..core.model_config_rules import autofill, normalize_instance_groups
 from .machine_bound import forget_backend_directory
-
-Prune = Callable[[ModelConfig], None]
 
 
 def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Collection[str]) -> ModelConfig:
-    """Makes `served`, the config as this server normalised it, fit for another machine. `authored` is the author's own.
+    """Return `served`, the config as this server normalised it, fit for another machine.
 
-    Every input, output, instance group, batcher, policy and parameter stays. Two things that the author did not write
-    are left out: what a server fills in again by itself (rules 2.11.1, 5.1.1, 5.1.3), and what describes this machine:
-    whether instances run on the CPU or on a GPU, and the numbers of its GPUs.
+    `authored` is the author's own. Every input, output, instance group, batcher, policy and parameter stays. What a
+    server fills in again by itself (rules 2.11.1, 5.1.1, 5.1.3, 5.1.4) is left out of what the author wrote, and so is
+    what describes this machine: whether instances run on the CPU or on a GPU, and the numbers of its GPUs.
     """
     config = ModelConfig()
     config.CopyFrom(served)
     _forget_devices(config, authored)
     forget_backend_directory(config, authored)
     names = {_top(file.split("/", 1)[1]) for file in files if "/" in file}
-    filled = autofill(config, model_name=served.name, files=names)
-    for field, prune in _FILLED_IN.items():
-        if _wrote(authored, field):
-            continue
+
+    def filled_in(shorter: ModelConfig) -> list[ModelConfig]:
+        """Return what a server makes of it, without a GPU and with one."""
+        filled = autofill(shorter, model_name=served.name, files=names)
+        return [normalize_instance_groups(filled, gpu_ids=gpus) for gpus in ((), (0,))]
+
+    complete = filled_in(config)
+    for shorter in _shorter(config, authored):
+        if filled_in(shorter) == complete:
+            config.CopyFrom(shorter)
+    return config
+
+
+def _shorter(config: ModelConfig, authored: ModelConfig) -> Iterator[ModelConfig]:
+    """Yield copies of `config` that lack what was filled into one field; `config` may change between two of them."""
+    for descriptor, _ in authored.ListFields():
         shorter = ModelConfig()
         shorter.CopyFrom(config)
-        prune(shorter)
-        if autofill(shorter, model_name=served.name, files=names) == filled:
-            config = shorter
-    return config
+        shorter.ClearField(descriptor.name)
+        shorter.MergeFrom(_only(authored, descriptor.name))
+        yield shorter
+    for field in _FILLED_IN:
+        if not _wrote(authored, field):
+            shorter = ModelConfig()
+            shorter.CopyFrom(config)
+            shorter.ClearField(field)
+            yield shorter
+    if config.HasField("dynamic_batching") and not authored.HasField("dynamic_batching"):
+        shorter = ModelConfig()
+        shorter.CopyFrom(config)
+        shorter.dynamic_batching.ClearField("preferred_batch_size")
+        yield shorter
+
+
+def _only(config: ModelConfig, field: str) -> ModelConfig:
+    """Return a message with this one field."""
+    only = ModelConfig()
+    only.CopyFrom(config)
+    for descriptor, _ in config.ListFields():
+        if descriptor.name != field:
+            only.ClearField(descriptor.name)
+    return only
 
 
 def _top(file: str) -> str:
@@ -52,20 +82,8 @@ def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
 
 
 def _wrote(config: ModelConfig, field: str) -> bool:
-    """Tells whether the config sets `field`, a path of names with dots."""
-    name, _, rest = field.partition(".")
-    present = any(descriptor.name == name for descriptor, _ in config.ListFields())
-    return present and (not rest or _wrote(getattr(config, name), rest))
+    return any(descriptor.name == field for descriptor, _ in config.ListFields())
 
 
-def _clear_preferred(config: ModelConfig) -> None:
-    if config.HasField("dynamic_batching"):
-        config.dynamic_batching.ClearField("preferred_batch_size")
-
-
-_FILLED_IN: dict[str, Prune] = {
-    "version_policy": lambda config: config.ClearField("version_policy"),
-    "optimization": lambda config: config.ClearField("optimization"),
-    "default_model_filename": lambda config: config.ClearField("default_model_filename"),
-    "dynamic_batching.preferred_batch_size": _clear_preferred,
-}
+#: Fields that every server fills in where they are missing.
+_FILLED_IN = ("version_policy", "optimization", "default_model_filename")

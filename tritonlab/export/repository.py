@@ -19,7 +19,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..core.model_config import parse_pbtxt, print_pbtxt
+from ..core.completed_text import CompletedText, completed_text
+from ..core.model_config import parse_pbtxt
 from ..core.unknown_option import explains_unknown
 from .deployable_config import deployable_config
 from .machine_bound import left_out, warnings
@@ -45,9 +46,10 @@ def export(
     """Writes `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
     reports what it did.
 
-    The config is complete: what the notebook's server filled in or took from auto_complete_config is written out. A
-    directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then it is moved to
-    `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+    The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
+    author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
+    report says so. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
+    it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
     its BLS calls name; `alone` leaves them out. If one of the directories is in the way, none is written. The report
@@ -123,15 +125,27 @@ def _build(model: Model, new: Path) -> tuple[str, ...]:
             (new / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, new / file)
     authored = source / CONFIG_FILE
-    text = authored.read_text(encoding="utf-8") if authored.is_file() else ""
+    text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
     config = deployable_config(
         parse_pbtxt(model.config_pbtxt(), "the served config"),
         parse_pbtxt(text, str(authored)),
         files=files,
     )
+    completed = completed_text(text, config)
     new.mkdir(parents=True, exist_ok=True)
-    (new / CONFIG_FILE).write_text(print_pbtxt(config), encoding="utf-8")
-    return warnings(config, source, files)
+    (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
+    return (*warnings(config, source, files), *_rewritten(text, completed))
+
+
+def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
+    """Yield a warning if the author's text was not kept."""
+    if text.strip() and completed.printed_for:
+        fields = " and ".join(completed.printed_for)
+        lost = " without its comments" if "#" in text else ""
+        yield (
+            f"its {CONFIG_FILE} was written again{lost}: {fields} of the author's text had to be completed within, so "
+            "that nothing added after it could do"
+        )
 
 
 def _compare(new: Path, target: Path) -> ExportPlan:

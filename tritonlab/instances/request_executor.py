@@ -11,7 +11,14 @@ from ..core.clock import Clock
 from ..core.copies import Copies
 from ..core.infer_request import InferenceRequest, ModelRequest, RequestState
 from ..core.infer_response import InferenceResponse, ParameterValue
-from ..core.status import Code, InternalError, InvalidArgumentError, TritonError
+from ..core.status import (
+    Code,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    TritonError,
+    UnavailableError,
+)
 from ..ipc.block_reader import BlockReader
 from ..ipc.stub_link import Infer, SharedMemoryError, StubLink
 from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
@@ -89,7 +96,7 @@ class RequestExecutor:
             return "BLS is only supported during the 'execute' function."  # a process forked by `initialize`, too early
         caller.called.add(name)
         try:
-            callee = self._find(name, request.model_version)
+            callee = self._ready(name, request.model_version)
             if not infer.decoupled and callee.rules.decoupled:
                 raise TritonError.of(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
             if len(request.inputs) < len(infer.tensors):
@@ -123,6 +130,15 @@ class RequestExecutor:
             self._end(call)
             caller.wait_for_another(False)
         return text
+
+    def _ready(self, name: str, version: int) -> Callee:
+        """Return the version to call. Raises TritonError; one that does not serve is not ready, whatever the reason
+        (rule 4.2.1)."""
+        try:
+            return self._find(name, version)
+        except (NotFoundError, UnavailableError):
+            text = f"Failed for execute the inference request. Model '{name}' is not ready."
+            raise InternalError(text) from None
 
     def _look_again(self, call: BlsCall, pause: int) -> None:
         """Asks the stubs if calls still seem to wait for one another; runs on the timer's thread."""

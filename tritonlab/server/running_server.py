@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.clock import Clock
 from ..core.failure_capsule import FailureBook
-from ..core.status import TritonError, UnavailableError
+from ..core.status import NotFoundError, TritonError, UnavailableError
 from .build import Parts
 from .models.endings import Ending
 from .models.global_map import GlobalMap
@@ -39,12 +39,12 @@ class RunningServer:
         return self.live() and (not self._options.strict_readiness or self._models.settled())
 
     def model_ready(self, name: str, version: str = "") -> bool:
-        """Tells whether a version can answer (rule 1.15.7). Raises NotFoundError for an unknown model,
-        InvalidArgumentError for a version that is no number.
+        """Tell whether a version can answer; what is unknown cannot (rule 1.15.7). Raises InvalidArgumentError for a
+        version that is not a number, and for a name that several models have.
         """
         try:
             return self._models.find(name, parse_version(version)).ready()
-        except UnavailableError:
+        except (NotFoundError, UnavailableError):
             return False
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigText
 from tritonlab.notebook.authoring.draft import Draft, model_path
 from tritonlab.notebook.authoring.errors import FileError, OptionError, SourceError
 from tritonlab.notebook.authoring.source_map import Segment
+from tritonlab.tuning.settings import Settings
 
 SOURCE = "class TritonPythonModel:\n    pass\n"
 
@@ -120,3 +122,30 @@ def test_the_directory_of_an_ensemble_is_read_without_a_source(tmp_path: Path) -
     (tmp_path / "config.pbtxt").write_text("max_batch_size: 4\n")
     with pytest.raises(FileError, match="is not a model directory"):
         Draft("m").with_source(tmp_path)
+
+
+AUTHORED = "# rows of numbers\nmax_batch_size: 4  # enough\ninstance_group { count: 1 }  # one is enough, too\n"
+
+
+def test_the_authors_text_is_kept_and_what_is_missing_stands_after_it() -> None:
+    draft = replace(Draft("m"), cell_config=ConfigText(AUTHORED, "the cell", model="m"))
+    assert draft.config_file == f'{AUTHORED}# added by tritonlab\nname: "m"\nbackend: "python"\n'
+    options = replace(draft, options=ConfigOptions(inputs=["IN:FP32[-1]"]))
+    assert options.config_file.startswith(draft.config_file.replace('name: "m"\nbackend: "python"\n', ""))
+    assert "TYPE_FP32" in options.config_file
+
+
+def test_a_text_that_has_to_change_within_says_that_its_comments_are_gone() -> None:
+    draft = replace(Draft("m"), cell_config=ConfigText(AUTHORED, "the cell", model="m"))
+    printed = replace(draft, settings=Settings.of(draft.config.message).changed(instances=2)).config_file
+    assert printed.startswith("# written again, without the comments of the cell\nname:")
+    assert "count: 2" in printed and "enough" not in printed
+
+
+def test_the_config_of_a_directory_is_kept_byte_for_byte(tmp_path: Path) -> None:
+    text = 'name: "m"  # mine\r\nbackend: "python"\r\n'
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.py").write_text(SOURCE)
+    (tmp_path / "config.pbtxt").write_bytes(text.encode())
+    assert Draft("m").with_source(tmp_path).config_file == text
+    assert Draft("m").with_source(SOURCE).with_config(tmp_path / "config.pbtxt").config_file == text

@@ -187,7 +187,19 @@ def test_an_unknown_model_gets_the_cell_to_run() -> None:
     assert "%%triton_model x cell first" in hint("Request for unknown model: 'x' is not found", CONFIGS.get)
 
 
-def test_a_model_that_is_unloaded_is_no_other_model() -> None:
-    text = "Request for unknown model: 'clean' has no available versions"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Request for unknown model: 'clean' has no available versions",
+        "Model clean - Error when running inference: Failed for execute the inference request. Model 'clean' is not "
+        "ready.",
+    ],
+)
+def test_a_model_that_is_unloaded_is_not_another_model(text: str) -> None:
     assert hint(text, CONFIGS.get, lambda: ["class", "clean"]) == "it is not loaded: %triton load clean"
     assert hint(text, CONFIGS.get, lambda: ["clear"]) == "did you mean 'clear'?"
+
+
+def test_a_call_to_a_version_that_does_not_serve_is_told_from_a_model_that_is_not_loaded() -> None:
+    text = "Failed for execute the inference request. Model 'class' is not ready."
+    assert hint(text, lambda name: {}, lambda: ["class"]).startswith("class serves, but not the version")

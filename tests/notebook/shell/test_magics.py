@@ -563,6 +563,25 @@ def test_an_unload_kills_after_its_time(notebook: Any) -> None:
     assert notebook["text"] == "Server exited before the request completed"
 
 
+def test_an_export_has_the_text_of_the_config_cell(notebook: Any, tmp_path: Path) -> None:
+    text = """# What it is for.
+name: "m"
+backend: "python"
+max_batch_size: 4   # enough
+input [ { name: "IN", data_type: TYPE_FP32, dims: [ -1 ] } ]
+output [ { name: "OUT", data_type: TYPE_FP32, dims: [ -1 ] } ]
+instance_group [ { kind: KIND_CPU } ]
+"""
+    notebook.run(f"%%triton_config m\n{text}")
+    notebook.run(f"%%triton_model m\n{ADD}")
+    assert notebook.run(f"%triton export m '{tmp_path}'").success
+    assert (tmp_path / "m" / "config.pbtxt").read_text() == text
+    notebook.run(f"%%triton_model m --decoupled\n{ADD}")
+    assert notebook.run(f"%triton export m '{tmp_path}' --overwrite").success
+    added = "# added by tritonlab\nmodel_transaction_policy {\n  decoupled: true\n}\n"
+    assert (tmp_path / "m" / "config.pbtxt").read_text() == text + added
+
+
 def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path: Path) -> None:
     notebook.run(f"%%triton_model m {OPTIONS} --quiet\n{ADD}")
     assert notebook.run(f"%triton export m {tmp_path}").success

@@ -67,7 +67,6 @@ class ControlEndpoints:
 
     def model_ready(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
-        # since 2026-06 the unknown model of 2.51's 400 is not found
         return (
             HttpReply(kind=TEXT) if self._core.model_ready(name, version) else failure(400, "Model version not ready")
         )

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from ...core.completed_text import completed_text
 from ...core.model_config import from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import is_ensemble
 from ...export.repository import model_files
@@ -76,8 +77,8 @@ class Draft:
 
     @cached_property
     def config_file(self) -> str:
-        """Returns the text of config.pbtxt, which is the author's own where name, backend and options add nothing to
-        it.
+        """Return the text of config.pbtxt: the author's own, and after it what name, backend and options add. Where
+        they change something within it, all of it is written again.
 
         Raises ConfigTextError, OptionError.
         """
@@ -87,7 +88,10 @@ class Draft:
             config.backend = config.backend or "python"
         if self.settings is not None:
             config = self.settings.written(config)
-        return self.config.text if config == self.config.message else print_pbtxt(config)
+        text, printed_for = completed_text(self.config.text, config)
+        if printed_for and "#" in self.config.text:
+            return f"# written again, without the comments of {self.config.source}\n{text}"
+        return text
 
     @property
     def is_ensemble(self) -> bool:
@@ -177,7 +181,7 @@ class Draft:
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
             given = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():
-            text = Path(config).read_text(encoding="utf-8")
+            text = Path(config).read_bytes().decode("utf-8")
             given = ConfigText(text, os.fspath(config), model=self.name)
         else:
             raise FileError(f"there is no config file {os.fspath(config)!r}")
@@ -217,7 +221,7 @@ def read_model(name: str, path: Path) -> Draft:
     versions = sorted(int(p.name) for p in folders if p.name.isdecimal() and str(int(p.name)) == p.name)  # rule 2.1.1
     sources = [version for version in versions if (path / str(version) / MODEL_FILE).is_file()]
     config = path / CONFIG_FILE
-    text = config.read_text(encoding="utf-8") if config.is_file() else ""
+    text = config.read_bytes().decode("utf-8") if config.is_file() else ""
     ensemble = bool(versions) and not sources and is_ensemble(parse_pbtxt(text, str(config)))
     if not sources and not ensemble:
         models = sorted(p.parent.parent.name for p in path.glob(f"*/*/{MODEL_FILE}"))

@@ -42,16 +42,18 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
             continue
         if isinstance(advise, str):
             return advise
-        said = _nearest(found, list(names())) if "absent" in found.groupdict() else ""
+        said = _nearest(found, config_of, list(names())) if "absent" in found.groupdict() else ""
         return said or advise(found, config_of)
     return ""
 
 
-def _nearest(found: re.Match[str], known: list[str]) -> str:
-    """Returns what to do instead of asking for the model `absent`, if one of `known` models is it, or has nearly its
+def _nearest(found: re.Match[str], config_of: ConfigOf, known: list[str]) -> str:
+    """Return what to do instead of calling the model `absent`, if one of `known` models is it, or has nearly its
     name."""
     absent = found["absent"]
     if absent in known and found.re is _UNKNOWN_MODEL:
+        if config_of(absent) is not None:
+            return f"{absent} serves, but not the version that was requested: leave model_version out for the highest"
         return f"it is not loaded: %triton load {absent}"
     return did_you_mean(absent, [name for name in known if name != absent])
 
@@ -148,7 +150,10 @@ def _dims(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part.strip()]
 
 
-_UNKNOWN_MODEL = re.compile(r"Request for unknown model: '(?P<absent>.*?)' (is not found|has no available versions)")
+_UNKNOWN_MODEL = re.compile(
+    r"(?:Request for unknown model: |Failed for execute the inference request\. Model )'(?P<absent>.*?)' "
+    r"(?:is not found|has no available versions|is not ready)"
+)
 
 #: (what to look for, the advice or what makes it); the first that is found counts
 _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], str]]] = [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ...core.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
 from ...core.model_config import ConfigError, ModelConfig, renamed
@@ -11,7 +12,7 @@ from ...core.status import Code, ModelLoadError, TritonError
 from .dependency_graph import DependencyGraph, composing_models, required_models
 from .endings import Endings
 from .global_map import GlobalMap
-from .loaded_model import LoadedModel
+from .loaded_model import LoadedModel, Refusal
 from .model_repository_manager import ModelFiles, ModelRepositoryManager, poll_failure
 
 
@@ -45,75 +46,115 @@ class EnsembleCompletion:
         except TritonError:
             return None
 
-    def follow_files(self, identifier: str) -> list[ModelLoadError]:
-        """Loads what an ensemble contains anew where its files have changed, before somebody's load of the ensemble
-        (rule 5.7.4). What then fails to load goes on serving as it was. Returns the error of the ensemble's load if
-        one of its models cannot be read.
+    def follow_files(self, identifier: str) -> Followed:
+        """Load again what an ensemble contains where its files have changed, before a load of the ensemble by name
+        (rule 5.7.4). What then fails to load goes on serving as it was.
         """
         model = self._models.get(identifier)
         if model is not None and model.versions and model.wanted is None:
-            return []  # it serves, and is no ensemble
+            return Followed()  # it serves, and is not an ensemble
         found = self._read(identifier)
         if found is None:
-            return []
+            return Followed()
         configs = {identifier: found, **required_models({identifier: found}, self.config)}
         unreadable: list[str] = []
+        changed = False
         for part in DependencyGraph(configs).load_order(configs.keys() - {identifier}):
             known = self._models.get(part)
             # what a load brought with files has no others that could change
             if known is not None and known.files is not None and known.files.temporary is None:
+                before = known.versions
                 try:
                     self._load(part)
                 except ModelLoadError as error:
                     unreadable += [error.reason] * (error.code is Code.INTERNAL)
-        return [poll_failure(self._repository.split(identifier)[1], unreadable[0])] if unreadable else []
+                changed = changed or known.versions is not before
+        name = self._repository.split(identifier)[1]
+        return Followed(changed, [poll_failure(name, reason) for reason in unreadable[:1]])
 
-    def complete(self, model: LoadedModel, found: ModelFiles) -> ModelFiles:
-        """Loads what an ensemble contains and is not loaded yet, checks that the models fit (rules 5.7.3, 5.7.4), and
-        returns the ensemble with its final configuration. Raises ModelLoadError; then the ensemble does not serve any
-        more.
+    def complete(self, model: LoadedModel, found: ModelFiles, changed: bool = False) -> ModelFiles:
+        """Load what an ensemble contains and is not loaded yet, check that the models fit (rules 5.7.3, 5.7.4), and
+        return the ensemble with its final configuration. `changed`: one of its models has changed since it was checked.
+        Raises ModelLoadError; then the ensemble does not serve any more.
         """
         name = model.identifier
         resolved = self._models.resolve(found.config, found.namespace, self._repository.namespaces)
         found = replace(found, config=resolved)
         configs = {name: found.config, **required_models({name: found.config}, self.config)}
-        unreadable: list[str] = []
+        steps = _Steps(changed)
+        missing: frozenset[str] = frozenset()
         try:
             circle = DependencyGraph(configs).circle(name)
             if circle:
                 raise ConfigError(circle)
-            tried = model.wanted is not None
+            last = None if model.wanted is None or model.wanted.config != found.config else model.refusal
             model.wanted = None  # the loads of its own models must not load it
             try:
-                parts = {part: self._composing(part, unreadable) for part in composing_models(found.config)}
+                parts = {part: self._composing(part, steps) for part in composing_models(found.config)}
             finally:
                 model.wanted = found
-            if unreadable and tried:  # at the first load it is merely not available (measured)
-                raise poll_failure(model.name, unreadable[0])
+            missing = frozenset(part for part, known in parts.items() if known is None)
             there = {part: known for part, known in parts.items() if known is not None}
+            if last is not None and not last.missing - missing:  # it was told before which are missing (measured)
+                if steps.unpolled and not steps.changed:
+                    raise poll_failure(model.name, steps.unpolled[0])
+                there |= dict.fromkeys(missing, ComposingModel(missing=True))
             check_composing_models(renamed(found.config, name), there)
         except ConfigError as error:
             self._endings.retire(model)
+            model.refusal = Refusal(error.reason, missing)
             text = f"load failed for model '{name}': {error.reason}\n"
-            raise ModelLoadError(text, reason=error.detail or "; ".join(unreadable) or error.reason) from None
+            raise ModelLoadError(text, reason=error.detail or "; ".join(steps.unpolled) or error.reason) from None
+        model.refusal = None
         return replace(found, config=complete_ensemble(found.config, there))
 
-    def _composing(self, identifier: str, unreadable: list[str]) -> ComposingModel | None:
-        """Returns one model of an ensemble, loaded if it can be. Returns None if there is no model of this name, or
-        more than one, or it cannot be read; then `unreadable` gets the reason.
+    def _composing(self, identifier: str, steps: _Steps) -> ComposingModel | None:
+        """Return one model of an ensemble, loaded if it can be. Return None if there is no model of this name, or more
+        than one, or it cannot be read.
         """
         model = self._models.get(identifier)
         failure = ""
         if model is None or not model.versions:
             if not self._repository.holds(identifier):
+                steps.unpolled.append(self._why_unpolled(identifier))
                 return None
             try:
                 model = self._load(identifier)
             except ModelLoadError as error:
-                if error.code is Code.INTERNAL:
-                    unreadable.append(error.reason)
-                    return None
-                failure = error.message.partition(": ")[2].removesuffix("\n")
                 model = self._models[identifier]
+                if error.code is Code.INTERNAL:
+                    steps.unpolled.append(error.reason)
+                    if model.refusal is None:
+                        return None
+                    failure = model.refusal.text  # an ensemble; a model of its own cannot be read
+                else:
+                    steps.changed = True
+                    failure = error.message.partition(": ")[2].removesuffix("\n")
+            else:
+                steps.changed = True
         versions = {number: renamed(version.config, identifier) for number, version in model.versions.items()}
         return ComposingModel(versions, failure, model.wanted is not None)
+
+    def _why_unpolled(self, identifier: str) -> str:
+        try:
+            self._repository.read(identifier)
+        except ModelLoadError as error:
+            return error.reason
+        return ""
+
+
+class Followed(NamedTuple):
+    """What became of the models of an ensemble whose files were looked at: whether one was loaded again, and the error
+    of the ensemble's load if one of them cannot be read."""
+
+    changed: bool = False
+    failed: Sequence[ModelLoadError] = ()
+
+
+@dataclass
+class _Steps:
+    """What the load of an ensemble learns of its models: whether one was loaded, or tried, since the last check, and
+    why others cannot be read."""
+
+    changed: bool
+    unpolled: list[str] = field(default_factory=list)

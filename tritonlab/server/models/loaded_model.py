@@ -18,6 +18,14 @@ _IN_PLACE = {"instance_group", "version_policy"}
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the models of an ensemble do not fit it, and those of them that were missing when this was found."""
+
+    text: str
+    missing: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class FailedLoad:
     """Is why a load failed, with what the error told then: later the cells may be others."""
 
@@ -47,6 +55,8 @@ class LoadedModel:
         self.ended: dict[int, tuple[ModelState, str]] = {}
         #: what the last load wanted, of an ensemble that nobody has unloaded since: it is loaded when it can be
         self.wanted: ModelFiles | None = None
+        #: of an ensemble: what the last check of its models found; None if they fit
+        self.refusal: Refusal | None = None
         #: why the last load failed; None if it did not, or somebody has unloaded the model since
         self.failure: FailedLoad | None = None
         #: whether it was loaded by its own name, not as a part of an ensemble only

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from ...core.model_config_rules import is_ensemble
-from ...core.status import ModelLoadError, TritonError, UnavailableError, UnsupportedError
+from ...core.status import Code, ModelLoadError, TritonError, UnavailableError, UnsupportedError
 from .endings import Ending, Endings
 from .ensemble_completion import EnsembleCompletion
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import ModelVersion
-from .model_repository_manager import ModelRepositoryManager, check_name
+from .model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
 from .version_load import LoadServices
 from .version_loader import VersionLoader
 
@@ -59,9 +59,10 @@ class ModelControl:
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
-            failed += self.ensembles.follow_files(identifier)  # the ensemble is loaded all the same (measured)
+            followed = self.ensembles.follow_files(identifier)
+            failed += followed.failed  # the ensemble is loaded all the same (measured)
             try:
-                self.load_model(identifier, config, files)
+                self.load_model(identifier, config, files, changed=followed.changed)
             except ModelLoadError as error:
                 failed.append(error)
         if failed:
@@ -83,10 +84,11 @@ class ModelControl:
         files: dict[str, bytes] | None = None,
         *,
         by_name: bool = True,
+        changed: bool = False,
     ) -> LoadedModel:
-        """Loads or reloads a model in any control mode, and then the ensembles that contain it. `by_name`: somebody
-        named it, so it is not merely part of an ensemble. Raises ModelLoadError, UnavailableError once the server
-        stops.
+        """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: it was loaded
+        by its name, not merely as part of an ensemble. `changed`: it is an ensemble, and a model of it was loaded
+        again. Raises ModelLoadError, UnavailableError once the server stops.
         """
         namespace, name = self.repository.split(identifier)
         model = self.models.add(identifier, name, namespace)
@@ -100,7 +102,7 @@ class ModelControl:
                 raise
             model.listed = True
             if is_ensemble(found.config):
-                found = self.ensembles.complete(model, found)
+                found = self._completed(model, found, changed)
             changes = find_changes(model.versions, model.files, found)
             if changes.nothing(model.versions):
                 failed = tuple(number for number in changes.keep if model.versions[number].failed())
@@ -113,6 +115,14 @@ class ModelControl:
             model.explicit = model.explicit or by_name
         self._reload_dependents([identifier], f"since '{identifier}' was loaded")
         return model
+
+    def _completed(self, model: LoadedModel, found: ModelFiles, changed: bool) -> ModelFiles:
+        try:
+            return self.ensembles.complete(model, found, changed)
+        except ModelLoadError as error:
+            if model.refusal is not None and error.code is Code.INVALID_ARG:
+                self._loader.say(model.name, f"{error.code.text}: {model.refusal.text}")
+            raise
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4), and
@@ -128,7 +138,7 @@ class ModelControl:
                     continue
                 try:
                     with model.trying():
-                        found = self.ensembles.complete(model, model.wanted)
+                        found = self.ensembles.complete(model, model.wanted, changed=True)
                         self._loader.swap(model, found, Changes(found.versions))
                 except TritonError as error:
                     self._loader.say(model.name, f"{error.message} ({cause})")
@@ -166,6 +176,7 @@ class ModelControl:
         for each in names:
             model = self.models[each]
             model.wanted, model.explicit, model.listed, model.failure = None, False, False, None
+            model.refusal = None
             for ensemble in reversed(self.models.graph().dependents([each])):
                 endings += self._endings.retire(self.models[ensemble], endings)
             endings += self._endings.retire(model, endings)

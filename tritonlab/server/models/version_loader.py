@@ -39,6 +39,7 @@ class VersionLoader:
         caller holds the model's lock."""
         if not found.versions:
             text = f"at least one version must be available under the version policy of model '{model.identifier}'"
+            self.say(model.name, f"failed to load model '{model.identifier}': {text}")
             raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
         if changes.update:
             self._update_instances(model, found, changes.keep)

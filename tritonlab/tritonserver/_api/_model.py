@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from ...core.infer_request import InferenceRequest as CoreRequest
 from ...core.model_config import to_dict
-from ...core.status import NotFoundError
 from ...ipc.interrupts import shielded
 from .._c.triton_bindings import InvalidArgumentError
 from .._c.triton_bindings import TRITONSERVER_ModelBatchFlag as ModelBatchFlag
@@ -107,11 +106,8 @@ class Model:
         return self._server.core.facts.model_metadata(self.name, self._version)
 
     def ready(self) -> bool:
-        """Return whether the model can be called; False for a model that does not exist, as in Triton 2.51."""
-        try:
-            return self._server.core.model_ready(self.name, self._version)
-        except NotFoundError:
-            return False
+        """Tell whether the model can be called; a model that is not there cannot."""
+        return self._server.core.model_ready(self.name, self._version)
 
     def batch_properties(self) -> ModelBatchFlag:
         config = self._server.core.facts.model_config(self.name, self._version)

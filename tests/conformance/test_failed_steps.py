@@ -1,0 +1,161 @@
+"""Ensembles whose models failed: which of Triton's texts a load gives, at first and again (rules 5.7.3, 5.7.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.ensembles import model_text, step
+
+from .clients import Client, Files
+from .rules import rule
+from .test_ensemble import SUM, ensemble, only, python
+
+GOOD = python(SUM, model_text())
+FAILS = python("raise ValueError('x')\n", model_text())
+UNREADABLE = python(SUM, "nonsense: 1")
+TEMPLATE = python(SUM, model_text().replace("max_batch_size: 0", "max_batch_size: ${batch}"))
+NAMED_OTHERWISE = python(SUM, 'name: "other"\n' + model_text())
+NO_BACKEND = python(SUM, model_text().replace('"python"', '"nope"'))
+ON_GPU = python(SUM, model_text(more="instance_group { kind: KIND_GPU }"))
+
+
+class Case(NamedTuple):
+    """`models`: what is placed. `loads`: (model, what its load says), in order; None for one that succeeds. The names
+    of all models begin with that of the case, which stands for `{}`."""
+
+    models: dict[str, Files]
+    loads: Sequence[tuple[str, str | None]]
+
+
+def chain(name: str, reads: str = "IN=X", writes: str = "OUT=Y") -> Files:
+    """An ensemble of m1 and m2."""
+    return ensemble(step(f"{name}_m1", reads, "OUT=Z"), step(f"{name}_m2", "IN=Z", writes))
+
+
+MISSING = "load failed for model '{}_e': ensemble {}_e contains models that are not available or ambiguous: {}_m1\n"
+UNPOLLED = "failed to load '{}_%s', failed to poll from model repository"
+FAILED = (
+    "load failed for model '{}_e': ensemble '{}_e' depends on '{}_%s' which has no loaded version. Model '{}_%s' "
+    "loading failed with error: version 1 is at UNAVAILABLE state: Internal: ValueError: x"
+)
+NO_INPUT = (
+    "load failed for model '{}_e': in ensemble {}_e, ensemble tensor X is mapping to non-existing input %s in model "
+    "{}_m1\n"
+)
+ALONE = "load failed for model '{}_%s': version 1 is at UNAVAILABLE state: Internal: ValueError: x"
+NOT_VALID = (
+    "load failed for model '{}_o': ensemble '{}_o' depends on '{}_e' which is not valid. Model '{}_e' failed with "
+    "error: ensemble {}_e contains models that are not available or ambiguous: {}_m1\n"
+)
+
+
+def failed(step: str) -> str:
+    return FAILED % (step, step)
+
+
+def unread(files: Files) -> Case:
+    loads = [("m1", UNPOLLED % "m1"), ("m2", None), ("e", MISSING), ("e", UNPOLLED % "e"), ("e", UNPOLLED % "e")]
+    return Case({"m1": files, "m2": GOOD, "e": {}}, loads)
+
+
+CASES: dict[str, Case] = {
+    "fs_failed": Case({"m1": FAILS, "m2": GOOD, "e": {}}, [("e", failed("m1")), ("e", failed("m1"))]),
+    "fs_unreadable": unread(UNREADABLE),
+    "fs_template": unread(TEMPLATE),
+    "fs_named": unread(NAMED_OTHERWISE),
+    "fs_missing": Case({"m2": GOOD, "e": {}}, [("m2", None), ("e", MISSING), ("e", UNPOLLED % "e")]),
+    # several at once: what is missing comes first, once; then what failed, as it is tried again with each load
+    "fs_missing_failed": Case(
+        {"m2": FAILS, "e": {}}, [("m2", ALONE % "m2"), ("e", MISSING), ("e", failed("m2")), ("e", failed("m2"))]
+    ),
+    "fs_unreadable_failed": Case({"m1": UNREADABLE, "m2": FAILS, "e": {}}, [("e", MISSING), ("e", failed("m2"))]),
+    "fs_missing_unreadable": Case({"m2": UNREADABLE, "e": {}}, [("e", MISSING), ("e", UNPOLLED % "e")]),
+    "fs_missing_mapped": Case({"m2": GOOD, "e": chain("fs_missing_mapped", writes="NO=Y")}, [("e", MISSING)]),
+    "fs_failed_mapped": Case({"m1": FAILS, "m2": GOOD, "e": chain("fs_failed_mapped", "NO=X")}, [("e", failed("m1"))]),
+    "fs_mapped": Case({"m1": GOOD, "m2": GOOD, "e": chain("fs_mapped", "NO=X")}, [("e", NO_INPUT % "NO")]),
+    "fs_no_backend": Case(
+        {"m1": NO_BACKEND, "m2": GOOD, "e": {}},
+        [("e", failed("m1").partition("Internal")[0] + "Invalid argument: unable to find backend library")],
+    ),
+    "fs_gpu": Case(
+        {"m1": ON_GPU, "m2": GOOD, "e": {}},
+        [("e", failed("m1").partition("Internal")[0] + "Invalid argument: instance group {}_m1_0 of model {}_m1")],
+    ),
+    # an ensemble keeps what the last check of it found
+    "fs_nested": Case(
+        {"m2": GOOD, "e": {}, "o": only("fs_nested_e", "X=X", "Y=Y")},
+        [("m2", None), ("e", MISSING), ("o", NOT_VALID), ("o", UNPOLLED % "o")],
+    ),
+    "fs_nested_unreadable": Case(
+        {"m1": UNREADABLE, "m2": GOOD, "e": {}, "o": only("fs_nested_unreadable_e", "X=X", "Y=Y")},
+        [("m2", None), ("e", MISSING), ("e", UNPOLLED % "e"), ("o", NOT_VALID), ("o", UNPOLLED % "o")],
+    ),
+}
+
+
+def place(client: Client, name: str, models: dict[str, Files]) -> None:
+    for part, files in models.items():
+        client.place(f"{name}_{part}", files or chain(name))
+
+
+def says(client: Client, name: str, part: str, text: str | None) -> None:
+    failure = client.load(f"{name}_{part}")
+    if text is None:
+        assert failure is None
+        return
+    assert failure is not None
+    assert failure.text.startswith(text.replace("{}", name))
+    assert failure.code == ("INTERNAL" if text.startswith("failed to load") else "INVALID_ARG")
+
+
+@pytest.fixture
+def unloads(client: Client, request: pytest.FixtureRequest) -> Any:
+    yield
+    for part in ("o", "e", "m1", "m2"):
+        client.unload(f"{request.node.callspec.params.get('name')}_{part}")
+
+
+MODELS: dict[str, Files] = {}  # each test places its own
+
+
+@rule("5.7.3", "5.7.4", "2.5.3")
+@pytest.mark.usefixtures("unloads")
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_load_says_of_failed_steps(client: Client, name: str) -> None:
+    place(client, name, CASES[name].models)
+    for part, text in CASES[name].loads:
+        says(client, name, part, text)
+
+
+@rule("5.7.3", "5.7.4")
+@pytest.mark.usefixtures("unloads")
+@pytest.mark.parametrize("name", ["fs_changed"])
+def test_what_is_missing_passes_for_a_model_without_tensors_once_another_step_changes(
+    client: Client, name: str
+) -> None:
+    place(client, name, {"m2": GOOD, "e": {}})
+    says(client, name, "m2", None)
+    says(client, name, "e", MISSING)
+    client.place(f"{name}_m2", python(SUM + "\n# changed\n", model_text()))
+    says(client, name, "e", NO_INPUT % "IN")
+    client.place(f"{name}_e", chain(name, writes="OUT2=Y"))  # another ensemble: it is told again
+    says(client, name, "e", MISSING)
+    client.place(f"{name}_m1", GOOD)
+    says(client, name, "e", "load failed for model '{}_e': in ensemble {}_e, ensemble tensor Y is mapped from")
+
+
+@rule("5.7.3")
+@pytest.mark.usefixtures("unloads")
+@pytest.mark.parametrize("name", ["fs_logged"])
+def test_the_log_says_why_an_ensemble_was_refused(client: Client, name: str) -> None:
+    place(client, name, {"m2": GOOD, "e": {}, "m1": {"config.pbtxt": model_text()}})
+    says(client, name, "m1", "load failed for model '{}_m1': at least one version must be available")
+    says(client, name, "e", "load failed for model '{}_e': ensemble '{}_e' depends on '{}_m1' which has no loaded")
+    log = client.log()
+    version = f"at least one version must be available under the version policy of model '{name}_m1'"
+    assert re.search(rf"failed to load model '{name}_m1': {version}", log)
+    assert re.search(rf"Invalid argument: ensemble '{name}_e' depends on '{name}_m1' .* {version}", log)
