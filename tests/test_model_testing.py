@@ -213,3 +213,18 @@ def test_an_array_on_a_gpu_comes_as_models_get_it_by_default() -> None:
     request = build_request({"X": SimulatedArray(np.arange(3, dtype=np.float32))})
     (tensor,) = request.inputs()
     assert tensor.is_cpu() and tensor.as_numpy().tolist() == [0, 1, 2]
+
+
+def test_a_config_that_names_the_file(tmp_path: Path) -> None:
+    for version in ("1", "3", "next"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "postprocess.py").write_text(f"class TritonPythonModel:\n    version = {version!r}\n")
+    (tmp_path / "1" / "model.py").write_text("class TritonPythonModel:\n    version = 'not this'\n")
+    (tmp_path / "config.pbtxt").write_text('backend: "python" default_model_filename: "postprocess.py"\n' + CONFIG)
+    assert load_class(tmp_path).version == "3"
+    args = build_args(tmp_path)
+    assert args["model_version"] == "3"
+    assert json.loads(args["model_config"])["default_model_filename"] == "postprocess.py"
+    (tmp_path / "config.pbtxt").write_text('default_model_filename: "absent.py"\n' + CONFIG)
+    with pytest.raises(FileNotFoundError, match=r"it has no <version>/absent\.py"):
+        load_class(tmp_path)

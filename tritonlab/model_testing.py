@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from .core.metric_registry import MetricRegistry
-from .core.model_config import parse_pbtxt
+from .core.model_config import ModelConfig, parse_pbtxt
 from .core.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
 from .core.status import TritonError
 from .core.tensor import Tensor as ServerTensor
@@ -41,7 +41,7 @@ Callee = Any
 
 
 def load_class(path: str | PathLike[str]) -> Any:
-    """Returns the TritonPythonModel class of a model.py, or of the newest version in a model directory.
+    """Return the TritonPythonModel class of a model.py, or of the newest version in a model directory.
 
     As in a stub, the version and the model directory join the end of `sys.path`, so that helper files are found
     (rule 2.1.5). Raises FileNotFoundError, AttributeError for a file without the class, and what the import raises.
@@ -66,15 +66,13 @@ def build_args(
 
     `name`: the model's name where neither says it. `instance`: which of the config's instances. Raises ConfigError.
     """
-    text, directory, version = config, Path(name), 1
     if not isinstance(config, str) or "\n" not in config:
         directory = Path(config)
-        file = directory / "config.pbtxt"
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        version = int(_model_file(directory).parent.name)
-    message = autofill(
-        parse_pbtxt(str(text), str(config)), model_name=name or directory.name or "model", files=[_MODEL_FILE]
-    )
+        written = _config_of(directory)
+        version = _newest_version(directory, written)
+    else:
+        directory, written, version = Path(name), parse_pbtxt(config, "the config text"), 1
+    message = autofill(written, model_name=name or directory.name or "model", files=[_MODEL_FILE])
     full = normalize_instance_groups(message, gpu_ids=gpu_ids)
     return instance_args(full, instance_specs(full)[instance], model_directory=str(directory), version=version)
 
@@ -236,11 +234,22 @@ def _copied(name: str, datatype: int, shape: list[int], data: Any) -> Tensor:
 
 
 def _model_file(path: Path) -> Path:
-    """Returns `path`, or the model.py of the newest version in it."""
+    """Return `path`, or the model.py of the newest version in it, under the name that the config gives it."""
     path = path.resolve()
     if not path.is_dir():
         return path
-    versions = sorted(int(p.parent.name) for p in path.glob(f"*/{_MODEL_FILE}") if p.parent.name.isdecimal())
+    config = _config_of(path)
+    return path / str(_newest_version(path, config)) / (config.default_model_filename or _MODEL_FILE)
+
+
+def _config_of(directory: Path) -> ModelConfig:
+    file = directory / "config.pbtxt"
+    return parse_pbtxt(file.read_text(encoding="utf-8") if file.is_file() else "", str(file))
+
+
+def _newest_version(directory: Path, config: ModelConfig) -> int:
+    name = config.default_model_filename or _MODEL_FILE
+    versions = [int(p.name) for p in directory.iterdir() if p.name.isdecimal() and (p / name).is_file()]
     if not versions:
-        raise FileNotFoundError(f"{path} is not a model directory: it has no <version>/{_MODEL_FILE}")
-    return path / str(versions[-1]) / _MODEL_FILE
+        raise FileNotFoundError(f"{directory} is not a model directory: it has no <version>/{name}")
+    return max(versions)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -194,6 +196,28 @@ def test_torch_tensors_that_do_not_fit(kind: str) -> None:
     given = torch.ones(2, 2).to_sparse() if kind == "sparse" else torch.ones(2).to(getattr(torch, kind))
     with pytest.raises(InvalidArgumentError):
         Tensor.from_any(given)
+
+
+def test_torch_parameters_and_other_kinds_of_tensor() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Mine(torch.Tensor):
+        pass
+
+    for given in (torch.nn.Parameter(torch.ones(2)), torch.ones(2).as_subclass(Mine)):
+        assert Tensor.from_any(given).numpy().tolist() == [1, 1]
+
+
+class Refuses:
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("make", [lambda: types.ModuleType("torch"), Refuses])
+def test_a_stand_in_for_torch_takes_no_part(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]) -> None:
+    monkeypatch.setitem(sys.modules, "torch", make())
+    assert Tensor.from_any([1, 2], DataType.INT32).numpy().tolist() == [1, 2]
+    assert Tensor.from_any(np.float32(3)).numpy().tolist() == 3
 
 
 def test_torch_is_not_imported_for_the_sake_of_a_check() -> None:

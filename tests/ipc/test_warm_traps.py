@@ -389,6 +389,37 @@ def test_random_numbers_are_those_of_no_other_instance(sides: Sides) -> None:
         assert len({str(number) for number in numbers}) == 3
 
 
+#: Stand-ins for torch, and whether a stub is forked with them.
+STAND_INS = {
+    "empty": ("Tensor = type('Tensor', (), {})", True),
+    "without a seed": ("default_generator = object()", False),
+    "raising": ("def __getattr__(name): raise RuntimeError(name)", True),
+    "an object": ("import sys\nclass T:\n    __slots__ = ()\nsys.modules['torch'] = T()", True),
+    "an object that raises": (
+        "import sys\nclass T:\n    def __getattribute__(self, n): raise RuntimeError(n)\nsys.modules['torch'] = T()",
+        True,
+    ),
+    "an odd package": ("__path__ = 5", True),
+    "raising when it is seeded": ("class default_generator:\n    @staticmethod\n    def seed(): 1 / 0", False),
+    "in the place of numpy.random": ("import sys, types\nsys.modules['numpy.random'] = types.ModuleType('x')", True),
+    "in the place of stdout": ("import sys\nsys.stdout = sys.stderr = object()", True),
+}
+
+
+@pytest.mark.parametrize("case", STAND_INS)
+def test_a_stand_in_for_torch(sides: Sides, site: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, forked = STAND_INS[case]
+    monkeypatch.setenv("PYTHON_STAND_IN", case)  # begins with zygotes that remember no other
+    (site / "torch.py").write_text(text)
+    try:
+        found, warm = sides.same("import heavy\nimport torch\nimport sys\ndef see(): return 'torch' in sys.modules\n")
+    finally:
+        (site / "torch.py").unlink()
+    assert (found, warm) == (True, True)
+    (why,) = (each["imports_anew"] for each in sides.warm.server.model("m").instances())
+    assert why == ("" if forked else "'torch', because it fails in a fork")
+
+
 def test_torch_draws_other_numbers_in_each_instance(sides: Sides) -> None:
     pytest.importorskip("torch")
     source = "import torch\ndef see(): return [torch.initial_seed(), torch.rand(3).tolist()]\n"

@@ -93,12 +93,12 @@ class Tensor:
             return value
         if isinstance(value, np.ndarray):
             return Tensor.from_numpy(value)
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor):
-            return _from_torch(value, torch)
         if isinstance(value, np.generic):
             return Tensor.from_numpy(np.asarray(value))
         if hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__"):
+            torch = sys.modules.get("torch")
+            if torch is not None and _is_torch_tensor(value):
+                return _from_torch(value, torch)
             return Tensor.on_device(*adopt(value)) if is_on_device(value) else Tensor.from_numpy(_from_dlpack(value))
         if datatype is DataType.BYTES:
             return Tensor.from_numpy(_object_array(value))
@@ -271,6 +271,11 @@ def _from_dlpack(value: Any) -> NDArray[Any]:
         return np.from_dlpack(value, device="cpu")
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"{type(value).__name__} cannot be read as a tensor: {error}") from error
+
+
+def _is_torch_tensor(value: Any) -> bool:
+    """Return whether it is a tensor of torch, without asking torch: a stand-in may have no tensors."""
+    return any(kind.__name__ == "Tensor" and kind.__module__ == "torch" for kind in type(value).__mro__)
 
 
 def _from_torch(value: Any, torch: Any) -> Tensor:

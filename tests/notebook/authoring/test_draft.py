@@ -149,3 +149,38 @@ def test_the_config_of_a_directory_is_kept_byte_for_byte(tmp_path: Path) -> None
     (tmp_path / "config.pbtxt").write_bytes(text.encode())
     assert Draft("m").with_source(tmp_path).config_file == text
     assert Draft("m").with_source(SOURCE).with_config(tmp_path / "config.pbtxt").config_file == text
+
+
+NAMED = 'default_model_filename: "postprocess.py"\n'
+
+
+def test_the_source_is_written_under_the_name_that_the_config_gives() -> None:
+    draft = Draft("m").with_source(SOURCE).with_config(NAMED)
+    assert draft.model_path == "1/postprocess.py"
+    assert list(draft.all_files()) == ["1/postprocess.py", "config.pbtxt"]
+    later = draft.with_version(2).with_source("import os\n").with_config(NAMED)
+    assert list(later.tree()) == ["1/postprocess.py", "2/postprocess.py"]
+    assert Draft("m").with_source(SOURCE).with_config('default_model_filename: "a/b.py"').model_path == "1/a/b.py"
+
+
+def test_a_config_that_cannot_be_read_gives_no_name() -> None:
+    draft = Draft("m").with_source(SOURCE).with_config("default_model_filename: 5\n")
+    assert draft.model_path == "1/model.py"
+
+
+def test_a_name_outside_of_the_model_is_refused() -> None:
+    with pytest.raises(FileError, match=r"'\.\./\.\./x\.py' is not a file below the model's directory"):
+        Draft("m").with_source(SOURCE).with_config('default_model_filename: "../../x.py"').all_files()
+
+
+def test_a_directory_whose_config_names_the_file(tmp_path: Path) -> None:
+    for name, text in (("1/postprocess.py", SOURCE), ("1/model.py", "not this\n"), ("config.pbtxt", NAMED)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    draft = Draft("m").with_source(tmp_path)
+    assert draft.source is not None
+    assert draft.source.text() == SOURCE
+    assert sorted(draft.all_files()) == ["1/model.py", "1/postprocess.py", "config.pbtxt"]
+    (tmp_path / "1" / "postprocess.py").unlink()
+    with pytest.raises(FileError, match=r"is not a model directory: it has no <version>/postprocess\.py"):
+        Draft("m").with_source(tmp_path)

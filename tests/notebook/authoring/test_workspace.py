@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tritonlab.core.model_config import print_pbtxt
 from tritonlab.core.status import ModelError, ModelLoadError, NotFoundError
+from tritonlab.export.repository import export
 from tritonlab.notebook.authoring.config_options import ConfigOptions
-from tritonlab.notebook.authoring.config_text import ConfigTextError
+from tritonlab.notebook.authoring.config_text import ConfigText, ConfigTextError
 from tritonlab.notebook.authoring.errors import FileError, OptionError
 from tritonlab.notebook.authoring.workspace import Workspace
 
@@ -204,3 +206,35 @@ def test_nothing_is_left_beside_the_repository(workspace: Workspace) -> None:
     spare = workspace._spare.path
     assert os.listdir(spare) == []
     assert sorted(os.listdir(workspace.repository)) == ["m"]
+
+
+def test_a_config_that_names_the_file(workspace: Workspace, tmp_path: Path) -> None:
+    """The source lies under that name wherever it is: served, in errors, beside helper files, and exported."""
+    config = OPTIONS.apply(ConfigText('default_model_filename: "postprocess.py"'))
+    text = print_pbtxt(config)
+    source = replaced("return data * 2 if data[0, 0] else raises()")
+    model = workspace.load("m", source, config=text)
+    assert answer(workspace) == [2, 4, 6]
+    assert sorted(os.listdir(model.directory / "1")) == ["postprocess.py"]
+    with pytest.raises(ModelError, match=r"1/postprocess.py\(7\): answer"):
+        model(IN=np.zeros((1, 1), np.float32))
+    with pytest.raises(FileError, match=r"^postprocess\.py is what %%triton_model m writes"):
+        workspace.write_file("m", "postprocess.py", "x = 1\n")
+    workspace.write_file("m", "model.py", "FACTOR = 3\n")
+    workspace.load("m", "from model import FACTOR\n" + replaced("return data * FACTOR"), config=text)
+    assert answer(workspace) == [3, 6, 9]
+    report = export(model, tmp_path / "repository")
+    assert sorted(os.listdir(report.path / "1")) == ["model.py", "postprocess.py"]
+    assert 'default_model_filename: "postprocess.py"' in (report.path / "config.pbtxt").read_text()
+    workspace.unload("m")
+    assert workspace.load("m", report.path).ready()
+    assert answer(workspace) == [3, 6, 9]
+
+
+def test_a_config_that_names_another_file_later(workspace: Workspace) -> None:
+    model = workspace.load("m", IDENTITY, options=OPTIONS)
+    workspace.load("m", config='default_model_filename: "late.py"')
+    assert answer(workspace) == [1, 2, 3]
+    assert os.listdir(model.directory / "1") == ["late.py"]
+    with pytest.raises(ModelLoadError, match=r"late.py, line 1"):
+        workspace.load("m", "class\n", options=OPTIONS, config='default_model_filename: "late.py"')

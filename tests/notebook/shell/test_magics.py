@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -215,6 +216,17 @@ def test_a_repository_comes_back_into_the_notebook(notebook: Any, tmp_path: Path
     notebook.shell.payload_manager.clear_payload()
     texts = [item["text"] for item in payload] or [notebook.shell.rl_next_input]
     assert texts[-1] == f"%%triton_model m\n{ADD}"
+
+
+def test_a_config_cell_names_the_file(notebook: Any, workspace: Any) -> None:
+    assert notebook.run('%%triton_config m\ndefault_model_filename: "postprocess.py"\n').success
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD.replace('data + 1', 'data + absent')}").success
+    assert os.listdir(workspace.server.model("m").directory / "1") == ["postprocess.py"]
+    failed = notebook.run("m(IN=[[1.0]])")
+    assert "NameError: name 'absent' is not defined" in failed.text
+    assert re.search(r"Cell In\[\d+\], line 9, in execute", failed.text)
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+    assert notebook["m"](IN=np.ones((1, 1), np.float32))["OUT"].tolist() == [[2]]
 
 
 def test_an_edited_model_keeps_its_options(notebook: Any) -> None:

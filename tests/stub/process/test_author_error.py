@@ -53,6 +53,24 @@ def test_tritons_text() -> None:  # rule 2.5.2: innermost frame first, no source
     )
 
 
+def test_a_frame_that_raises_again_is_told_with_the_line_of_that() -> None:  # rule 2.5.2
+    error = raised_by(
+        """
+        def call():
+            try:
+                int("x")
+            except ValueError as error:
+                raise error
+        """
+    )
+    assert triton_text(error).endswith("\n\nAt:\n  /repo/m/1/model.py(6): call\n")
+
+
+def test_code_without_lines_has_line_minus_one() -> None:
+    error = raised_by("def call():\n    int('x')\n\ncall.__code__ = call.__code__.replace(co_linetable=b'')")
+    assert triton_text(error).endswith("At:\n  /repo/m/1/model.py(-1): call\n")
+
+
 @pytest.mark.parametrize(
     ("statement", "text"),
     [

@@ -34,7 +34,11 @@ class ConfigText:
         """
         try:
             config = parse_pbtxt(self.text, f"{self.model}/config.pbtxt")
-            polled(config, model_name=self.model, files={"model.py"})
+            served = ModelConfig()
+            served.CopyFrom(config)
+            if not served.platform and not served.backend:
+                served.backend = "python"  # as the draft will write it
+            polled(served, model_name=self.model, files={"model.py"})
         except ConfigError as error:
             raise ConfigTextError(error, self) from None
         return config

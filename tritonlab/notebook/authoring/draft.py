@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ...core.completed_text import completed_text
-from ...core.model_config import from_json, parse_pbtxt, print_pbtxt
+from ...core.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import is_ensemble
 from ...export.repository import model_files
 from .class_source import model_file_of
@@ -66,9 +66,18 @@ class Draft:
     #: what was tuned since the text of the config was written, and counts instead of what it says
     settings: Settings | None = None
 
+    @cached_property
+    def model_file(self) -> str:
+        """Return the name under which the source is written: the one that the config gives, or model.py."""
+        try:
+            return self.config.message.default_model_filename or MODEL_FILE
+        except ConfigError:  # raised again by the load
+            return MODEL_FILE
+
     @property
     def model_path(self) -> str:
-        return f"{self.version}/{MODEL_FILE}"
+        """Return the source's path in the model directory. Raises FileError for a name that leads out of it."""
+        return model_path(self.model_file, self.version)
 
     @property
     def config(self) -> ConfigText:
@@ -212,29 +221,28 @@ def model_path(path: str, version: int) -> str:
 
 
 def read_model(name: str, path: Path) -> Draft:
-    """Reads the draft of a model directory that exists. The newest version's model.py is the source; an ensemble has
-    none.
+    """Return the draft of a model directory that exists. The newest version's model.py, or the file that the config
+    names, is the source; an ensemble has none.
 
     Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
     """
     folders = [p for p in path.iterdir() if p.is_dir()]
     versions = sorted(int(p.name) for p in folders if p.name.isdecimal() and str(int(p.name)) == p.name)  # rule 2.1.1
-    sources = [version for version in versions if (path / str(version) / MODEL_FILE).is_file()]
     config = path / CONFIG_FILE
     text = config.read_bytes().decode("utf-8") if config.is_file() else ""
+    draft = Draft(
+        name,
+        files={file: ModelFile((path / file).resolve()) for file in model_files(path) if file != CONFIG_FILE},
+        cell_config=ConfigText(text, str(config), model=name),
+    )
+    sources = [version for version in versions if (path / str(version) / draft.model_file).is_file()]
     ensemble = bool(versions) and not sources and is_ensemble(parse_pbtxt(text, str(config)))
     if not sources and not ensemble:
         models = sorted(p.parent.parent.name for p in path.glob(f"*/*/{MODEL_FILE}"))
         inside = f"; it is a repository, load one of {', '.join(dict.fromkeys(models))}" if models else ""
-        raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{MODEL_FILE}{inside}")
-    version = (sources or versions)[-1]
-    draft = Draft(
-        name,
-        version=version,
-        files={file: ModelFile((path / file).resolve()) for file in model_files(path) if file != CONFIG_FILE},
-        cell_config=ConfigText(text, str(config), model=name),
-    )
-    return draft if ensemble else draft.with_source(path / str(version) / MODEL_FILE)
+        raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{draft.model_file}{inside}")
+    draft = replace(draft, version=(sources or versions)[-1])
+    return draft if ensemble else draft.with_source(path / str(draft.version) / draft.model_file)
 
 
 def _paths(files: Sequence[str | PathLike[str]]) -> Sequence[str | PathLike[str]]:

@@ -20,7 +20,7 @@ from ...core.plain_facts import by_number
 from ...core.scratch_directory import ScratchDirectory
 from .config_options import ConfigOptions
 from .config_text import ConfigText
-from .draft import MODEL_FILE, Draft, Files, ModelFile, Source, model_path
+from .draft import Draft, Files, ModelFile, Source, model_path
 from .errors import FileError, OptionError
 from .load_report import LoadProgress, LoadReport, pids_of
 from .model_directory import ModelDirectory
@@ -94,7 +94,7 @@ class Workspace:
             draft = self.draft(name).said(source, config, files, version, options, body)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
-                raise FileError(f"there is no {MODEL_FILE} for {name!r} yet: {fix}", fix=fix)
+                raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)
             written = self._written(name)
             written.draft = draft
             if if_changed and written.serves_draft():
@@ -138,7 +138,9 @@ class Workspace:
             draft = self.draft(name)
             relative = model_path(path, draft.version)
             if relative == draft.model_path:
-                raise FileError(f"{MODEL_FILE} is what %%triton_model {name} writes; a helper file needs another name")
+                raise FileError(
+                    f"{draft.model_file} is what %%triton_model {name} writes; a helper file needs another name"
+                )
             self._written(name).draft = replace(draft, beside={**draft.beside, path: ModelFile(data, segments)})
         return relative
 

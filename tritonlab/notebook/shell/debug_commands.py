@@ -29,7 +29,7 @@ def _editor(workspace: Workspace, name: str | None) -> EditorAttach:
     if name is None:
         raise OptionError("name a model: %triton debug NAME --vscode")
     model = workspace.server.model(name)
-    served = model.directory / str(model.metadata()["versions"][-1]) / "model.py"
+    served = model.directory / str(model.metadata()["versions"][-1]) / model.config()["default_model_filename"]
     origin, _ = workspace.sources.locate(str(served), 1)
     local = os.path.dirname(os.path.abspath(origin)) if os.path.basename(origin) == served.name else ""
     return model.attach(local)

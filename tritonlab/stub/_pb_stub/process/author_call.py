@@ -3,9 +3,7 @@ process that it forked goes no further."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 from typing import Any, Callable, NoReturn, Optional, Sequence
 
 from ..wire.message_bodies import Failed, Failure, Finalize, Initialize, Result
@@ -13,6 +11,7 @@ from ..wire.serialization import bounded
 from .author_error import failure_of, traceback_text
 from .frame_states import frame_states
 from .model_context import ModelFailure
+from .prints import flush_prints, print_error
 from .stub_bridge import StubBridge
 
 
@@ -51,17 +50,7 @@ def leave_fork(error: Optional[BaseException]) -> NoReturn:
     if isinstance(error, SystemExit):
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # the author closed or replaced it
-            sys.stderr.write(traceback_text(error))
+        print_error(traceback_text(error))
         status = 1
     flush_prints()
     os._exit(status & 0xFF)
-
-
-def flush_prints() -> None:
-    """Send on what the author's code has printed so far."""
-    for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105 - after every execute: suppress() costs a microsecond
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            pass  # the author closed or replaced it

@@ -48,17 +48,18 @@ def _frames(error: BaseException) -> str:
         return ""
     while trace.tb_next is not None:
         trace = trace.tb_next
-    # the chain of callers, not the traceback: importlib cuts frames from tracebacks
-    frame, line = trace.tb_frame, trace.tb_lineno  # type: Any, int
+    # the frame and the chain of its callers, not the traceback: importlib cuts frames from tracebacks, and a frame that
+    # raises its error again, or runs a `finally`, has left the line that the traceback has of it
+    frame = trace.tb_frame  # type: Any
     lines = []  # type: List[str]
     while frame is not None and len(lines) < _MAX_FRAMES:
         code = frame.f_code
         if not _is_ours(code.co_filename):
+            line = -1 if frame.f_lineno is None else frame.f_lineno  # code that was made by a tool may have no lines
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
         elif lines and code.co_filename.startswith(_PROCESS):
             break  # these frames called the model; those of pb_utils were called by it, and may call it in turn
         frame = frame.f_back
-        line = frame.f_lineno if frame is not None else 0
     return "".join(lines)
 
 

@@ -18,9 +18,10 @@ from ..wire.ipc_message import NUMBER
 from ..wire.message_bodies import LAST, Failure, Initialize, Raised, Response, ResponseError, Row
 from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError
-from .author_call import flush_prints, leave_fork, tell_failure
+from .author_call import leave_fork, tell_failure
 from .author_error import failure_of, log_text, place_of, traceback_text, triton_text
 from .model_context import ModelContext, ModelFailure
+from .prints import flush_prints
 from .region_tensors import Sent, keep_sent, received_tensors
 from .returned_responses import pack_returned
 from .stub_bridge import StubBridge

@@ -20,7 +20,9 @@ from typing import Any, Dict, List, Optional, Set
 from ..api import own_threads
 from ..api.bridge import Bridge
 from ..api.signal_gate import run_authors
+from .module_facts import file_of, search_path_of
 from .needed_calls import AwaitedCoroutine
+from .prints import print_error
 
 #: Seconds a coroutine that blocks its loop may hold up `finalize`.
 _LOOP_END = 1.0
@@ -62,8 +64,7 @@ class ModelContext:
         run_authors(__import__, module)
         _warn_of_working_directory(set(sys.modules) - known)
         self._module = sys.modules[module]
-        # an object that took the module's place in sys.modules may have no __file__
-        _keep_source(getattr(self._module, "__file__", None) or model_path)
+        _keep_source(file_of(module) or model_path)
         utils = importlib.import_module("triton_python_backend_utils")
         compiled = importlib.import_module("c_python_backend_utils")
         compiled.attach(utils)  # only now: rule 1.1.2
@@ -81,7 +82,7 @@ class ModelContext:
         method (rule 2.4.1)."""
         self._bridge.phase = "auto_complete"
         kind = self._module.TritonPythonModel
-        if not hasattr(kind, "auto_complete_config"):
+        if not _has(kind, "auto_complete_config"):
             return None
         utils = sys.modules["triton_python_backend_utils"]
         wrapper = utils.ModelConfig(config)
@@ -98,7 +99,7 @@ class ModelContext:
         self._bridge.phase = "construct"
         self._model = run_authors(self._module.TritonPythonModel)
         self._bridge.phase = "initialize"
-        if hasattr(self._model, "initialize"):
+        if _has(self._model, "initialize"):
             run_authors(self._model.initialize, args)
         self._bridge.phase = "execute"
 
@@ -106,7 +107,7 @@ class ModelContext:
         """Call the model's `execute` and return its result; that is a coroutine for an `async def execute`."""
         try:
             execute = self._model.execute
-        except AttributeError:
+        except Exception:  # as in `_has`
             raise ModelFailure("Python model %s does not implement `execute` method." % self.model_path) from None
         return execute(requests)
 
@@ -124,11 +125,10 @@ class ModelContext:
         return self._loop
 
     def is_ready(self) -> Optional[bool]:
-        """Call the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
-        method = getattr(self._model, "is_ready", None)
-        if method is None:
+        """Calls the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
+        if not _has(self._model, "is_ready"):
             return None
-        value = method()
+        value = self._model.is_ready()
         if inspect.iscoroutine(value):
             value = asyncio.run(value)
         if type(value) is not bool:
@@ -142,8 +142,17 @@ class ModelContext:
             # thread-safe: Triton calls stop() itself from this thread, and an idle loop does not notice (rule 2.8.3)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop_thread.join(_LOOP_END)
-        if self._model is not None and hasattr(self._model, "finalize"):
+        if self._model is not None and _has(self._model, "finalize"):
             run_authors(self._model.finalize)
+
+
+def _has(owner: Any, name: str) -> bool:
+    """Return whether the author's object has the attribute, as pybind11 asks: one that raises is not there."""
+    try:
+        getattr(owner, name)
+    except Exception:
+        return False
+    return True
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
@@ -165,11 +174,8 @@ def _warn_of_working_directory(imported: Set[str]) -> None:
     except OSError:
         return  # it was removed
     for name in sorted(imported):
-        # looks into its own dict: a lazy module, or one like torch.classes, invents any attribute it is asked for
-        own = getattr(sys.modules.get(name), "__dict__", {})
-        path = [own.get("__file__"), *(own.get("__path__") or ())][-1]
-        if "." not in name and isinstance(path, str) and os.path.dirname(path) == here:
-            sys.stderr.write(
+        if "." not in name and os.path.dirname([file_of(name), *search_path_of(name)][-1]) == here:
+            print_error(
                 "warning: '%s' was imported from the working directory %s, where a deployed server does not find it: "
                 "put it beside model.py\n" % (name, here)
             )

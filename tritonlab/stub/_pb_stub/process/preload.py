@@ -11,7 +11,8 @@ order, and frees unused memory itself instead of by a thread (`background_thread
 cores, an edited cell with pandas: READY in 0.3 to 0.6 s if it is left out for that thread, 0.06 s if not.
 
 Two things can be had by private names only: that `tempfile` was asked for a name (`_name_sequence`), and that torch
-would refuse the GPU in a fork (`_is_in_bad_fork`). A library without them is taken for harmless.
+would refuse the GPU in a fork (`_is_in_bad_fork`). A library without them is taken for harmless, and so is a stand-in
+for one; one that raises when it is asked in a fork is left out.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import sys
 import time
 import warnings
 from importlib import machinery
-from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
 from ..wire.fork_bodies import ImportStep
+from .module_facts import file_of, own_names
 
 #: Seconds that threads which were ended have to be gone.
 _THREADS_END = 0.2
@@ -34,6 +36,8 @@ _THREADS_END = 0.2
 _SPARE_THREADS = frozenset({"jemalloc_bg_thd"})
 #: Seconds by which the time of a file may lag behind the clock.
 _FILE_TIME_LAG = 0.01
+#: Exit statuses of a trial fork.
+_USES_GPU, _FAILS = 1, 2
 _PACKAGES = ("site-packages", "dist-packages")
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)  # `sysconfig` would import what a stub does not
@@ -100,7 +104,7 @@ class Preload:
         _check_origin(new)
         self._missing |= seen.missing
         for name in {name.partition(".")[0] for name in new}:
-            (self._spread if _is_spread(sys.modules.get(name)) else self._found).add(name)
+            (self._spread if _is_spread(name) else self._found).add(name)
 
     def settle(self, since: float) -> None:
         """Remember, after the last step, the files that were read, and keep the objects from the garbage collector of
@@ -158,9 +162,8 @@ def _check_origin(names: Iterable[str]) -> None:
     those."""
     installed = _installed()
     for name in sorted(names):
-        module = getattr(sys.modules.get(name), "__dict__", {})
-        file = module.get("__file__")
-        if isinstance(file, str) and not file.startswith(installed):
+        file = file_of(name)
+        if file and not file.startswith(installed):
             raise LeftOut("'%s' is not in site-packages" % name)
 
 
@@ -194,16 +197,15 @@ def _module_of(directory: str, files: Set[str], any_kind: Set[str]) -> str:
     return ""
 
 
-def _is_spread(module: Any) -> bool:
+def _is_spread(name: str) -> bool:
     """Return whether a module is a package without `__init__.py`."""
-    members = getattr(module, "__dict__", {})
-    return members.get("__path__") is not None and members.get("__file__") is None
+    names = own_names(name)
+    return names.get("__path__") is not None and names.get("__file__") is None
 
 
 def _files() -> Set[str]:
     """Return all files that modules came from."""
-    found = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
-    return {file for file in found if isinstance(file, str)}
+    return {file for file in map(file_of, list(sys.modules)) if file}
 
 
 def _stamp(path: str, before: float = float("inf")) -> Stamp:
@@ -255,8 +257,9 @@ class Bearings:
             raise LeftOut("it sets a timer")
         if _made_temporary_files():
             raise LeftOut("it makes temporary files")
-        if _is_bad_after_fork():
-            raise LeftOut("it uses the GPU")
+        bad = _try_fork()
+        if bad:
+            raise LeftOut(bad)
         end = time.monotonic() + _THREADS_END
         while any(name not in _SPARE_THREADS for name in _other_threads()):
             if time.monotonic() > end:
@@ -308,19 +311,33 @@ def _other_threads() -> Iterator[str]:
 def _made_temporary_files() -> bool:
     """Return whether a temporary directory was made at import, which is removed when its maker ends, and so by each of
     the forks."""
-    tempfile = sys.modules.get("tempfile")
-    return getattr(tempfile, "_name_sequence", None) is not None
+    return own_names("tempfile").get("_name_sequence") is not None
 
 
-def _is_bad_after_fork() -> bool:
-    """Fork for a trial, at which libraries also end their threads, and return whether torch would refuse the GPU in
-    the\n    fork, because this process has used it."""
+def _try_fork() -> str:
+    """Fork for a trial, at which libraries also end their threads. Return why a fork is not as good as a new process;
+    empty if it is."""
     pid = fork()
     if pid == 0:
-        bad: Optional[bool] = None
+        status = _FAILS
         try:
-            asked = getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", None)
-            bad = asked is not None and bool(asked())
+            seed_random_numbers()
+            asks_for_gpu = own_names("torch.cuda").get("_is_in_bad_fork")
+            status = _USES_GPU if asks_for_gpu is not None and asks_for_gpu() else 0
         finally:
-            os._exit(1 if bad else 0)
-    return os.waitpid(pid, 0)[1] != 0
+            os._exit(status)
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFEXITED(status):
+        return {0: "", _USES_GPU: "it uses the GPU"}.get(os.WEXITSTATUS(status), "it fails in a fork")
+    return "a fork of it ends with signal %d" % os.WTERMSIG(status)
+
+
+def seed_random_numbers() -> None:
+    """Draw seeds, in a fork, that no other fork has; Python's `random` sees to that itself. Raise what a library does
+    that cannot be seeded."""
+    seed = own_names("numpy.random").get("seed")
+    if seed is not None:
+        seed()
+    generator = own_names("torch").get("default_generator")
+    if generator is not None:
+        generator.seed()

@@ -35,7 +35,7 @@ def serve(given: StubArguments, backend_directory: str) -> None:
     link_pdb.install()
     ForkGuard(stub, [monitor], socket.socket(fileno=given.door)).install()
     if STACKS_SIGNAL is not None:
-        faulthandler.register(STACKS_SIGNAL, all_threads=True)
+        faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)  # a library may have replaced sys.stderr
     stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
     signal_gate.close()
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import sys
 import threading
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
@@ -41,6 +40,7 @@ from .device_arena import DeviceArena
 from .errands import Errands
 from .inbox import Inbox
 from .postmortem import LastError
+from .prints import print_error
 from .region_tensors import Sent, Unsent, add_wires, keep_sent, received_tensors
 from .running_execute import RunningExecute
 
@@ -109,7 +109,7 @@ class StubBridge(Bridge):
     @uninterrupted
     def log(self, level: int, message: str, file: str, line: int) -> None:
         if self.phase in ("import", "auto_complete", "construct"):
-            sys.stderr.write(stderr_line(level, message, file, line))  # rule 1.13.4
+            print_error(stderr_line(level, message, file, line))  # rule 1.13.4
         else:
             self.tell(Log(level, file, line, message))
 

@@ -20,12 +20,13 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ..wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
 from ..wire.serialization import decode_body, encode_body
-from .preload import Bearings, LeftOut, Preload, fork
+from .preload import Bearings, LeftOut, Preload, fork, seed_random_numbers
+from .prints import flush_prints
 
 #: Bytes of a message, and descriptors with it, at most.
 _MESSAGE = 1 << 18
@@ -160,7 +161,8 @@ class Zygote:
             os.close(fd)
             if printed:
                 os.write(number, printed)
-        _seed()
+        with contextlib.suppress(BaseException):  # as `Bearings` has tried it; it must not end the stub
+            seed_random_numbers()
         sizes = (body.size, body.growth, body.limit)
         return StubArguments(control, monitor, kernel_region, stub_region, *sizes, life, door, self._environment)
 
@@ -176,17 +178,17 @@ class _Printed:
 
     @contextlib.contextmanager
     def dropped(self) -> Iterator[None]:
-        """Keep nothing of what is written inside: a trial fork makes libraries say that they are forked."""
-        _flush()
+        """Keeps nothing of what is written inside: a trial fork makes libraries say that they are forked."""
+        flush_prints()
         sizes = [os.fstat(file).st_size for file in self._files]
         yield
-        _flush()
+        flush_prints()
         for file, size in zip(self._files, sizes):
             os.ftruncate(file, size)
             os.lseek(file, size, os.SEEK_SET)
 
     def taken(self) -> Tuple[bytes, bytes]:
-        _flush()
+        flush_prints()
         found = []
         for file, kept, number in zip(self._files, self._kept, (1, 2)):
             os.dup2(kept, number)
@@ -194,21 +196,6 @@ class _Printed:
             found.append(os.pread(file, os.fstat(file).st_size, 0))
             os.close(file)
         return found[0], found[1]
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-
-
-def _seed() -> None:
-    """Seed random numbers that no other fork has; Python's `random` sees to that itself."""
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
-    torch: Optional[Any] = sys.modules.get("torch")
-    if torch is not None:
-        torch.default_generator.seed()
 
 
 def _forked_again(write: int) -> bool:

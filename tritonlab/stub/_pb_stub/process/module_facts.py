@@ -1,0 +1,38 @@
+"""What modules have, read without asking them.
+
+Anything may lie in `sys.modules`: a lazy module, which is loaded by the first question; a stand-in of three lines for a
+large library; an object that raises, or invents, whatever it is asked for. So only the module's own dict is read, past
+its class, and a value of another type counts as absent.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any, List, Mapping
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def own_names(name: str) -> Mapping[str, Any]:
+    """Return what the imported module of that name has in its dict; nothing for what has none."""
+    module = sys.modules.get(name)
+    try:
+        found = object.__getattribute__(module, "__dict__")
+    except Exception:
+        return _NOTHING
+    return found if type(found) in (dict, types.MappingProxyType) else _NOTHING
+
+
+def file_of(name: str) -> str:
+    """Return the file that the module came from; empty if there is none."""
+    file = own_names(name).get("__file__")
+    return file if issubclass(type(file), str) else ""
+
+
+def search_path_of(name: str) -> List[str]:
+    """Return the directories in which the package looks for its modules; empty for a plain module."""
+    try:
+        return [each for each in own_names(name).get("__path__") or () if issubclass(type(each), str)]
+    except Exception:  # what a stand-in has need not be a list, and a namespace package asks for its parent
+        return []
