@@ -135,6 +135,7 @@ def test_it_says_what_is_open_to_whom(served: ServeProcess) -> None:
 @rule("6.15.9")
 def test_a_token_from_a_file(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("s3cret\n")
+    (tmp_path / "token").chmod(0o600)
     with ServeProcess(repository, tmp_path, f"--token-file={tmp_path / 'token'}").serving() as process:
         assert process.ask("/v2")[0] == 401
         assert process.ask("/v2", headers={"Authorization": "Bearer s3cret"})[0] == 200

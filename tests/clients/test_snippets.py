@@ -69,14 +69,16 @@ def test_programs_are_python_and_say_no_more_than_was_said(kind: str) -> None:
     assert "model_version='3', sequence_id='s', sequence_start=True, priority=2)" in said.text
 
 
-def test_headers_go_along() -> None:
-    address = Address("h:1", "g:2", {"authorization": "Bearer x"})
+def test_the_header_s_file_is_named_and_its_token_is_not_written() -> None:
+    asked, address = request(np.float32([[1]])), Address("h:1", "g:2", "/the file")
+    answer = [InferenceResponse("m", 1)]
+    texts = {kind: copy_as(kind, asked, CONFIG, answer, address).text for kind in KINDS}
     for kind in ("tritonclient HTTP", "tritonclient gRPC"):
-        assert (
-            "headers={'authorization': 'Bearer x'}"
-            in copy_as(kind, request(np.float32([[1]])), CONFIG, (), address).text
-        )
-    assert "-H 'authorization: Bearer x'" in copy_as("curl", request(np.float32([[1]])), CONFIG, (), address).text
+        assert "with open('/the file') as file:" in texts[kind] and ", headers=headers)" in texts[kind]
+    assert "curl -sS -H '@/the file' http" in texts["curl"]
+    assert "HEADER_FILE = pathlib.Path('/the file')" in texts["pytest"] and ", headers=headers)" in texts["pytest"]
+    for kind in KINDS:
+        assert "eader" not in copy_as(kind, asked, CONFIG, answer, Address("h:1", "g:2")).text
 
 
 def test_a_batch_is_an_entry_of_perf_analyzer_for_each_row() -> None:

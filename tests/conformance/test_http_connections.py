@@ -110,3 +110,16 @@ def test_a_client_of_http_1_0_may_list_what_it_says_of_the_connection(http: RawH
 def test_what_is_no_request_takes_no_answer_from_those_before_it(http: RawHTTP, before: int) -> None:
     found = replies(http, infer(http) * before + b"GARBAGE\r\n\r\n", before)
     assert [reply.plain for reply in found] == [(200, JSON, ANSWER)] * before
+
+
+@pytest.mark.parametrize("coding", ["gzip, chunked", "gzip"])
+def test_a_body_in_another_transfer_coding_is_no_next_request(http: RawHTTP, coding: str) -> None:
+    """Rule 6.15.7: 2.51 answers a body that it cannot decode as a request of its own."""
+    hidden = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = f"POST /v2/models/one/infer HTTP/1.1\r\nHost: {http.address}\r\nTransfer-Encoding: {coding}\r\n\r\n"
+    if http.side == "lab":
+        (reply,) = replies(http, head.encode() + hidden, 1)
+        assert reply.status == 501
+    else:
+        answers = replies(http, head.encode() + hidden, 2)
+        assert [(reply.status, bool(reply.body)) for reply in answers] == [(200, True), (200, False)]

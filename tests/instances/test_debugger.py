@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
-import socket
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.serving import Lab, Script, eventually
+from tests.serving import SOON, Lab, Script, config, eventually, instances
 from tritonlab.core.status import ModelError, NotFoundError, UnsupportedError
 from tritonlab.instances.debug_session import DebugSession
+from tritonlab.server.api.model import Model
 from tritonlab.server.api.response_iterator import RequestInterrupted
 from tritonlab.stub._pb_stub.wire.debugger_bodies import Prompt
 
@@ -311,27 +319,209 @@ def test_without_the_option_nothing_is_kept(script: Script) -> None:
         script.model.postmortem()
 
 
-def test_an_editor_can_attach(script: Script, tmp_path: Any) -> None:
+class Editor:
+    """An editor that starts the debug adapter of a launch.json as VS Code does."""
+
+    def __init__(self, configuration: dict[str, Any]) -> None:
+        self.configuration = configuration
+        command = [sys.executable, configuration["debugAdapterPath"]]
+        self.adapter = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._number = itertools.count(1)
+        self._aside: list[dict[str, Any]] = []
+
+    def ask(self, command: str, **arguments: Any) -> int:
+        number = next(self._number)
+        body = json.dumps({"seq": number, "type": "request", "command": command, "arguments": arguments}).encode()
+        assert self.adapter.stdin is not None
+        self.adapter.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        self.adapter.stdin.flush()
+        return number
+
+    def read(self) -> dict[str, Any] | None:
+        assert self.adapter.stdout is not None
+        head = self.adapter.stdout.readline()
+        if not head:
+            return None
+        assert self.adapter.stdout.readline() == b"\r\n"
+        message: dict[str, Any] = json.loads(self.adapter.stdout.read(int(head.partition(b":")[2])))
+        return message
+
+    def until(self, **wanted: Any) -> dict[str, Any]:
+        """The first message with these members, that was read already or comes."""
+        while True:
+            for message in self._aside:
+                if wanted.items() <= message.items():
+                    self._aside.remove(message)
+                    return message
+            message = self.read()
+            assert message is not None, (wanted, self._aside)
+            self._aside.append(message)
+
+    def answer(self, command: str, **arguments: Any) -> dict[str, Any]:
+        answer = self.until(type="response", request_seq=self.ask(command, **arguments))
+        assert answer["success"], answer
+        body: dict[str, Any] = answer.get("body") or {}
+        return body
+
+    def attach(self, *lines: int) -> None:
+        """Attach with a breakpoint at each of the lines of model.py."""
+        assert self.answer("initialize", clientID="vscode", adapterID="debugpy")["supportsConfigurationDoneRequest"]
+        attached = self.ask("attach", **self.configuration)
+        self.until(type="event", event="initialized")
+        (mapping,) = self.configuration["pathMappings"]
+        source = {"path": f"{mapping['localRoot']}/model.py"}
+        found = self.answer("setBreakpoints", source=source, breakpoints=[{"line": line} for line in lines])
+        assert [each["verified"] for each in found["breakpoints"]] == [True] * len(lines)
+        self.answer("configurationDone")
+        assert self.until(type="response", request_seq=attached)["success"]
+
+    def __enter__(self) -> Editor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self.adapter:
+            self.adapter.kill()
+
+
+TWICE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        twice = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy() * 2
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", twice)])]
+"""
+
+
+@pytest.fixture
+def twice(lab: Lab, tmp_path: Path) -> Model:
+    """A model whose author has its file in `tmp_path`."""
     pytest.importorskip("debugpy")
-    found = script.model.attach()
-    (configuration,) = found.to_dict()["configurations"]
+    (tmp_path / "model.py").write_text(TWICE)
+    return lab.load("twice", TWICE, config("IN FP32 1", "OUT FP32 1"))
+
+
+def send(model: Model) -> Iterator[Any]:
+    return iter(model.infer(inputs={"IN": np.float32([21])}))
+
+
+def test_an_editor_attaches_and_stops_at_its_breakpoint(twice: Model, tmp_path: Path) -> None:
+    found = twice.attach(str(tmp_path))
     assert json.loads(repr(found).partition("\n")[2]) == found.to_dict()
-    served = f"{script.model.directory}/1"
-    assert configuration["pathMappings"] == [{"localRoot": served, "remoteRoot": served}]
-    body = json.dumps({"seq": 1, "type": "request", "command": "initialize", "arguments": {"adapterID": "test"}})
-    with socket.create_connection((configuration["connect"]["host"], configuration["connect"]["port"]), 10) as editor:
-        editor.sendall(f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        editor.settimeout(10)
-        heard = b""
-        while b'"initialize"' not in heard:
-            more = editor.recv(4096)
-            assert more, heard
-            heard += more
-    assert script.model.attach(str(tmp_path)).to_dict()["configurations"][0]["pathMappings"][0] == {
-        "localRoot": str(tmp_path),
-        "remoteRoot": served,
-    }
-    assert script.value("1") == 1
+    (configuration,) = found.to_dict()["configurations"]
+    assert configuration["processId"] == instances(twice)[0].pid
+    served = f"{twice.directory}/1"
+    assert configuration["pathMappings"] == [{"localRoot": str(tmp_path), "remoteRoot": served}]
+    with Editor(configuration) as editor:
+        editor.attach(8)
+        answers = send(twice)
+        thread = editor.until(type="event", event="stopped")["body"]["threadId"]
+        frame = editor.answer("stackTrace", threadId=thread, levels=1)["stackFrames"][0]
+        assert (frame["line"], frame["source"]["path"]) == (8, str(tmp_path / "model.py"))
+        assert "42" in editor.answer("evaluate", expression="twice", frameId=frame["id"])["result"]
+        editor.answer("continue", threadId=thread)
+        assert next(answers).outputs["OUT"].numpy() == [42]
+
+
+def test_an_editor_that_goes_without_a_word_lets_the_model_go_on(twice: Model, tmp_path: Path) -> None:
+    (configuration,) = twice.attach(str(tmp_path)).to_dict()["configurations"]
+    with Editor(configuration) as editor:
+        editor.attach(8)
+        answers = send(twice)
+        editor.until(type="event", event="stopped")
+        editor.adapter.kill()
+        assert next(answers).outputs["OUT"].numpy() == [42]
+    assert next(send(twice)).outputs["OUT"].numpy() == [42]  # nor is its breakpoint left
+    assert twice.attach(str(tmp_path)).to_dict()["configurations"] == [configuration]
+    with Editor(configuration) as editor:
+        editor.attach(8)
+        with Editor(configuration) as second:
+            assert second.read() is None  # one at a time
+        answers = send(twice)
+        thread = editor.until(type="event", event="stopped")["body"]["threadId"]
+        editor.answer("disconnect", terminateDebuggee=False)
+        assert thread
+        assert next(answers).outputs["OUT"].numpy() == [42]
+
+
+def test_an_editor_is_told_that_the_model_has_ended(twice: Model, tmp_path: Path) -> None:
+    (configuration,) = twice.attach().to_dict()["configurations"]
+    with Editor(configuration) as editor:
+        editor.attach()
+        os.kill(configuration["processId"], signal.SIGKILL)
+        editor.until(type="event", event="terminated")
+        assert editor.adapter.wait(SOON) == 0
+    eventually(lambda: not Path(configuration["debugAdapterPath"]).exists())
+
+
+#: Tries, as another user, every way to the debuggers of the processes given: the printed adapter, its socket, and each
+#: TCP port that one of them listens at. Prints what let it in.
+OTHER_USER = r"""
+import os, socket, subprocess, sys
+path, *inodes = sys.argv[1:]
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+body = b'{"seq": 1, "type": "request", "command": "initialize", "arguments": {"adapterID": "test"}}'
+message = b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+try:
+    open(path).close()
+    print("the adapter can be read")
+except PermissionError:
+    print("refused: the file")
+try:
+    socket.socket(socket.AF_UNIX).connect(os.path.join(os.path.dirname(path), "socket"))
+    print("the socket lets it in")
+except PermissionError:
+    print("refused: the socket")
+for line in open("/proc/net/tcp").read().splitlines()[1:]:
+    fields = line.split()
+    if fields[3] == "0A" and fields[9] in inodes:
+        port = int(fields[1].partition(":")[2], 16)
+        with socket.create_connection(("127.0.0.1", port), 10) as link:
+            link.settimeout(10)
+            link.sendall(message)
+            try:
+                heard = link.recv(4096)
+            except OSError:
+                heard = b""
+            print("port", port, "answered", heard)
+"""
+
+
+def sockets_of(*processes: int) -> list[str]:
+    """The inodes of the sockets that processes have open."""
+    links = (link for pid in processes for link in Path(f"/proc/{pid}/fd").iterdir())
+    found = []
+    for link in links:
+        with contextlib.suppress(OSError):
+            found += re.findall(r"^socket:\[(\d+)]$", os.readlink(link))
+    return found
+
+
+def family_of(session: int) -> list[int]:
+    """The processes of a session, which those that a stub starts are part of."""
+    found = []
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if os.getsid(int(path.name)) == session:
+                found.append(int(path.name))
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_cannot_attach(twice: Model, tmp_path: Path) -> None:
+    before = set(sockets_of(os.getpid()))
+    (configuration,) = twice.attach().to_dict()["configurations"]
+    opened = set(sockets_of(os.getpid())) - before
+    pid = configuration["processId"]
+    sockets = [*opened, *sockets_of(*{pid, *family_of(os.getsid(pid))} - {os.getpid()})]
+    command = [sys.executable, "-c", OTHER_USER, configuration["debugAdapterPath"], *sockets]
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")
+    assert tried.stderr == ""
+    assert tried.stdout.splitlines() == ["refused: the file", "refused: the socket"]
+    secrets = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    token = instances(twice)[0].stub.editor_relay.token  # type: ignore[union-attr]
+    assert not [command for command in secrets if token.encode() in command]
 
 
 def test_a_python_without_debugpy_is_named(lab: Lab) -> None:

@@ -14,17 +14,16 @@ from .http_document import NOT_IN_JSON, json_value, request_document
 from .literal import base64_lines, is_read
 
 
-def curl_command(
-    request: InferenceRequest, address: str, headers: Mapping[str, str], outputs: Mapping[str, DataType]
-) -> str:
-    """Returns the command. `outputs`: the datatypes of the model's outputs; if one of them has no JSON form, the
-    command saves the answer as it is.
+def curl_command(request: InferenceRequest, address: str, header_file: str, outputs: Mapping[str, DataType]) -> str:
+    """Returns the command. `header_file`: a file whose header is sent, if there is one; on a command line every user
+    could read it. `outputs`: the datatypes of the model's outputs; if one of them has no JSON form, the command saves
+    the answer as it is.
 
     Raises TooLarge.
     """
     version = f"/versions/{request.model_version}" if request.model_version != -1 else ""
     url = f"http://{address}/v2/models/{request.model_name}{version}/infer"
-    said = "".join(f" -H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items())
+    said = f" -H {shlex.quote(f'@{header_file}')}" if header_file else ""
     names = request.requested_outputs or list(outputs)
     binary = any(outputs.get(name) in NOT_IN_JSON for name in names)
     document = request_document(request, binary)

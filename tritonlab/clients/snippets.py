@@ -29,11 +29,12 @@ from .perf_input import NotSendable, perf_input
 
 @dataclass(frozen=True)
 class Address:
-    """Tells where the program finds the server, and what it sends with every request."""
+    """Where the program finds the server. `header_file`: the path of a file with the header `authorization: Bearer
+    <token>`, if the server asks for one; a program names the file, and never holds the token."""
 
     http: str = "localhost:8000"
     grpc: str = "localhost:8001"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    header_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ def _http(asked: Asked) -> Snippet:
         raise NotSendable("HTTP has one answer to each request; a decoupled model is asked over gRPC")
     text = (
         _imports("http", asked)
+        + _headers(asked)
         + _inputs(asked)
         + f'with tritonclient.InferenceServerClient("{asked.address.http}") as client:\n'
         + f"    answer = client.infer({_arguments(asked, headers=True)})\n"
@@ -127,6 +129,7 @@ def _http(asked: Asked) -> Snippet:
 def _grpc(asked: Asked) -> Snippet:
     head = (
         _imports("grpc", asked)
+        + _headers(asked)
         + _inputs(asked)
         + f'with tritonclient.InferenceServerClient("{asked.address.grpc}") as client:\n'
     )
@@ -140,7 +143,7 @@ def _grpc(asked: Asked) -> Snippet:
 
 def _stream(asked: Asked, indent: str, body: str) -> str:
     """Writes the calls that ask over a stream; `body` is run for each response, with `answer` and its `message`."""
-    headers = f", headers={dict(asked.address.headers)!r}" if asked.address.headers else ""
+    headers = ", headers=headers" if asked.address.header_file else ""
     lines = [
         f"client.start_stream(lambda result, error: answers.put(error or result){headers})",
         f"client.async_stream_infer({_arguments(asked)}, enable_empty_final_response=True)",
@@ -209,6 +212,30 @@ def _test_head(asked: Asked, name: str, wanted: Sequence[InferenceResponse] = ()
         _imports("grpc", asked, more=("os", "pathlib"), responses=wanted, queue=False)
         + f'DATA = np.load(pathlib.Path(__file__).with_name("{name}.npz"))\n'
         + f'SERVER = os.environ.get("TRITON_GRPC", "{asked.address.grpc}")\n'
+        + _test_headers(asked)
+    )
+
+
+def _headers(asked: Asked) -> str:
+    """Write how a program reads the header with the token."""
+    if not asked.address.header_file:
+        return ""
+    return (
+        f"with open({asked.address.header_file!r}) as file:  # only its owner can read it\n"
+        '    headers = dict([file.read().strip().split(": ")])\n\n'
+    )
+
+
+def _test_headers(asked: Asked) -> str:
+    """Write how a test, which outlives this server and is asked of others, finds the header with the token."""
+    if not asked.address.header_file:
+        return ""
+    return (
+        "# the token is in a file that only its owner can read; TRITON_AUTHORIZATION='Bearer <token>' takes its place\n"
+        f"HEADER_FILE = pathlib.Path({asked.address.header_file!r})\n"
+        'HEADER = HEADER_FILE.read_text() if HEADER_FILE.exists() else ""\n'
+        'AUTHORIZATION = os.environ.get("TRITON_AUTHORIZATION", HEADER.partition(":")[2].strip())\n'
+        'headers = {"authorization": AUTHORIZATION} if AUTHORIZATION else {}\n'
     )
 
 
@@ -315,7 +342,7 @@ def _arguments(asked: Asked, headers: bool = False) -> str:
         "priority": str(request.priority) if request.priority else "",
         "timeout": str(request.timeout) if request.timeout else "",
         "parameters": repr(dict(request.parameters)) if request.parameters else "",
-        "headers": repr(dict(asked.address.headers)) if headers and asked.address.headers else "",
+        "headers": "headers" if headers and asked.address.header_file else "",
     }
     given = "".join(f", {name}={value}" for name, value in said.items() if value)
     return f'"{request.model_name}", inputs{given}'
@@ -324,7 +351,7 @@ def _arguments(asked: Asked, headers: bool = False) -> str:
 def _curl(asked: Asked) -> Snippet:
     if asked.decoupled:
         raise NotSendable("HTTP has one answer to each request; a decoupled model is asked over gRPC")
-    text = curl_command(asked.request, asked.address.http, asked.address.headers, asked.outputs)
+    text = curl_command(asked.request, asked.address.http, asked.address.header_file, asked.outputs)
     return Snippet(f"{asked.request.model_name}.sh", text)
 
 

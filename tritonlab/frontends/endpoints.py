@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
+from ..core.scratch_directory import ScratchDirectory
 from ..core.status import InvalidArgumentError, TritonError
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
@@ -103,6 +106,13 @@ def _by_name(item: tuple[str, ListenAddress]) -> int:
     return list(_WORDS).index(item[0])
 
 
+class _SecretHeaders(dict[str, str]):
+    """Headers whose values are not for everybody who reads a notebook."""
+
+    def __repr__(self) -> str:
+        return repr({name: "Bearer …" for name in self})
+
+
 class Endpoints:
     """Holds the open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
 
@@ -127,6 +137,8 @@ class Endpoints:
             "Metrics": lambda: ConnectionServer(metrics_app(core.facts.metrics_text), "tritonlab metrics", access),
         }
         self._token = access.token
+        self._lock = threading.Lock()  # guards the next
+        self._scratch: ScratchDirectory | None = None  # of the header's file
         #: service -> `address:port`
         self.places: dict[str, str] = {}
         self._open: dict[str, Frontend] = {}
@@ -163,8 +175,22 @@ class Endpoints:
     @property
     def headers(self) -> dict[str, str]:
         """Returns the headers that clients must send with every request, as tritonclient's `headers` for either
-        protocol; empty if they need no token."""
-        return {AUTHORIZATION: f"Bearer {self._token}"} if self._token else {}
+        protocol; empty if they need no token. Their repr, which a notebook would store, does not show it."""
+        return _SecretHeaders({AUTHORIZATION: f"Bearer {self._token}"} if self._token else {})
+
+    @property
+    def header_file(self) -> str:
+        """Return the path of a file that holds the same as a line, as `curl -H @FILE` takes it; "" if clients need no
+        token. Only this user can read it. It is written at the first call, and removed when the ports are closed."""
+        if not self._token:
+            return ""
+        with self._lock:
+            if self._scratch is None:
+                self._scratch = ScratchDirectory("ports-")
+                file = os.open(self._scratch.path / AUTHORIZATION, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(file, "w") as opened:
+                    opened.write(f"{AUTHORIZATION}: Bearer {self._token}\n")
+            return str(self._scratch.path / AUTHORIZATION)
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Closes the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
@@ -175,6 +201,9 @@ class Endpoints:
             if frontend is not None:
                 frontend.stop(max(end - time.monotonic(), 0))
         self.places = {}
+        with self._lock:
+            if self._scratch is not None:
+                self._scratch.remove()
 
     def __enter__(self) -> Endpoints:
         return self
@@ -194,7 +223,7 @@ class Endpoints:
             ("HTTP     http://{}", self.http),
             ("gRPC     {}", self.grpc),
             ("metrics  http://{}/metrics", self.metrics),
-            (f"token    {'asked for: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),
+            (f"token    {'needed: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),
         )
         return "\n".join(form.format(place) for form, place in forms if place) or "no endpoints"
 

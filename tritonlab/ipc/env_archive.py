@@ -1,8 +1,9 @@
 """`extract` unpacks an execution environment, a tar or tar.gz archive, and lets nothing of it out of its directory.
 
 All members are checked before the first is written. Refused is what would write or lead outside of the directory:
-absolute names, `..`, devices and pipes, names below a link of the archive, links that lead out. Only `bin/python…`
-may be a link to a file outside: that is how venv refers to the Python it was made with.
+absolute names, `..`, devices and pipes, names below a link of the archive, links that lead out. A link is followed as
+the system would, through the archive's other links: behind `up -> ../..`, `up/..` is another directory than its text
+says. Only `bin/python…` may be a link to a file outside: that is how venv refers to the Python it was made with.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from __future__ import annotations
 import posixpath
 import tarfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+
+#: Links that are followed on the way to a file; Linux follows 40.
+_MOST_LINKS = 100
 
 
 class ArchiveError(Exception):
@@ -52,9 +57,10 @@ def _open(archive: Path) -> tarfile.TarFile:
 def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
     links: set[str] = set()
     files: set[str] = set()
+    targets = {posixpath.normpath(member.name): member.linkname for member in members if member.issym()}
     for member in members:
         name = posixpath.normpath(member.name)
-        problem = _problem(member, name, links, files)
+        problem = _problem(member, name, links, files, targets)
         if problem:
             raise ArchiveError(
                 f"'{archive}' is refused, nothing was unpacked: its member '{member.name}' {problem}. "
@@ -66,8 +72,9 @@ def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
             files.add(name)
 
 
-def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str]) -> str:
-    """Returns why a member is refused; empty if it is not. `links` and `files` are those before it."""
+def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str], targets: Mapping[str, str]) -> str:
+    """Returns why a member is refused; empty if it is not. `links` and `files` are those before it, `targets` where
+    each link of the archive leads."""
     if member.name.startswith("/"):
         return "has an absolute path"
     if ".." in member.name.split("/"):
@@ -78,7 +85,7 @@ def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str
         return "would be written through a link of the archive"
     if member.islnk() and posixpath.normpath(member.linkname) not in files:
         return f"is a hard link to '{member.linkname}', which is no file of the archive before it"
-    if member.issym() and _leads_out(name, member.linkname) and not _is_interpreter(name):
+    if member.issym() and not _is_interpreter(name) and _leads_out(name, targets):
         return f"is a link to '{member.linkname}', which is outside"
     return ""
 
@@ -88,9 +95,30 @@ def _parents(name: str) -> list[str]:
     return ["/".join(parts[:length]) for length in range(1, len(parts))]
 
 
-def _leads_out(name: str, target: str) -> bool:
-    end = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-    return end.startswith(("/", "../")) or end == ".."
+def _leads_out(name: str, targets: Mapping[str, str]) -> bool:
+    """Follow a link, and return whether that leaves the archive's directory."""
+    place = _parents(name)[-1].split("/") if "/" in name else []
+    left = [posixpath.basename(name)]
+    followed = 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            if not place:
+                return True
+            place.pop()
+        elif part not in ("", "."):
+            place.append(part)
+            path = "/".join(place)
+            if path not in targets or (_is_interpreter(path) and not left):
+                continue
+            followed += 1
+            if followed > _MOST_LINKS:  # in a circle, which the system does not follow either
+                return False
+            if targets[path].startswith("/"):
+                return True
+            place.pop()
+            left += reversed(targets[path].split("/"))
+    return False
 
 
 def _is_interpreter(name: str) -> bool:

@@ -292,9 +292,9 @@ class MonitorLink(StubConnection):
         The value is None if there is none."""
         return self.ask(Postmortem(begin))
 
-    def attach(self) -> Answer:
-        """Asks for a port on which debugpy listens for an editor."""
-        return self.ask(Attach())
+    def attach(self, port: int, token: str) -> Answer:
+        """Ask the stub to connect its debugpy with an `EditorRelay`."""
+        return self.ask(Attach(port, token))
 
     def wake(self) -> None:
         """Wakes the caller that reads the control link."""

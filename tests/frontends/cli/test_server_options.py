@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,7 @@ def test_access_rules_that_are_not_given_stay() -> None:
 
 def test_a_token_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "token"
+    path.touch(0o600)
     path.write_text("s3cret\n")
     assert read_options(["--model-repository=x", f"--token-file={path}"]).endpoints.access.token == "s3cret"
     path.write_text("\n")
@@ -151,6 +154,42 @@ def test_a_token_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="a token must consist of") as refusal:
         endpoints(f"--token-file={path}")
     assert "two words" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601, 0o777])
+def test_a_token_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "the token"
+    path.write_text("s3cret\n")
+    path.chmod(mode)
+    with pytest.raises(CommandLineError) as refusal:
+        endpoints(f"--token-file={path}")
+    wanted = f"--token-file: '{path}' has mode {mode:04o}, so others may read or change it; chmod 600 '{path}'"
+    assert str(refusal.value) == wanted
+    subprocess.run(str(refusal.value).rpartition("; ")[2], shell=True, check=True)
+    assert endpoints(f"--token-file={path}").access.token == "s3cret"
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    path.chmod(mode)
+    with pytest.raises(CommandLineError, match=f"mode {mode:04o}"):
+        endpoints(f"--token-file={link}")
+
+
+def test_a_token_may_come_through_a_pipe_or_from_another_user_s_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ssh has it: the mode of a file that root has put there, a mounted secret for instance, is root's affair."""
+    reading, writing = os.pipe()
+    os.write(writing, b"s3cret\n")
+    os.close(writing)
+    try:
+        assert endpoints(f"--token-file=/dev/fd/{reading}").access.token == "s3cret"
+    finally:
+        os.close(reading)
+    path = tmp_path / "token"
+    path.write_text("s3cret")
+    path.chmod(0o440)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    assert endpoints(f"--token-file={path}").access.token == "s3cret"
 
 
 def test_no_token_is_a_notebook_s_word() -> None:

@@ -97,3 +97,69 @@ def test_a_client_that_has_said_all_gets_its_answers_and_then_the_end(http: RawH
 def test_a_client_that_says_no_more_in_the_middle_of_a_body_is_not_waited_for(http: RawHTTP) -> None:
     with pytest.raises(ConnectionError):
         told(http, post("/a", "one")[:-1], end=True)
+
+
+CODINGS = {
+    "gzip": "gzip, chunked",
+    "gzip-alone": "gzip",
+    "two-lines": "gzip\r\nTransfer-Encoding: chunked",
+    "identity": "identity",
+    "list": ",chunked",
+    "upgrade": "gzip, chunked\r\nConnection: Upgrade\r\nUpgrade: h2c",
+    "expect": "gzip, chunked\r\nExpect: 100-continue",
+}
+#: Those that are no HTTP at all (RFC 9112, 6.1 and 6.3).
+NO_HTTP = {
+    "behind": "chunked\r\nTransfer-Encoding: gzip",
+    "twice": "chunked, chunked",
+    "length": "gzip\r\nContent-Length: 3",
+    "length-too": "chunked\r\nContent-Length: 3",
+}
+
+
+@pytest.mark.parametrize("case", [*CODINGS, *NO_HTTP])
+def test_a_body_in_another_transfer_coding_is_refused(http: RawHTTP, case: str) -> None:
+    """Triton takes what follows for the next request, which only the client's bytes would say."""
+    hidden = post("/hidden", "x")
+    sent = chunked("/a", hidden.decode()).replace(b": chunked", f": {(CODINGS | NO_HTTP)[case]}".encode())
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(post("/before", "x") + sent + post("/behind", "x"))
+        assert read_reply(stream).document == ["/before", "x"]
+        reply = read_reply(stream)
+        if case in NO_HTTP:
+            assert (reply.status, stream.read()) == (400, b"")
+            return
+        assert reply.status == 501
+        wanted = CODINGS[case].partition("\r\nC")[0].partition("\r\nE")[0].replace("\r\nTransfer-Encoding: ", ", ")
+        assert reply.error == (
+            f"the request has the Transfer-Encoding '{wanted}', and only 'chunked' is supported; a body that is "
+            "compressed needs 'Content-Encoding'"
+        )
+        assert stream.read() == b""
+
+
+@pytest.mark.parametrize("coding", ["Chunked", "chunked ", " CHUNKED"])
+def test_chunks_may_be_said_in_other_letters(http: RawHTTP, coding: str) -> None:
+    assert told(http, chunked("/a", "one").replace(b" chunked", coding.encode())) == [["/a", "one"]]
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost/a", "localhost", 200),
+        ("http://127.0.0.1:8000/a?x#y", "evil.example", 200),
+        ("http://evil.example/a", "localhost", 403),
+        ("http://evil.example:80/a", "localhost", 403),
+        ("http://localhost@evil.example/a", "localhost", 403),
+        ("http://[::1].evil.example/a", "localhost", 403),
+        ("https://evil.example?/a", "localhost", 403),
+    ],
+)
+def test_a_whole_url_says_the_host(http: RawHTTP, target: str, host: str, status: int) -> None:
+    """And the header `Host` does not, as RFC 9112 has it."""
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nX: y\r\n\r\n".encode())
+        reply = read_reply(stream)
+        assert reply.status == status or (reply.status, "." in target.partition("?")[0]) == (400, True)
+        if status == 200:
+            assert reply.document == ["/a", ""]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.rules import rule
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
-from tritonlab.frontends.shared.access import AccessRules, Door, DoorAnswer, host_name, new_token
+from tritonlab.frontends.shared.access import AccessRules, Door, DoorAnswer, HostName, new_token
 
 
 def ask(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, str, dict[str, str]]:
@@ -31,6 +31,10 @@ def ask(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, 
         "[::1]:8000",
         "192.168.1.7:8000",
         f"{socket.gethostname()}:8000",
+        "localhost.:8000",
+        "localhost:",
+        "[FE80::1%eth0.7]:8000",
+        "[::ffff:127.0.0.1]",
     ],
 )
 def test_what_cannot_be_rebound_is_let_in(host: str) -> None:
@@ -42,12 +46,19 @@ def test_a_client_that_says_no_host_is_no_browser() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "[evil]", ""]
-)
+    "host",
+    ["evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "[evil]", "",
+     "[::1].evil.example", "[::1]evil.example:8000", "[::1", "::1", "[127.0.0.1]", "[localhost]", "[face.cafe]",
+     "[::1%evil.example]", "[::1%25evil.example]", "[fe80::1%evil/example]", "x[::1]", "[::1]:80:80", "[::1]:8o",
+     "localhost:8000@evil.example", "user@localhost", "localhost:80:80", "localhost:port", "localhost/x", "localhost?x",
+     "localhost#x", "localhost\\.evil.example", "evil.example\t.localhost", "evil.example/.localhost", "localhost..",
+     "127.0.0.1.", "localhost,evil.example", "localhost evil.example", "0x7f.1", ".", ".evil.example", "localhost\n",
+     "l\u00f6calhost"],
+)  # fmt: skip
 def test_a_name_that_may_have_been_rebound_is_refused(host: str) -> None:
     status, error, headers = ask(AccessRules(), host=host)
     assert (status, headers["content-type"]) == (403, "application/json")
-    assert "--allowed-host" in error and f"'{host}'" in error
+    assert "--allowed-host" in error and f"'{host.encode().decode('latin-1')}'" in error
 
 
 def test_a_host_that_was_refused_once_stays_refused() -> None:
@@ -110,10 +121,27 @@ def test_several_origins_must_all_be_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "name"), [("localhost:8000", "localhost"), ("[::1]:8000", "::1"), ("[::1]", "::1"), ("a", "a"), ("", "")]
+    ("header", "name", "is_address"),
+    [
+        ("LocalHost:8000", "localhost", False),
+        ("a.", "a", False),
+        ("[::1]:8000", "::1", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("1.2.3.4.5", "1.2.3.4.5", False),
+        ("", "", False),
+        ("a@b", "", False),
+    ],
 )
-def test_the_name_in_a_host_header(header: str, name: str) -> None:
-    assert host_name(header) == name
+def test_the_name_in_a_host_header(header: str, name: str, is_address: bool) -> None:
+    assert HostName.of(header) == (name, is_address)
+
+
+def test_an_empty_name_is_never_allowed() -> None:
+    assert ask(AccessRules(hosts=("", ".")), host="")[0] == 403
+
+
+def test_an_address_that_the_server_listens_on_may_be_named() -> None:
+    assert ask(AccessRules(hosts=("::", "triton.lan.")), host="triton.lan:8000")[0] == 200
 
 
 # -- the token

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -63,28 +64,27 @@ def test_it_shows_where_clients_find_it(served: Endpoints) -> None:
         f"HTTP     http://{served.places['HTTP']}",
         f"gRPC     {served.places['GRPC']}",
         f"metrics  http://{served.places['Metrics']}/metrics",
-        "token    asked for: `.headers` has it",
+        "token    needed: `.headers` has it",
     ]
 
 
-def token_of(text: str) -> str:
-    (found,) = {line.split("Bearer ")[1].split("'")[0] for line in text.splitlines() if "headers = {" in line}
-    return found
+def token_of(endpoints: Endpoints) -> str:
+    return endpoints.headers["authorization"].removeprefix("Bearer ")
 
 
-def test_the_token_is_shown_once_and_how_it_is_sent(notebook: Notebook, workspace: Workspace) -> None:
+def test_how_the_token_is_sent_is_shown_and_the_token_is_not(notebook: Notebook, workspace: Workspace) -> None:
     shown = notebook.run(f"endpoints = %triton serve {ANY_PORTS}").text
     endpoints = notebook["endpoints"]
-    token = token_of(shown)
-    assert endpoints.headers == {"authorization": f"Bearer {token}"}
+    assert f"open('{endpoints.header_file}')" in shown and f"curl -H @{endpoints.header_file} http" in shown
     assert f'tritonclient.http.InferenceServerClient("{endpoints.http}")' in shown
     assert f'tritonclient.grpc.InferenceServerClient("{endpoints.grpc}")' in shown
     assert "--no-token" in shown and "--allow-model-control=true" in shown
-    later = [notebook.run(cell).text for cell in ("%triton serve", "%triton status", "endpoints", "%triton logs")]
-    assert not [text for text in later if token in text]
-    assert token not in notebook.run("%triton status").result.html()
-    again = token_of(notebook.run(f"%triton serve {ANY_PORTS} --allow-grpc=false").text)
-    assert again != token
+    cells = ("%triton serve", "%triton status", "endpoints", "%triton logs", "endpoints.headers", "%whos")
+    later = [notebook.run(cell).text for cell in cells]
+    assert not [text for text in (shown, *later) if token_of(endpoints) in text]
+    assert token_of(endpoints) not in notebook.run("%triton status").result.html()
+    again = notebook.run(f"%triton serve {ANY_PORTS} --allow-grpc=false").result
+    assert token_of(again) != token_of(endpoints)
 
 
 #: What an attacker on the same machine sends.
@@ -129,14 +129,20 @@ def test_a_token_of_one_s_own_is_not_shown(capsys: pytest.CaptureFixture[str], w
         workspace.ports.open(http_port=0, tokn="mine")
 
 
-def test_a_token_is_written_nowhere(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
-    """So that no file's permissions matter: the token is in this process and in what the cell shows."""
-    before = {path for path in workspace.repository.parent.rglob("*") if path.is_file()}
+def test_a_token_is_in_one_file_that_nobody_else_can_read(notebook: Notebook, workspace: Workspace) -> None:
+    scratch = workspace.repository.parent
+    before = {path for path in scratch.rglob("*") if path.is_file()}
     served = notebook.run(f"%triton serve {ANY_PORTS}").result
-    token = served.headers["authorization"].encode()[7:]
-    written = {path for path in workspace.repository.parent.rglob("*") if path.is_file()} - before
-    assert not [path for path in written if token in path.read_bytes()]
-    assert token.decode() not in "".join(os.environ.values())
+    file = Path(served.header_file)
+    assert file.read_text() == f"authorization: {served.headers['authorization']}\n"
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
+    token = token_of(served)
+    written = {path for path in scratch.rglob("*") if path.is_file()} - before - {file}
+    assert not [path for path in written if token.encode() in path.read_bytes()]
+    assert token not in "".join(os.environ.values())
+    notebook.run("%triton stop")
+    assert not file.parent.exists()
+    assert notebook.run(f"%triton serve {ANY_PORTS} --no-token").result.header_file == ""
 
 
 def test_any_client_asks_the_cell_s_model(served: Endpoints) -> None:

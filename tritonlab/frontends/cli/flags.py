@@ -220,7 +220,7 @@ GROUPS = (
                 TEXT,
                 "access.token_file",
                 None,
-                "A file with a token that HTTP, gRPC and metrics ask for: 'Authorization: Bearer <token>'.",
+                "A file of mode 0600 with a token that HTTP, gRPC and metrics want: 'Authorization: Bearer <token>'.",
                 ours=True,
             ),
             Flag(

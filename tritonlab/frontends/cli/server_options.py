@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ...core.log_settings import LogSetting
@@ -105,8 +107,17 @@ def _access(values: dict[str, Any], access: AccessRules) -> AccessRules:
 
 
 def _token(path: str) -> str:
+    """Read a token. As of ssh's keys, a file of this user that others may read, or write, is refused."""
     try:
-        token = Path(path).read_text("ascii", "replace").strip()
+        with open(path, encoding="ascii", errors="replace") as file:
+            about = os.fstat(file.fileno())
+            mode = stat.S_IMODE(about.st_mode)
+            if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and mode & 0o077:
+                raise CommandLineError(
+                    f"--token-file: '{path}' has mode {mode:04o}, so others may read or change it; "
+                    f"chmod 600 {shlex.quote(path)}"
+                )
+            token = file.read().strip()
     except OSError as error:
         raise CommandLineError(f"--token-file: {error}") from None
     if not token:

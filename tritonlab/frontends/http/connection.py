@@ -71,7 +71,7 @@ class HttpConnection(asyncio.Protocol):
         self._waiting: Request | None = None  # for its turn, its body not sent before
         self._task: asyncio.Task[None] | None = None
         self._ended = False  # the client has said all
-        self._fault = ""  # of bytes that are not HTTP; those that follow are skipped
+        self._fault: BadRequestError | None = None  # of bytes that are not HTTP; those that follow are skipped
         self._paused = False  # nothing is read
         #: something came since the server looked the last time
         self.used = True
@@ -85,7 +85,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.used = True
-        if self._fault:
+        if self._fault is not None:
             self._writer.skip(len(data))
             return
         self._chunk = None
@@ -99,9 +99,9 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed(data)
         except BadRequestError as error:
-            self._fault = str(error)
+            self._fault = error
             if self._current is None:
-                self._writer.refuse(self._fault)
+                self._writer.refuse(error)
 
     def eof_received(self) -> bool:
         """Tells whether the connection is kept, for answers that are still to be given."""
@@ -239,7 +239,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
         elif self._queue:
             self._begin(self._queue.popleft())
-        elif self._fault:
+        elif self._fault is not None:
             self._writer.refuse(self._fault)
         elif not self._transport.is_closing():
             if self._paused:

@@ -6,7 +6,7 @@ import asyncio
 
 from . import errors
 from .reply import LAST_CHUNK, HttpReply, chunk
-from .request_parser import Request
+from .request_parser import BadRequestError, Request
 
 #: How many bytes are skipped, and for how many seconds, after bytes that were not HTTP.
 _SKIPPED, _SKIPPING = 1 << 20, 2.0
@@ -74,14 +74,14 @@ class ReplyWriter:
                 self.write(piece)
                 await self._room()
 
-    def refuse(self, text: str) -> None:
-        """Answers bytes that are not HTTP with `text` and status 400, and ends the connection.
+    def refuse(self, error: BadRequestError) -> None:
+        """Answer bytes that are not HTTP with the error, and end the connection.
 
         What the client is still sending is skipped for a while: if it were closed at once, the connection would be
         reset and the answer lost.
         """
         if not self._transport.is_closing():
-            reply = HttpReply(400, errors.body(text), b"text/plain; charset=utf-8")
+            reply = HttpReply(error.status, errors.body(str(error)), b"text/plain; charset=utf-8")
             self.write(reply.head(False) + reply.body)
             self.refused = True
             self._transport.write_eof()

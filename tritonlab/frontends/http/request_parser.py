@@ -7,11 +7,14 @@
 - A path may have bytes beyond ASCII, as on Triton: names of models in UTF-8. httptools refuses them, so it reads others
   in their place, if a request's first line comes in one piece.
 - Header names are kept as the client wrote them: a forwarded header is a parameter of that name (rule 6.14).
+- A body is what `Content-Length` or `chunked` says. One with another transfer coding is refused: read as if it had
+  none, or not read, its bytes would be a request to one and a body to another (request smuggling).
 - Nothing fills the memory: a head has an end, and headers behind a chunked body are not collected (nobody reads them).
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,15 +26,27 @@ MAX_HEAD = 1 << 18
 #: Pieces of a chunked body (rule 6.3.5).
 MAX_CHUNKS = 65536
 
+#: Triton takes a body with any other coding for no body, and its bytes for the next request (measured on 2.51).
+_CODING = (
+    "the request has the Transfer-Encoding '{}', and only 'chunked' is supported; a body that is compressed needs "
+    "'Content-Encoding'"
+)
+#: Where the host of a URL ends.
+_AUTHORITY_END = re.compile(rb"[/?#]")
 #: Of bytes beyond ASCII, one that a path may have.
 _ASCII = bytes([*range(128), *b"_" * 128])
 _FRAMING = (b"content-length", b"transfer-encoding")
+_OF_BODY = frozenset((b"expect", b"transfer-encoding"))
 
 Headers = list[tuple[bytes, bytes]]
 
 
 class BadRequestError(Exception):
-    """Says that the bytes that came are not HTTP, or are more than is read."""
+    """An error for bytes that are not HTTP, or are more than is read. `status` is that of the answer."""
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Request:
@@ -95,7 +110,7 @@ class RequestParser:
         self._parser = _parser(self)
         self._head: list[int] | None = None  # of one that has begun and not ended, the bytes that came after its begin
         self._request: Request | None = None
-        self._fault = ""
+        self._fault: BadRequestError | None = None
         self._path = b""  # of the next request, where it is not ASCII
         #: the parser has had whole requests only
         self.between = True
@@ -109,16 +124,18 @@ class RequestParser:
                 self._parser.feed_data(rest)
                 break
             except httptools.HttpParserUpgrade as upgrade:
+                if self._fault is not None:
+                    break
                 rest = memoryview(rest)[upgrade.args[0] :]
                 self._go_on()
             except httptools.HttpParserError:
-                raise BadRequestError(self._fault or "Invalid HTTP request received.") from None
+                raise self._fault or BadRequestError("Invalid HTTP request received.") from None
         if head is not None and head is self._head:
             head[0] += size
             if head[0] > MAX_HEAD:
-                self._fault = f"the request has a head of more than {MAX_HEAD} bytes"
-        if self._fault:
-            raise BadRequestError(self._fault)
+                self._fault = BadRequestError(f"the request has a head of more than {MAX_HEAD} bytes")
+        if self._fault is not None:
+            raise self._fault
 
     def _in_ascii(self, data: bytes) -> bytes:
         """Returns what a request begins with, its first line in ASCII, and keeps the path that was in it."""
@@ -149,6 +166,7 @@ class RequestParser:
         self._headers: Headers = []
         self._names: list[bytes] = []
         self._chunks = 0
+        self._coding: bytes | None = None
         self._expects = False
 
     def on_url(self, url: bytes) -> None:
@@ -159,14 +177,22 @@ class RequestParser:
             return  # behind a body
         self._names.append(name)
         name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._expects = True
+        if name in _OF_BODY:
+            if name == b"transfer-encoding":
+                self._coding = value if self._coding is None else self._coding + b", " + value
+            elif value.lower() == b"100-continue":
+                self._expects = True
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._head = None
         parser, url, path = self._parser, self._url, self._path
         self._path = b""
+        if self._coding is not None and self._coding.strip().lower() != b"chunked":
+            self._fault = BadRequestError(_CODING.format(self._coding.decode("latin-1")), 501)
+            return
+        if url[:1] != b"/" and b"://" in url:
+            self._name_host(url)
         if not path:
             plain = url[:1] == b"/" and b"?" not in url and b"#" not in url
             path = url if plain else httptools.parse_url(url).path or b""
@@ -178,10 +204,18 @@ class RequestParser:
         self._request = request
         self._take_head(request)
 
+    def _name_host(self, url: bytes) -> None:
+        """Put the host of a whole URL, which a client sends to a proxy, into the place of the `Host` header (RFC 9112,
+        3.2.2): who is asked for is what the access rules check."""
+        host = _AUTHORITY_END.split(url.partition(b"://")[2], maxsplit=1)[0]
+        others = [place for place, (name, _) in enumerate(self._headers) if name != b"host"]
+        self._names = [*(self._names[place] for place in others), b"Host"]
+        self._headers = [*(self._headers[place] for place in others), (b"host", host)]
+
     def on_chunk_header(self) -> None:
         self._chunks += 1
         if self._chunks == MAX_CHUNKS + 1:
-            self._fault = f"the request has more than {MAX_CHUNKS} chunks"
+            self._fault = BadRequestError(f"the request has more than {MAX_CHUNKS} chunks")
 
     def on_body(self, piece: bytes) -> None:
         request = self._request
@@ -199,7 +233,7 @@ class RequestParser:
         if not self._parser.should_upgrade():  # else the parser says so before it has looked for a body
             request, self._request = self._request, None
             self.between = True
-            if request is not None and not self._fault:
+            if request is not None and self._fault is None:
                 request.ended = time.monotonic_ns()
                 request.chunked = self._chunks > 0
                 self._take_request(request)

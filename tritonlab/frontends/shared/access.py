@@ -29,7 +29,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...core.status import InvalidArgumentError, UnsupportedError
 
@@ -50,6 +50,8 @@ CATEGORIES = (
     "trace",
     "logging",
 )
+
+_Address = TypeVar("_Address", ipaddress.IPv4Address, ipaddress.IPv6Address)
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 #: Says of a header's name whether it becomes a parameter of the request (rule 6.14).
@@ -148,7 +150,7 @@ class Door:
         self._any_host = ANY in rules.hosts
         self._any_origin = ANY in rules.origins
         self._origins = {origin.rstrip("/").lower() for origin in rules.origins}
-        self._names = {"localhost", *own_names(), *(name.lower() for name in rules.hosts)}
+        self._names = {"localhost", *own_names(), *(name.lower().removesuffix(".") for name in rules.hosts)} - {""}
         #: Host headers that have passed once: clients send the same one with every request
         self._passed: set[bytes] = set()
 
@@ -210,8 +212,8 @@ class Door:
         return self._any_origin or origin.lower() in self._origins
 
     def _knows(self, header: bytes) -> bool:
-        name = host_name(header.decode("latin-1")).lower()
-        known = self._any_host or name in self._names or name.endswith(".localhost") or is_address(name)
+        name, is_address = HostName.of(header.decode("latin-1"))
+        known = self._any_host or is_address or name in self._names or name.endswith(".localhost")
         if known and len(self._passed) < 100:
             self._passed.add(header)
         return known
@@ -223,19 +225,37 @@ def _refusal(status: int, text: str, headers: Headers = ()) -> DoorAnswer:
     return DoorAnswer(status, (*about, *headers), body)
 
 
-def host_name(header: str) -> str:
-    """Cuts the port off: `[::1]:8000` -> `::1`, `localhost:8000` -> `localhost`."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]
+#: `name[:port]`, `address[:port]` or `[address of IPv6][:port]`, and nothing else: what a URL may have beside these, a
+#: user for example, is not for this header, and a name may hide behind it.
+_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)(?P<zone>%[\w.~-]+)?\]|(?P<name>[\w.-]+))(?::[0-9]*)?", re.ASCII)
 
 
-def is_address(name: str) -> bool:
+class HostName(NamedTuple):
+    """The host that a client names. `is_address`: it is a number, behind which no other machine can stand."""
+
+    name: str
+    is_address: bool
+
+    @classmethod
+    def of(cls, header: str) -> HostName:
+        """Return the host in a header `Host`, in small letters, without port; with an empty name for anything else."""
+        found = _HOST.fullmatch(header)
+        if found is None:
+            return cls("", False)
+        if found["name"] is None:
+            six = _address(ipaddress.IPv6Address, found["six"])
+            # only an address of one link has the name of an interface
+            good = six is not None and (not found["zone"] or six.is_link_local)
+            return cls(found["six"].lower() if good else "", good)
+        name = found["name"].lower()
+        return cls(name.removesuffix("."), False) if _address(ipaddress.IPv4Address, name) is None else cls(name, True)
+
+
+def _address(kind: type[_Address], text: str) -> _Address | None:
     try:
-        ipaddress.ip_address(name)
+        return kind(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def own_names() -> set[str]:

@@ -28,8 +28,8 @@ def open_endpoints(
     server: Server, arguments: Sequence[str] = (), make_room: Callable[[], None] = lambda: None, **options: Any
 ) -> Endpoints:
     """Opens the endpoints. `arguments`: flags of `%triton serve`. `options`: the fields of `EndpointOptions` and of
-    `AccessRules` that are set. `make_room` is called once these are found right, before a port is opened. A token that
-    is made here is printed, once.
+    `AccessRules` that are set. `make_room` is called once these are found right, before a port is opened. How
+    clients ask with a token that is made here is printed, without the token.
 
     Raises OptionError for a flag that is not allowed, UnknownOption, TritonError for a port that cannot be opened.
     """
@@ -54,8 +54,9 @@ def flags() -> list[str]:
 
 
 def _how_to_ask(endpoints: Endpoints) -> str:
-    """Says how to ask with the token, for whoever opens the ports and nobody else. tritonclient writes into the
-    `headers` that it is given, over HTTP, and gRPC then refuses them, so each call gets a copy.
+    """Return how to ask with the token, without the token itself: what a cell prints is saved with the notebook, which
+    others may read. tritonclient writes into the `headers` that it is given, over HTTP, and gRPC then refuses them, so
+    each call gets a copy.
     """
     clients = [(endpoints.http, "http"), (endpoints.grpc, "grpc")]
     lines = [
@@ -64,15 +65,13 @@ def _how_to_ask(endpoints: Endpoints) -> str:
         if place
     ]
     if endpoints.metrics:
-        lines.append(
-            f'curl -H "Authorization: {endpoints.headers["authorization"]}" http://{endpoints.metrics}/metrics'
-        )
+        lines.append(f"curl -H @{endpoints.header_file} http://{endpoints.metrics}/metrics")
     return "\n".join(
         [
-            "Clients send a token with every request. `.headers` of the endpoints has it, and so does what the",
-            "playground's Copy as writes.",
+            "Clients send a token with every request. It is in a file that only you can read and that goes with the",
+            "ports; the playground's Copy as names it, and `.headers` of the endpoints has it.",
             "",
-            f"    headers = {endpoints.headers}",
+            f"    headers = dict([open({endpoints.header_file!r}).read().strip().split(': ')])",
             *(f"    {line}" for line in lines),
             "",
             "Without: --no-token. Loading models and settings over the network are off: --allow-model-control=true,",

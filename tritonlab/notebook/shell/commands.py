@@ -27,6 +27,7 @@ from ..views.open_playground import open_playground
 from ..views.record_view import KINDS
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
+from ..views.token_button import show_token_button
 from .debug_commands import debug, postmortem
 from .edit_command import edit
 from .golden_commands import golden, inputs_of
@@ -208,7 +209,10 @@ def _view(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _serve(context: Context, arguments: argparse.Namespace) -> Endpoints:
-    return context.workspace.ports.open(shlex.split(arguments.rest))
+    endpoints = context.workspace.ports.open(shlex.split(arguments.rest))
+    if not context.json:
+        show_token_button(endpoints)
+    return endpoints
 
 
 def _stop(context: Context, arguments: argparse.Namespace) -> None:

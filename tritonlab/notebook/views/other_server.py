@@ -35,6 +35,9 @@ class OpenPorts(Protocol):
     @property
     def headers(self) -> dict[str, str]: ...
 
+    @property
+    def header_file(self) -> str: ...
+
 
 #: The ports that are open, None if there are none.
 Ports = Callable[[], OpenPorts | None]
@@ -63,7 +66,7 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
 def open_address(ports: Ports) -> Address | None:
     """Return where a program finds the notebook's own server, None if no port is open."""
     found, usual = ports(), Address()
-    return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.headers)
+    return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.header_file)
 
 
 def ask_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:

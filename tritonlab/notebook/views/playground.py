@@ -127,7 +127,7 @@ class Playground:
     def copy_as(self, kind: str, address: Address | None = None) -> Snippet:
         """Return the request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`, `perf_analyzer
         input`, or the last one that got a response as a `pytest`. `address`: the server's; without one, this notebook's
-        own ports with their token, and if none is open, Triton's.
+        own ports with the file that has their token, and if none is open, Triton's.
 
         Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
         """

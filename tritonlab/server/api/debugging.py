@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.status import ModelError, NotFoundError, UnsupportedError
 from ...instances.debug_session import DebugSession
@@ -14,12 +14,13 @@ from ...instances.debugger import Debugger
 from ...instances.model_instance import ModelInstance
 from ...instances.model_stub import ModelStub
 from ...instances.response_factory import failure_of
+from ...ipc.editor_relay import EditorRelay
 
 #: Seconds in which each stub has to say whether it keeps an exception.
 _SECONDS = 2.0
 #: Seconds that a stub has to start a debugger.
 _BEGIN_SECONDS = 10.0
-#: Seconds that debugpy has to start its adapter, another process.
+#: Seconds that a stub has to import debugpy and connect it.
 _ATTACH_SECONDS = 30.0
 #: Seconds in which a model that goes on may pause again for the same person.
 _SOON = 0.2
@@ -59,12 +60,19 @@ def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelI
         debugger.follow(sessions.looked)
 
 
+class EditorAdapter(NamedTuple):
+    """The debug adapter of one process of a model: the file that an editor starts."""
+
+    pid: int
+    path: str
+
+
 @dataclass(frozen=True)
 class EditorAttach:
-    """Says how VS Code attaches to the processes of a model: `to_dict()` is a launch.json. `ports` maps instances to
-    ports, `local` is the author's directory of the model's code, `remote` the one that serves."""
+    """How VS Code attaches to the processes of a model: `to_dict()` is a launch.json. `adapters` maps instances to
+    what the editor starts, `local` is the author's directory of the model's code, `remote` the one that serves."""
 
-    ports: dict[str, int]
+    adapters: dict[str, EditorAdapter]
     local: str
     remote: str
 
@@ -76,33 +84,34 @@ class EditorAttach:
                     "name": f"tritonlab: {name}",
                     "type": "debugpy",
                     "request": "attach",
-                    "connect": {"host": "127.0.0.1", "port": port},
+                    "processId": adapter.pid,
+                    "debugAdapterPath": adapter.path,
                     "pathMappings": [{"localRoot": self.local, "remoteRoot": self.remote}],
                     "justMyCode": False,
                 }
-                for name, port in self.ports.items()
+                for name, adapter in self.adapters.items()
             ],
         }
 
     def __repr__(self) -> str:
         return (
-            f"debugpy listens. Put this into .vscode/launch.json, open {os.path.join(self.local, 'model.py')}, set a "
-            "breakpoint there and start the configuration; in an editor on another machine localRoot is where it has "
-            "that file. Whoever reaches the port can run code in the model's process, until its next load.\n"
-            + json.dumps(self.to_dict(), indent=2)
+            f"debugpy waits. Put this into .vscode/launch.json, open {os.path.join(self.local, 'model.py')}, set a "
+            "breakpoint there and start the configuration, as this user and on this machine (VS Code: Remote - SSH); "
+            "nobody else can attach. Other editors start debugAdapterPath with Python, as a debug adapter on its "
+            "standard input and output. It ends with the model's next load.\n" + json.dumps(self.to_dict(), indent=2)
         )
 
 
 def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttach:
-    """Has debugpy listen in each instance. Raises UnsupportedError if their Python has none."""
-    ports, remote = {}, ""
+    """Let editors attach to each instance. Raises UnsupportedError if their Python has no debugpy."""
+    adapters, remote = {}, ""
     for instance in instances:
         source = instance.plan.source
         remote = os.path.dirname(source.path)
         if (stub := instance.stub) is None:
             continue
         try:
-            ports[instance.name] = _editor_port(stub)
+            adapters[instance.name] = EditorAdapter(stub.process.pid, str(_editor_relay(stub).adapter))
         except ModelError as error:
             if error.exception is None or "debugpy" not in error.exception.text:
                 raise
@@ -110,7 +119,7 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
             raise UnsupportedError(
                 f"{python}, which runs '{instance.name}', has no debugpy: pip install it there"
             ) from None
-    return EditorAttach(ports, local or remote, remote)
+    return EditorAttach(adapters, local or remote, remote)
 
 
 def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
@@ -125,12 +134,21 @@ def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
     return float(answer.value) if answer.value is not None else None
 
 
-def _editor_port(stub: ModelStub) -> int:
-    """Returns the port on which debugpy listens in the stub. Raises ModelError if it cannot."""
+def _editor_relay(stub: ModelStub) -> EditorRelay:
+    """Return what leads editors to the debugger in the stub. Raises ModelError if that cannot be."""
+    if (relay := stub.editor_relay) is not None:
+        return relay
+    relay = EditorRelay()
     monitor = stub.process.monitor
-    answer = monitor.attach()
-    if not monitor.await_answer(answer, _ATTACH_SECONDS) or answer.lost:
-        raise ModelError(f"'{stub.instance}' did not let a debugger listen within {_ATTACH_SECONDS:g} s")
-    if answer.failure is not None:
-        raise failure_of(answer.failure, ())
-    return int(answer.value)
+    answer = monitor.attach(relay.port, relay.token)
+    if not monitor.await_answer(answer, _ATTACH_SECONDS) and not answer.lost:
+        # its port stays taken: nobody else may wait there for a debugger that connects late
+        stub.editor_relay = relay
+        raise ModelError(f"'{stub.instance}' did not let a debugger connect within {_ATTACH_SECONDS:g} s")
+    if answer.lost or answer.failure is not None:
+        relay.close()
+        if answer.failure is not None:
+            raise failure_of(answer.failure, ())
+        raise ModelError(f"'{stub.instance}' ended while a debugger was to connect")
+    stub.editor_relay = relay
+    return relay

@@ -212,7 +212,7 @@ class Model:
         follow_pauses(self._core.debugger, self.name)
 
     def attach(self, local: str = "") -> EditorAttach:
-        """Has debugpy listen in the model's processes for an editor, and returns what VS Code needs to know. `local`:
+        """Let an editor of this user attach to the model's processes, and return what VS Code needs for that. `local`:
         the directory in which the editor has model.py, if not where it is served. Raises UnsupportedError if the
         model's Python has no debugpy."""
         return attach_editor(self._found().instances, local)

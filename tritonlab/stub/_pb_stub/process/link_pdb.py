@@ -18,7 +18,7 @@ from typing import Any, List, Optional, Tuple
 
 from ..api import bridge
 from ..api.bridge import BridgeError
-from ..wire.debugger_bodies import Prompt, Resumed
+from ..wire.debugger_bodies import Attach, Prompt, Resumed
 from ..wire.serialization import bounded
 from .frame_states import PATIENCE, variables_of
 from .thread_stacks import is_library
@@ -33,16 +33,12 @@ def install() -> None:
     pdb.Pdb = LinkPdb  # type: ignore[misc]
 
 
-_ports: List[int] = []
-
-
-def listen() -> int:
-    """Has debugpy listen for an editor and returns the port; it can listen once. Raises ImportError where this Python
-    has no debugpy."""
-    if not _ports:
-        debugpy = importlib.import_module("debugpy")
-        _ports.append(debugpy.listen(("127.0.0.1", 0))[1])
-    return _ports[0]
+def connect(to: Attach) -> None:
+    """Connect debugpy with the server's relay, which lets editors in. Raises ImportError where this Python has no
+    debugpy."""
+    debugpy = importlib.import_module("debugpy")
+    debugpy.configure(subProcess=False)  # else a child process gets the token on its command line, for all to read
+    debugpy.connect(("127.0.0.1", to.port), access_token=to.token)
 
 
 class LinkPdb(pdb.Pdb):

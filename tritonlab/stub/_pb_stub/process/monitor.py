@@ -48,7 +48,7 @@ class Monitor:
                 if kind is IsReady:
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
                 elif kind is Attach:
-                    own_threads.start("attach", self._answer, ident, lambda body: link_pdb.listen())
+                    own_threads.start("attach", self._answer, ident, link_pdb.connect, BY_NUMBER[command].read(fields))
                 else:
                     self._answer(ident, self._handlers[kind], BY_NUMBER[command].read(fields))
         except LinkClosed:

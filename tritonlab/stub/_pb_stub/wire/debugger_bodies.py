@@ -26,7 +26,10 @@ class Postmortem(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """Let debugpy listen for an editor on a port of 127.0.0.1, and say which."""
+    """Connect debugpy with `port` of 127.0.0.1, where whoever waits for it knows it by `token`."""
+
+    port: int
+    token: str
 
 
 class Resumed(NamedTuple):

@@ -130,7 +130,7 @@ COMMANDS = (
     _row(8, "WAITS", TO_STUB, MONITOR, bodies.Waits, bodies.Needs),
     _row(9, "GIVE_BACK", TO_STUB, CONTROL, bodies.GiveBack, bodies.GivenBack),
     _row(13, "POSTMORTEM", TO_STUB, MONITOR, debugger_bodies.Postmortem, Optional[float]),  # None: there is none
-    _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, int),
+    _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, Nothing),
     # execution
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),
