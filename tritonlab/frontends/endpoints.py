@@ -32,6 +32,9 @@ class Frontend(Protocol):
     def start(self, address: str, port: int) -> int:
         """Listens, and returns the port."""
 
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent."""
+
     def stop(self, timeout: float) -> None:
         """Refuses new requests; requests under way get `timeout` seconds."""
 
@@ -130,12 +133,14 @@ class Endpoints:
         #: service -> `address:port`
         self.places: dict[str, str] = {}
         self._open: dict[str, Frontend] = {}
+        self._core = core
         try:
             for name, (address, port, _) in options.places().items():
                 frontend = frontends[name]()
                 with _named(name):
                     bound = frontend.start(address, port)
                 self._open[name] = frontend
+                core.idle_memory.endpoints.append(frontend.is_busy)
                 self.places[name] = f"[{address}]:{bound}" if ":" in address else f"{address}:{bound}"
                 started(name, self.places[name])
         except BaseException:
@@ -174,6 +179,7 @@ class Endpoints:
             frontend = self._open.pop(name, None)
             if frontend is not None:
                 frontend.stop(max(end - time.monotonic(), 0))
+                self._core.idle_memory.endpoints.remove(frontend.is_busy)
         self.places = {}
 
     def __enter__(self) -> Endpoints:

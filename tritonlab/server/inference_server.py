@@ -62,6 +62,7 @@ class InferenceServer(RunningServer):
         self.log_settings = parts.log_settings
         self.repository = parts.repository
         self.pool = parts.pool
+        self.idle_memory = parts.idle_memory
         self.tracer = parts.tracer
         self.debugger, self.gpus = parts.debugger, parts.gpus
         self._parts = parts

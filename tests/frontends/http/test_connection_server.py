@@ -77,6 +77,21 @@ def test_requests_behind_one_that_takes_long_wait_and_come_in_order() -> None:
         assert [read_reply(stream).body for _ in range(501)] == [b"/held", *(b"/%d" % number for number in range(500))]
 
 
+def test_it_is_busy_while_a_request_comes_or_is_answered() -> None:
+    with serving() as (app, server, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(get("/a"))
+        assert read_reply(stream).body == b"/a"
+        eventually(lambda: not server.is_busy())
+        connection.sendall(get("/held", "Content-Length: 2") + b"1")
+        eventually(server.is_busy)
+        connection.sendall(b"2")
+        assert app.arrived.acquire(timeout=SOON) and app.arrived.acquire(timeout=SOON)
+        assert server.is_busy()
+        app.go_on.set()
+        assert read_reply(stream).body == b"/held"
+        eventually(lambda: not server.is_busy())
+
+
 def test_a_word_to_go_on_comes_when_it_is_the_requests_turn() -> None:
     with serving() as (app, _, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
         connection.sendall(get("/held") + get("/a", "Content-Length: 1", "Expect: 100-continue", method="POST"))

@@ -16,7 +16,7 @@ from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ..shared.access import AUTHORIZATION, AccessRules
 from ..shared.shared_memory_manager import SharedMemoryManager
-from .calls import MISSING, CallFactory, CallServer, RefusedCall
+from .calls import MISSING, CallFactory, CallServer, GRPCCall, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall
 from .stream_infer_handler import ModelStreamInferCall
@@ -132,7 +132,7 @@ class GRPCServer:
         names = {HEALTH_CHECK: HEALTH, **{SERVICE + name: rpc for name, rpc in RPCS.items()}}
         for name, rpc in names.items():
 
-            def control(event: Any, rpc: Any = rpc) -> object:
+            def control(event: Any, rpc: Any = rpc) -> GRPCCall:
                 return ControlCall(event, rpc, services, self._pool)
 
             methods[name] = self._restricted(rpc.category, control)
@@ -145,7 +145,7 @@ class GRPCServer:
         if not access.token:
             return factory
 
-        def guarded(event: Any) -> object:
+        def guarded(event: Any) -> GRPCCall:
             sent = [value for key, value in event.invocation_metadata if key == AUTHORIZATION]
             if refused := access.refuses(sent, AUTHORIZATION):
                 return RefusedCall(event, grpc.StatusCode.UNAUTHENTICATED, refused)
@@ -160,7 +160,7 @@ class GRPCServer:
         key, value = self._options.restricted[category]
         header = (RESTRICTED_PREFIX + key.lower(), value)
 
-        def restricted(event: Any) -> object:
+        def restricted(event: Any) -> GRPCCall:
             if header in event.invocation_metadata:
                 return factory(event)
             text = f"This protocol is restricted, expecting header '{RESTRICTED_PREFIX}{key}'"
@@ -177,6 +177,10 @@ class GRPCServer:
             raise UnavailableError(f"Socket '{place}' already in use ") from error
         self._server.start()
         return bound
+
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent."""
+        return self._server.is_busy()
 
     def stop(self, timeout: float = 0) -> None:
         """Refuses new calls and waits. Calls under way have `timeout` seconds, then they are cancelled."""

@@ -129,6 +129,11 @@ class HttpConnection(asyncio.Protocol):
     def busy(self) -> bool:
         return self._current is not None
 
+    @property
+    def receives(self) -> bool:
+        """Whether a part of a request has come."""
+        return not self._parser.between
+
     def close(self) -> None:
         """Ends the connection once everything is written: at once if nothing is under way, else with the answer to
         that."""

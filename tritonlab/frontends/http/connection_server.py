@@ -70,6 +70,10 @@ class ConnectionServer:
         self._begun.wait()
         return bound
 
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent. Any thread may call it."""
+        return any(connection.busy or connection.receives for connection in list(self.connections))
+
     def stop(self, timeout: float) -> None:
         """Refuses new connections, lets requests under way end, and cuts them off after `timeout` seconds."""
         thread, self._thread = self._thread, None

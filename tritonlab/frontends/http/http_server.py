@@ -22,6 +22,10 @@ class HTTPServer:
         """Listens, and returns the port. Raises UnavailableError if the port is in use."""
         return self._server.start(address, port, self._shared)
 
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent."""
+        return self._server.is_busy()
+
     def stop(self, timeout: float = 0.0) -> None:
         """Refuses new connections; requests under way are cut off after `timeout` seconds."""
         self._server.stop(timeout)
