@@ -1,5 +1,6 @@
 """Memory comes back after load: requests of 1 byte to 32 MB, in the kernel, over HTTP and gRPC, then nothing to do; and
-large answers that a slow client reads long after their requests have ended."""
+large answers that a slow client reads long after their requests have ended. And a server without memory for a message
+goes on."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ import psutil
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from tritonclient.utils import InferenceServerException
 
 from tests.serve_process import ServeProcess
 from tests.serving import config, eventually, write_model
@@ -202,22 +204,23 @@ class SlowLink:
             other.shutdown(socket.SHUT_WR)
 
 
+def ask_zeros(module: Any, address: str, size: int) -> int:
+    """The bytes of the answer of the model `zeros`, which was asked for so many."""
+    timeouts = {"network_timeout": 120.0} if module is tritonclient.http else {}
+    with module.InferenceServerClient(address, **timeouts) as client:
+        sent = module.InferInput("SIZE", [1], "INT64")
+        sent.set_data_from_numpy(np.array([size]))
+        return client.infer("zeros", [sent]).as_numpy("OUT").nbytes
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_memory_of_an_answer_to_a_slow_client_comes_back(tmp_path: Path, protocol: str) -> None:
     write_model(tmp_path / "models", "zeros", ZEROS, config("SIZE INT64 1", "OUT UINT8 -1"))
     module: Any = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
-
-    def ask(address: str, size: int) -> int:
-        timeouts = {"network_timeout": 120.0} if protocol == "http" else {}
-        with module.InferenceServerClient(address, **timeouts) as client:
-            sent = module.InferInput("SIZE", [1], "INT64")
-            sent.set_data_from_numpy(np.array([size]))
-            return client.infer("zeros", [sent]).as_numpy("OUT").nbytes
-
     with ServeProcess(tmp_path / "models", tmp_path).serving() as server:
         address = getattr(server, protocol)
-        ask(address, 1)
+        ask_zeros(module, address, 1)
         before = memory(server.pid)
 
         def given_back() -> bool:
@@ -225,7 +228,29 @@ def test_memory_of_an_answer_to_a_slow_client_comes_back(tmp_path: Path, protoco
             return all(bytes_now - bytes_before < ANSWER // 4 for bytes_now, bytes_before in pairs)
 
         with SlowLink(address) as link, ThreadPoolExecutor() as thread:
-            asked = thread.submit(ask, link.address, ANSWER)
+            asked = thread.submit(ask_zeros, module, link.address, ANSWER)
             eventually(lambda: not given_back())  # it takes memory
             assert asked.result() == ANSWER
         eventually(given_back, 4 * DEADLINE)
+
+
+@pytest.mark.timeout(180)
+def test_a_server_without_memory_for_a_message_refuses_it_and_goes_on(tmp_path: Path) -> None:
+    """grpcio ends the process where it cannot copy a message."""
+    write_model(tmp_path / "models", "zeros", ZEROS, config("SIZE INT64 1", "OUT UINT8 -1"))
+    with ServeProcess(tmp_path / "models", tmp_path).serving() as server:
+        assert ask_zeros(tritonclient.grpc, server.grpc, 1) == ask_zeros(tritonclient.http, server.http, 1) == 1
+        process = psutil.Process(server.pid)
+        limit = process.memory_info().vms + 600 * MB
+        process.rlimit(psutil.RLIMIT_AS, (limit, limit))  # from here on it can map so much more
+        with pytest.raises(InferenceServerException, match="There is no memory for a response of 3145") as raised:
+            ask_zeros(tritonclient.grpc, server.grpc, 300 * MB)
+        assert raised.value.status() == "StatusCode.UNAVAILABLE"
+        assert ask_zeros(tritonclient.http, server.http, 300 * MB) == 300 * MB  # needs no copy
+
+        sent = tritonclient.http.InferInput("SIZE", [700 * MB // 8], "INT64")
+        sent.set_data_from_numpy(np.zeros(700 * MB // 8, np.int64))
+        refused = pytest.raises(InferenceServerException, match="There is no memory for a request of")
+        with tritonclient.http.InferenceServerClient(server.http) as client, refused:
+            client.infer("zeros", [sent])
+        assert ask_zeros(tritonclient.grpc, server.grpc, 1) == ask_zeros(tritonclient.http, server.http, 1) == 1

@@ -391,7 +391,11 @@ class CallServer:
     def _serve(self) -> None:
         poll = self._queue.poll
         while True:
-            event = poll()
+            try:
+                event = poll()
+            except MemoryError:  # for a message that has come; grpcio drops it and cancels its call
+                _log.error("there was no memory for a message of a client; its call is cancelled")
+                continue
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
             try:

@@ -15,10 +15,12 @@ from ...core.status import InvalidArgumentError, UnavailableError
 from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ..shared.access import AUTHORIZATION, AccessRules
+from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import MISSING, CallFactory, CallServer, GRPCCall, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall
+from .infer_response_writer import LARGEST_MESSAGE
 from .stream_infer_handler import ModelStreamInferCall
 from .traced_infer_handler import TracedModelInferCall
 
@@ -76,8 +78,7 @@ class GRPCOptions:
             "grpc.max_connection_age_grace_ms": self.max_connection_age_grace_ms,
         }
         return [
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1),
+            ("grpc.max_send_message_length", -1),  # `InferResponseWriter` looks before it writes
             ("grpc.so_reuseport", int(self.reuse_port)),
             *((name, int(value)) for name, value in given.items() if value is not None),
         ]
@@ -104,18 +105,27 @@ class GRPCServer:
     """Serves on one port, from `start` to `stop`."""
 
     def __init__(
-        self, core: InferenceServer, shared_memory: SharedMemoryManager, options: GRPCOptions | None = None
+        self,
+        core: InferenceServer,
+        shared_memory: SharedMemoryManager,
+        options: GRPCOptions | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
         self._options = options = options or GRPCOptions()
+        memory = memory or RequestMemory()
         self._pool = ThreadPoolExecutor(CONTROL_THREADS, "grpc control")
-        self._server = CallServer(self._methods(core, shared_memory), options.channel_arguments())
+        most = ("grpc.max_receive_message_length", min(memory.most, LARGEST_MESSAGE))
+        self._server = CallServer(self._methods(core, shared_memory, memory), [*options.channel_arguments(), most])
         if MISSING:
             text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
             core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "WARNING", text))
 
-    def _methods(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> dict[str, CallFactory]:
+    def _methods(
+        self, core: InferenceServer, shared_memory: SharedMemoryManager, memory: RequestMemory
+    ) -> dict[str, CallFactory]:
         options = self._options
-        service = InferService(core, shared_memory, options.access.forwarded(options.header_forward_pattern))
+        forwarded = options.access.forwarded(options.header_forward_pattern)
+        service = InferService(core, shared_memory, forwarded, memory)
         services = Services(core, shared_memory, options.access)
         compression = _COMPRESSION[options.compression]
         methods: dict[str, CallFactory] = {

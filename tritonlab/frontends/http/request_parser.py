@@ -7,7 +7,8 @@
 - A path may have bytes beyond ASCII, as on Triton: names of models in UTF-8. httptools refuses them, so it reads others
   in their place, if a request's first line comes in one piece.
 - Header names are kept as the client wrote them: a forwarded header is a parameter of that name (rule 6.14).
-- Nothing fills the memory: a head has an end, and headers behind a chunked body are not collected (nobody reads them).
+- Nothing fills the memory: a head has an end, headers behind a chunked body are not collected (nobody reads them), and
+  a body that takes too much is dropped.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from typing import Any
 
 import httptools
 
+from ..shared.request_memory import Body, RequestMemory, TooLargeError
+
 #: Bytes of a request's first line and headers; Triton takes any number of headers of 8191 bytes (measured).
 MAX_HEAD = 1 << 18
 #: Pieces of a chunked body (rule 6.3.5).
 MAX_CHUNKS = 65536
+#: Digits of a Content-Length that are read; a number with more is refused as one of so many.
+_DIGITS = 20
 
 #: Of bytes beyond ASCII, one that a path may have.
 _ASCII = bytes([*range(128), *b"_" * 128])
@@ -55,6 +60,7 @@ class Request:
         "remember",
         "reply_headers",
         "sender",
+        "size",
     )
 
     def __init__(self, method: str, path: bytes, headers: Headers, names: list[bytes], keep_alive: bool) -> None:
@@ -65,6 +71,8 @@ class Request:
         self.keep_alive = keep_alive
         self.body: bytes | bytearray = b""
         self.chunked = False
+        #: how many bytes its head says that its body has; 0 if it does not
+        self.size = 0
         #: whether it is of HTTP/1.0
         self.old = False
         #: whether the client waits for "100 Continue" before it sends the body
@@ -73,7 +81,7 @@ class Request:
         self.begun = self.ended = 0
         #: whether its reply is on its way
         self.answered = False
-        #: the answer of the access rules, which replaces the application's
+        #: the answer of the access rules, or to a body that is too large, which replaces the application's
         self.refusal: Any = None
         #: headers that the access rules add to its reply
         self.reply_headers: Any = ()
@@ -87,11 +95,19 @@ class Request:
 
 class RequestParser:
     """Reads requests one after the other. `take_head` gets a request when its head is complete, `take_request` when all
-    of it is."""
+    of it is, and `refuse` one whose body takes more than `memory` allows; the rest of that is dropped."""
 
-    def __init__(self, take_head: Callable[[Request], None], take_request: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        take_head: Callable[[Request], None],
+        take_request: Callable[[Request], None],
+        refuse: Callable[[Request, TooLargeError], None],
+        memory: RequestMemory,
+    ) -> None:
         self._take_head = take_head
         self._take_request = take_request
+        self._refuse = refuse
+        self._memory = memory
         self._parser = _parser(self)
         self._head: list[int] | None = None  # of one that has begun and not ended, the bytes that came after its begin
         self._request: Request | None = None
@@ -149,6 +165,7 @@ class RequestParser:
         self._headers: Headers = []
         self._names: list[bytes] = []
         self._chunks = 0
+        self._size = 0
         self._expects = False
 
     def on_url(self, url: bytes) -> None:
@@ -161,6 +178,8 @@ class RequestParser:
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects = True
+        elif name == b"content-length" and value.isdigit():  # whether it is one, httptools judges
+            self._size = int(value[:_DIGITS])
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -174,6 +193,7 @@ class RequestParser:
         request = Request(parser.get_method().decode("ascii"), path, self._headers, self._names, keep_alive)
         request.old = parser.get_http_version() == "1.0"
         request.expects = self._expects
+        request.size = self._size
         request.begun = time.monotonic_ns()
         self._request = request
         self._take_head(request)
@@ -189,11 +209,15 @@ class RequestParser:
             return
         if not request.body:
             request.body = piece
-        elif type(request.body) is bytearray:
-            request.body += piece
-        else:
-            request.body = bytearray(request.body)
-            request.body += piece
+            return
+        try:
+            body = request.body
+            if type(body) is not Body:
+                body = request.body = self._memory.body(body)
+            body.add(piece)
+        except TooLargeError as error:
+            request.body = b""
+            self._refuse(request, error)
 
     def on_message_complete(self) -> None:
         if not self._parser.should_upgrade():  # else the parser says so before it has looked for a body
