@@ -1,11 +1,17 @@
-"""Memory comes back after load: requests of 1 byte to 32 MB, in the kernel, over HTTP and gRPC, then nothing to do."""
+"""Memory comes back after load: requests of 1 byte to 32 MB, in the kernel, over HTTP and gRPC, then nothing to do; and
+large answers that a slow client reads long after their requests have ended. And a server without memory for a message
+goes on."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +20,9 @@ import psutil
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from tritonclient.utils import InferenceServerException
 
+from tests.serve_process import ServeProcess
 from tests.serving import config, eventually, write_model
 
 MB = 1 << 20
@@ -76,9 +84,13 @@ class Kernel:
         assert self._read() == "done"
 
     def memory(self) -> tuple[int, int]:
-        """Bytes of the kernel, and of it and all processes below it; what they share counts once."""
-        below = psutil.Process(self.process.pid).children(recursive=True)
-        return pss(self.process.pid), sum(map(pss, [self.process.pid, *(process.pid for process in below)]))
+        return memory(self.process.pid)
+
+
+def memory(pid: int) -> tuple[int, int]:
+    """Bytes of a process, and of it and all processes below it; what they share counts once."""
+    below = psutil.Process(pid).children(recursive=True)
+    return pss(pid), sum(map(pss, [pid, *(process.pid for process in below)]))
 
 
 def pss(pid: int) -> int:
@@ -136,3 +148,109 @@ def test_memory_comes_back_when_there_is_nothing_to_do(kernel: Kernel) -> None:
 
     assert not given_back()  # else there was nothing to give back
     eventually(given_back, DEADLINE)
+
+
+#: Bytes of an answer, and how many of them a slow client reads in a second: it is still reading when the server gives
+#: memory back for the first time, 3 to 6 s after the request has ended.
+ANSWER, PER_SECOND = 192 * MB, 16 * MB
+
+ZEROS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        sizes = [pb_utils.get_input_tensor_by_name(request, "SIZE").as_numpy()[0] for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.ones(size, np.uint8))]) for size in sizes]
+"""
+
+
+class SlowLink:
+    """A port whose clients hear from `address` no more than PER_SECOND bytes a second; `address` hears all at once."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread(self._accept)
+
+    def __enter__(self) -> SlowLink:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._listener.close()
+
+    @staticmethod
+    def _thread(function: Any, *arguments: Any) -> None:
+        threading.Thread(target=function, args=arguments, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._listener.accept()[0]
+                server = socket.socket()
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+                server.connect(self._target)
+                self._thread(self._pass, client, server, 0.0)
+                self._thread(self._pass, server, client, 1 / PER_SECOND)
+
+    @staticmethod
+    def _pass(one: socket.socket, other: socket.socket, pause: float) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+                time.sleep(pause * len(data))
+            other.shutdown(socket.SHUT_WR)
+
+
+def ask_zeros(module: Any, address: str, size: int) -> int:
+    """The bytes of the answer of the model `zeros`, which was asked for so many."""
+    timeouts = {"network_timeout": 120.0} if module is tritonclient.http else {}
+    with module.InferenceServerClient(address, **timeouts) as client:
+        sent = module.InferInput("SIZE", [1], "INT64")
+        sent.set_data_from_numpy(np.array([size]))
+        return client.infer("zeros", [sent]).as_numpy("OUT").nbytes
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_memory_of_an_answer_to_a_slow_client_comes_back(tmp_path: Path, protocol: str) -> None:
+    write_model(tmp_path / "models", "zeros", ZEROS, config("SIZE INT64 1", "OUT UINT8 -1"))
+    module: Any = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
+    with ServeProcess(tmp_path / "models", tmp_path).serving() as server:
+        address = getattr(server, protocol)
+        ask_zeros(module, address, 1)
+        before = memory(server.pid)
+
+        def given_back() -> bool:
+            pairs = zip(memory(server.pid), before, strict=True)
+            return all(bytes_now - bytes_before < ANSWER // 4 for bytes_now, bytes_before in pairs)
+
+        with SlowLink(address) as link, ThreadPoolExecutor() as thread:
+            asked = thread.submit(ask_zeros, module, link.address, ANSWER)
+            eventually(lambda: not given_back())  # it takes memory
+            assert asked.result() == ANSWER
+        eventually(given_back, 4 * DEADLINE)
+
+
+@pytest.mark.timeout(180)
+def test_a_server_without_memory_for_a_message_refuses_it_and_goes_on(tmp_path: Path) -> None:
+    """grpcio ends the process where it cannot copy a message."""
+    write_model(tmp_path / "models", "zeros", ZEROS, config("SIZE INT64 1", "OUT UINT8 -1"))
+    with ServeProcess(tmp_path / "models", tmp_path).serving() as server:
+        assert ask_zeros(tritonclient.grpc, server.grpc, 1) == ask_zeros(tritonclient.http, server.http, 1) == 1
+        process = psutil.Process(server.pid)
+        limit = process.memory_info().vms + 600 * MB
+        process.rlimit(psutil.RLIMIT_AS, (limit, limit))  # from here on it can map so much more
+        with pytest.raises(InferenceServerException, match="There is no memory for a response of 3145") as raised:
+            ask_zeros(tritonclient.grpc, server.grpc, 300 * MB)
+        assert raised.value.status() == "StatusCode.UNAVAILABLE"
+        assert ask_zeros(tritonclient.http, server.http, 300 * MB) == 300 * MB  # needs no copy
+
+        sent = tritonclient.http.InferInput("SIZE", [700 * MB // 8], "INT64")
+        sent.set_data_from_numpy(np.zeros(700 * MB // 8, np.int64))
+        refused = pytest.raises(InferenceServerException, match="There is no memory for a request of")
+        with tritonclient.http.InferenceServerClient(server.http) as client, refused:
+            client.infer("zeros", [sent])
+        assert ask_zeros(tritonclient.grpc, server.grpc, 1) == ask_zeros(tritonclient.http, server.http, 1) == 1

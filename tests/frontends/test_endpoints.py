@@ -187,3 +187,18 @@ def test_shared_memory_of_clients_is_off_unless_it_is_allowed(core: InferenceSer
     for allowed, code in ((False, 501), (True, 200)):
         with Endpoints(core, any_ports(client_shm=allowed, grpc=False)) as endpoints:
             assert status(endpoints.http, "/v2/systemsharedmemory/status") == code
+
+
+def test_large_messages_are_refused_as_the_endpoints_say_or_else_the_server() -> None:
+    core = InferenceServer([], Options(model_control_mode="explicit", warm=0, max_message_size=2000))
+    try:
+        for given, most in ((None, 2000), (1000, 1000)):
+            with Endpoints(core, any_ports(max_message_size=given)) as endpoints:
+                for place in (endpoints.http, endpoints.metrics):
+                    assert status(place, "/", **{"Content-Length": str(most + 1)}) == 413
+                request = service_pb2.ModelInferRequest(model_name="m", id="x" * most)
+                with grpc.insecure_channel(endpoints.grpc) as channel, pytest.raises(grpc.RpcError) as raised:
+                    service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request, timeout=10)
+                assert f"vs. {most})" in str(raised.value.details())
+    finally:
+        core.stop()

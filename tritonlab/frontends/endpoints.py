@@ -23,6 +23,7 @@ from .http.metrics_endpoint import metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
 from .shared.cuda_region import ServerGpus
 from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
+from .shared.request_memory import RequestMemory
 from .shared.shared_memory_manager import SharedMemoryManager
 
 #: Seconds requests under way get when nobody says how many.
@@ -34,6 +35,9 @@ class Frontend(Protocol):
 
     def start(self, address: str, port: int) -> int:
         """Listens, and returns the port."""
+
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent."""
 
     def stop(self, timeout: float) -> None:
         """Refuses new requests; requests under way get `timeout` seconds."""
@@ -53,6 +57,8 @@ class EndpointOptions:
 
     `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address` is HTTP's if left
     out. `client_shm`: whether clients may register shared memory. `access`: who may ask, and for what.
+    `max_message_size`: bytes of one request, and of one answer over gRPC; all requests together may have twice as many.
+    None is the server's own (`Options`).
     """
 
     http: bool = True
@@ -65,6 +71,7 @@ class EndpointOptions:
     grpc_port: int = GRPC_PORT
     metrics_port: int = METRICS_PORT
     client_shm: bool = False
+    max_message_size: int | None = None
     access: AccessRules = field(default_factory=AccessRules)
     http_options: HTTPOptions = field(default_factory=HTTPOptions)
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
@@ -131,10 +138,14 @@ class Endpoints:
         access = options.guarded()
         http_options = replace(options.http_options, access=access)
         grpc_options = replace(options.grpc_options, access=access)
+        most = options.max_message_size
+        memory = RequestMemory(core.max_message_size if most is None else most)
         frontends: dict[str, Callable[[], Frontend]] = {
-            "GRPC": lambda: GRPCServer(core, shared_memory, grpc_options),
-            "HTTP": lambda: HTTPServer(core, shared_memory, http_options),
-            "Metrics": lambda: ConnectionServer(metrics_app(core.facts.metrics_text), "tritonlab metrics", access),
+            "GRPC": lambda: GRPCServer(core, shared_memory, grpc_options, memory),
+            "HTTP": lambda: HTTPServer(core, shared_memory, http_options, memory),
+            "Metrics": lambda: ConnectionServer(
+                metrics_app(core.facts.metrics_text), "tritonlab metrics", access, memory=memory
+            ),
         }
         self._token = access.token
         self._lock = threading.Lock()  # guards the next
@@ -142,12 +153,14 @@ class Endpoints:
         #: service -> `address:port`
         self.places: dict[str, str] = {}
         self._open: dict[str, Frontend] = {}
+        self._core = core
         try:
             for name, (address, port, _) in options.places().items():
                 frontend = frontends[name]()
                 with _named(name):
                     bound = frontend.start(address, port)
                 self._open[name] = frontend
+                core.idle_memory.endpoints.append(frontend.is_busy)
                 self.places[name] = f"[{address}]:{bound}" if ":" in address else f"{address}:{bound}"
                 started(name, self.places[name])
         except BaseException:
@@ -200,6 +213,7 @@ class Endpoints:
             frontend = self._open.pop(name, None)
             if frontend is not None:
                 frontend.stop(max(end - time.monotonic(), 0))
+                self._core.idle_memory.endpoints.remove(frontend.is_busy)
         self.places = {}
         with self._lock:
             if self._scratch is not None:

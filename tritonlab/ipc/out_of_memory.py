@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ _MB = 1 << 20
 _SUSPICIOUS = 0.5
 #: The counters of a process are exact to some pages per processor only.
 _INEXACT = 16 * _MB
+_ULIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
 #: cgroup v1 writes a number like this where there is no limit.
 _NO_LIMIT = 1 << 62
 
@@ -24,8 +26,8 @@ def oom_kills(root: Path = Path("/")) -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Returns how many bytes a process here can use: the least limit of machine and cgroups; 0 if unknown."""
-    limits = []
+    """Return how many bytes a process here can use: the least limit of machine, cgroups and `ulimit`; 0 if unknown."""
+    limits = [limit for kind in _ULIMITS if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY]
     total = _number(root / "proc/meminfo", "MemTotal:")
     if total is not None:
         limits.append(total * 1024)

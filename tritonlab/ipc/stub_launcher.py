@@ -197,16 +197,22 @@ class StubProcess:
         self.link.shutdown()
         self.monitor.shutdown()
 
-    def give_back(self, timeout: float) -> None:
-        """Makes the stub return its unused memory to the system, and does so with the kernel's region for it.
+    def region_memory(self) -> int:
+        """Return the bytes of memory that its two regions take."""
+        return sum(region.memory() for region in self._regions)
 
-        The question tells the stub which blocks nobody reads any more, and its answer tells the kernel. Waits for
-        `timeout` seconds at most.
+    def give_back(self, timeout: float) -> bool:
+        """Make the stub return its unused memory to the system, and do so with the kernel's region for it.
+
+        The question tells the stub which blocks nobody reads any more, and its answer tells the kernel. Wait for
+        `timeout` seconds at most; return whether the stub has answered.
         """
         answer = self.link.give_back()
-        if self.link.await_answer(answer, timeout) and answer.value is not None:
+        has_answered = self.link.await_answer(answer, timeout) and answer.value is not None
+        if has_answered:
             self.link.devices.given_back(answer.value)
         self._regions[0].give_back()
+        return has_answered
 
     def signal_stacks(self) -> bool:
         """Makes the stub write its threads' stacks to stderr, even if no thread can run. Returns False if it cannot be

@@ -62,6 +62,9 @@ class InferenceServer(RunningServer):
         self.log_settings = parts.log_settings
         self.repository = parts.repository
         self.pool = parts.pool
+        self.idle_memory = parts.idle_memory
+        #: for endpoints: bytes of one request, and of one answer over gRPC; 0 for a share of the memory
+        self.max_message_size = options.max_message_size
         self.tracer = parts.tracer
         self.debugger, self.gpus = parts.debugger, parts.gpus
         self._parts = parts

@@ -56,6 +56,8 @@ class Options:
         view, the panel or that call begins it. Other servers are recorded from then on in any case.
     cuda_memory_pool_sizes: bytes by device of the GPU memory in which tensors cross to models; 64 MB where nothing is
         said.
+    max_message_size: bytes of one request over HTTP or gRPC, and of one answer over gRPC; all requests together may
+        have twice as many. 0 is a quarter of the memory there is (rule 6.3.10).
     simulated_gpus: how many GPUs to simulate in the place of this machine's, so that models for GPUs load and their
         placement can be tried where there is none; 0 takes those of the machine.
     clock: what tells the time; None is the machine's clock, tests have one of their own.
@@ -88,5 +90,6 @@ class Options:
     drain_seconds: float | None = None
     recording: bool = True
     cuda_memory_pool_sizes: Mapping[int, int] | None = None
+    max_message_size: int = 0
     simulated_gpus: int = 0
     clock: Clock | None = None

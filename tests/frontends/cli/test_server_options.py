@@ -116,6 +116,11 @@ def test_endpoints_alone() -> None:
         endpoints("--model-repository=x")
 
 
+def test_the_size_of_messages() -> None:
+    assert endpoints().max_message_size is None
+    assert endpoints("--max-message-size=1000").max_message_size == 1000
+
+
 def test_what_is_restricted_reaches_its_frontend() -> None:
     given = ["--http-restricted-api=health,trace:k=v", "--grpc-restricted-protocol=inference:a=b"]
     options = endpoints(*given, "--http-header-forward-pattern=^x-", "--grpc-keepalive-time=7")

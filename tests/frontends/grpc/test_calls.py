@@ -18,7 +18,7 @@ import pytest
 
 from tests.serving import eventually
 from tritonlab.frontends.grpc import calls
-from tritonlab.frontends.grpc.calls import CallServer, RefusedCall, StreamCall, UnaryCall
+from tritonlab.frontends.grpc.calls import CallServer, GRPCCall, RefusedCall, StreamCall, UnaryCall
 
 OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 SECONDS = 10
@@ -81,7 +81,7 @@ class Stream(StreamCall):
         self.gone.set()
 
 
-METHODS: dict[str, Callable[[Any], object]] = {
+METHODS: dict[str, Callable[[Any], GRPCCall]] = {
     "/s/Unary": Unary,
     "/s/Compressed": Compressed,
     "/s/Stream": Stream,
@@ -165,6 +165,31 @@ def test_a_deadline_that_passes_is_noticed(channel: grpc.Channel) -> None:
     waiting = Unary.waiting.get(timeout=SECONDS)
     assert waiting.gone.wait(SECONDS)
     assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_it_is_busy_until_a_call_is_over_but_not_with_an_idle_stream(server: CallServer, channel: grpc.Channel) -> None:
+    assert not server.is_busy()
+    call = unary(channel).future(b"wait", timeout=SECONDS)
+    waiting = Unary.waiting.get(timeout=SECONDS)
+    assert server.is_busy()
+    waiting.respond(b"done")
+    assert call.result(SECONDS) == b"done"
+    eventually(lambda: not server.is_busy())
+    cancelled = unary(channel).future(b"wait", timeout=SECONDS)
+    Unary.waiting.get(timeout=SECONDS)
+    cancelled.cancel()
+    assert refusal(unary(channel, "/s/Refused"), b"x") == ("UNAVAILABLE", "not you")
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+    answers = streamed(channel, iter(messages.get, None))
+    messages.put(b"wait")
+    stream = Stream.waiting.get(timeout=SECONDS)
+    eventually(lambda: not server.is_busy())
+    stream.write(bytes(64 << 20))  # more than what is sent to a client that does not read
+    assert server.is_busy()
+    assert len(next(answers)) == 64 << 20
+    eventually(lambda: not server.is_busy())
+    messages.put(None)
+    assert list(answers) == []
 
 
 def test_a_call_may_be_answered_on_any_thread_and_others_pass_it(channel: grpc.Channel) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,6 +26,7 @@ from tritonlab.core.status import InternalError, InvalidArgumentError, NotFoundE
 from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.grpc.calls import MISSING, GRPCCall
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
+from tritonlab.frontends.shared.request_memory import RequestMemory
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
 
@@ -175,13 +177,81 @@ def test_any_address(core: Core) -> None:
     server.stop()
 
 
+# -- large messages
+
+MB = 1 << 20
+
+
+@contextmanager
+def bounded(core: Core, most: int) -> Iterator[Any]:
+    """A stub of a server whose messages may have so many bytes."""
+    server = GRPCServer(cast(InferenceServer, core), SharedMemoryManager(), memory=RequestMemory(most))
+    options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"127.0.0.1:{server.start('127.0.0.1', 0)}", options) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    server.stop()
+
+
+def large(size: int, kind: str = "ok") -> Any:
+    found = request(kind)
+    sent = found.inputs.add(name="IN", datatype="UINT8")
+    sent.shape.append(size)
+    found.raw_input_contents.append(bytes(size))
+    return found
+
+
+def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as raised:
+        call(*arguments, timeout=SECONDS, **options)
+    return raised.value.code().name, str(raised.value.details())
+
+
+def test_a_message_that_is_too_large_is_refused(core: Core) -> None:
+    with bounded(core, MB) as stub:
+        assert stub.ModelInfer(large(MB // 2), timeout=SECONDS).id == "ok"
+        code, text = refusal(stub.ModelInfer, large(2 * MB))
+        assert code == "RESOURCE_EXHAUSTED" and re.search(rf"Received message larger than max \(\d+ vs. {MB}\)", text)
+        assert outcome(stub, "ok") == "ok"
+
+
+def test_a_message_that_becomes_too_large_is_refused(core: Core) -> None:
+    """Compressed, 64 MB of zeros are 64 KB."""
+    with bounded(core, MB) as stub:
+        compressed = {"compression": grpc.Compression.Gzip}
+        assert stub.ModelInfer(large(MB // 2), timeout=SECONDS, **compressed).id == "ok"
+        code, text = refusal(stub.ModelInfer, large(64 * MB), **compressed)
+        assert code == "RESOURCE_EXHAUSTED", text
+        assert outcome(stub, "ok") == "ok"
+
+
+def test_messages_of_requests_that_wait_are_bounded_together(core: Core) -> None:
+    waiting: list[InferenceRequest] = []
+    with bounded(core, MB) as stub:
+        core.infer_here = core.infer = lambda request, version: waiting.append(request)  # type: ignore[method-assign]
+        size = MB - 1000
+        calls = [stub.ModelInfer.future(large(size), timeout=SECONDS) for _ in range(2)]
+        eventually(lambda: len(waiting) == 2)
+        code, text = refusal(stub.ModelInfer, large(size))
+        assert code == "RESOURCE_EXHAUSTED" and "that they may take together" in text
+        (answer,) = stub.ModelStreamInfer(iter([large(size, "7")]), timeout=SECONDS)
+        assert "that they may take together" in answer.error_message and answer.infer_response.id == "7"
+        del core.infer, core.infer_here
+        for each in waiting:
+            core.infer(each, None)
+        assert [call.result(SECONDS).id for call in calls] == ["ok", "ok"]
+        waiting.clear()
+        for _ in range(3):
+            assert stub.ModelInfer(large(size), timeout=SECONDS).id == "ok"
+            (answer,) = stub.ModelStreamInfer(iter([large(size)]), timeout=SECONDS)
+            assert answer.infer_response.id == "ok"
+
+
 # -- options
 
 
 def test_options_become_grpcs_own_words() -> None:
     arguments = dict(GRPCOptions().channel_arguments())
     assert arguments == {
-        "grpc.max_receive_message_length": -1,
         "grpc.max_send_message_length": -1,
         "grpc.so_reuseport": 0,
         "grpc.keepalive_time_ms": 7_200_000,

@@ -3,6 +3,8 @@ message, whatever is wrong with it, gives Triton's error and nothing else."""
 
 from __future__ import annotations
 
+import errno
+import mmap
 import re
 from typing import Any, cast
 
@@ -16,7 +18,7 @@ from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.request_rules import RequestRules
-from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError
+from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError, UnavailableError
 from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.grpc import infer_request_reader
 from tritonlab.frontends.grpc.infer_request_reader import InferRequestReader, checked_version
@@ -30,6 +32,7 @@ from tritonlab.frontends.grpc.infer_response_writer import (
 )
 from tritonlab.frontends.grpc.message_parser import parse
 from tritonlab.frontends.shared.exchange import Exchange, OutputPlan
+from tritonlab.frontends.shared.request_memory import RequestMemory
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.models.model_lifecycle import ModelVersion
@@ -52,6 +55,46 @@ def read(message: Any) -> InferenceRequest:
 
 def response(**fields: Any) -> InferenceResponse:
     return InferenceResponse(**{"model_name": "m", "model_version": 3, "request_id": "7", **fields})
+
+
+def zeros(size: int) -> dict[str, Tensor]:
+    """An output of so many bytes, which takes no memory until it is read."""
+    return {"OUT": Tensor(DataType.UINT8, (size,), np.zeros(size, np.uint8))}
+
+
+def test_a_response_beyond_grpcs_limit_is_refused_in_tritons_words() -> None:
+    """The text and the sizes are those of 2.51, for a model of the same name and version."""
+    named = {"model_name": "zeros", "model_version": 1, "request_id": ""}
+    text = "Response has byte size 2147483675 which exceeds gRPC's byte size limit 2147483647."
+    for write in (writer.response, writer.stream_response):
+        with pytest.raises(InvalidArgumentError) as raised:
+            write(response(**named, outputs=zeros(2147483638)))
+        assert raised.value.message == text
+
+
+def test_a_response_beyond_the_servers_limit_is_refused_before_it_is_written() -> None:
+    small = InferResponseWriter(Exchange(cast(InferenceServer, None), SharedMemoryManager()), RequestMemory(2 << 20))
+    assert len(small.response(response(outputs=zeros((2 << 20) - 100)))) <= 2 << 20
+    for write in (small.response, small.stream_response):
+        with pytest.raises(
+            InvalidArgumentError, match=r"The response has \d+ bytes, more than the limit of 2097152; '--"
+        ):
+            write(response(outputs=zeros(2 << 20)))
+
+
+def test_a_response_for_which_there_is_no_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[int] = []
+
+    def mapped(fd: int, size: int) -> Any:
+        wanted.append(size)
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", mapped)
+    text = "There is no memory for a response of 2097186 bytes: Cannot allocate memory."
+    with pytest.raises(UnavailableError) as raised:
+        writer.response(response(outputs=zeros(2 << 20)))
+    assert raised.value.message == text and wanted == [2 * 2097186]
+    writer.response(response(outputs=zeros(1000)))  # a small one is not looked at
 
 
 def test_a_response_is_what_protobuf_reads() -> None:

@@ -33,7 +33,7 @@ def without(name: str, *arguments: str) -> str:
 def test_calls_and_streams_are_the_same() -> None:
     """Cancellation, deadlines, large messages, slow readers, the server's end."""
     said = without("SendStatusFromServerOperation", "tests/frontends/grpc/test_calls.py")
-    assert "27 passed, 1 skipped" in said
+    assert "28 passed, 1 skipped" in said
 
 
 def test_so_are_inference_control_and_the_token() -> None:

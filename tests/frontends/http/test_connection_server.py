@@ -17,6 +17,7 @@ from tests.serving import SOON, eventually, in_threads
 from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.reply import CutOffError, HttpReply, WriteWatch
 from tritonlab.frontends.http.request_parser import Request
+from tritonlab.frontends.shared.request_memory import RequestMemory
 
 
 class App:
@@ -75,6 +76,21 @@ def test_requests_behind_one_that_takes_long_wait_and_come_in_order() -> None:
         assert app.begun == ["/held", "/other"]
         app.go_on.set()
         assert [read_reply(stream).body for _ in range(501)] == [b"/held", *(b"/%d" % number for number in range(500))]
+
+
+def test_it_is_busy_while_a_request_comes_or_is_answered() -> None:
+    with serving() as (app, server, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(get("/a"))
+        assert read_reply(stream).body == b"/a"
+        eventually(lambda: not server.is_busy())
+        connection.sendall(get("/held", "Content-Length: 2") + b"1")
+        eventually(server.is_busy)
+        connection.sendall(b"2")
+        assert app.arrived.acquire(timeout=SOON) and app.arrived.acquire(timeout=SOON)
+        assert server.is_busy()
+        app.go_on.set()
+        assert read_reply(stream).body == b"/held"
+        eventually(lambda: not server.is_busy())
 
 
 def test_a_word_to_go_on_comes_when_it_is_the_requests_turn() -> None:
@@ -214,3 +230,83 @@ def refuses(http: RawHTTP) -> bool:
     except ConnectionError:
         return True
     return False
+
+
+# -- the memory of requests
+
+MB = 1 << 20
+
+
+def post(path: str, size: int, *headers: str) -> bytes:
+    return get(path, f"Content-Length: {size}", *headers, method="POST")
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent() -> None:
+    with serving(memory=RequestMemory(MB)) as (app, _, http):
+        for headers in ((), ("Expect: 100-continue",)):
+            with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+                connection.sendall(post("/a", 10**12, *headers))
+                reply = read_reply(stream)
+                assert (reply.status, reply.kind) == (413, "application/json")
+                assert reply.error.startswith(f"The request has {10**12} bytes, more than the limit of {MB}; '--max-m")
+        assert app.begun == []
+        assert http.get("/b").body == b"/b"
+
+
+def test_the_rest_of_a_body_that_is_too_large_is_dropped_and_the_next_request_is_answered() -> None:
+    with serving(memory=RequestMemory(MB)) as (_, server, http):
+        with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+            for _ in range(3):
+                connection.sendall(post("/a", 8 * MB) + bytes(8 * MB) + get("/b"))
+                assert read_reply(stream).status == 413
+                assert read_reply(stream).body == b"/b"
+        server.memory.take(server.memory.total)
+
+
+def test_a_body_in_chunks_is_refused_when_it_has_become_too_large() -> None:
+    with serving(memory=RequestMemory(MB)) as (app, server, http):
+        with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+            connection.sendall(get("/a", "Transfer-Encoding: chunked", method="POST"))
+            reply = None
+            chunk = b"10000\r\n" + bytes(1 << 16) + b"\r\n"
+            for _ in range(64):
+                connection.sendall(chunk)
+            reply = read_reply(stream)  # while the client still sends
+            assert reply.status == 413 and "bytes, more than the limit" in reply.error
+            connection.sendall(b"0\r\n\r\n" + get("/b"))
+            assert read_reply(stream).body == b"/b"
+        assert app.begun == ["/b"]
+        server.memory.take(server.memory.total)
+
+
+def test_one_that_is_too_large_behind_another_is_refused_in_its_turn() -> None:
+    with serving(memory=RequestMemory(MB)) as (app, _, http):
+        with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+            connection.sendall(get("/held") + post("/a", 2 * MB) + bytes(2 * MB) + get("/b"))
+            assert app.arrived.acquire(timeout=SOON)
+            app.go_on.set()
+            assert [read_reply(stream).status for _ in range(3)] == [200, 413, 200]
+        assert app.begun == ["/held", "/b"]
+
+
+def test_all_bodies_together_take_no_more_than_twice_that() -> None:
+    size = MB - 1000
+    with serving(memory=RequestMemory(MB)) as (_, server, http):
+        holding = [http.connect() for _ in range(2)]
+        for connection in holding:
+            connection.sendall(post("/a", size) + bytes(size - 1))
+
+        def status() -> tuple[int, str]:
+            with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+                connection.sendall(post("/b", size) + bytes(size))
+                reply = read_reply(stream)
+                return reply.status, reply.body.decode()
+
+        eventually(lambda: status()[0] == 503)
+        assert "bytes that they may take together" in status()[1]
+        assert http.get("/c").body == b"/c"  # a small one passes
+        for connection in holding:
+            connection.close()
+        eventually(lambda: status() == (200, "/b"))
+        eventually(lambda: not server.connections)
+        server.memory.take(server.memory.total)

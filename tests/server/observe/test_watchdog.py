@@ -194,8 +194,9 @@ def test_it_says_when_there_is_nothing_to_do_any_more() -> None:
         world = World(a=1)
         quiet: list[int] = []
 
-        def on_quiet(world: World = world, quiet: list[int] = quiet) -> None:
+        def on_quiet(world: World = world, quiet: list[int] = quiet) -> bool:
             quiet.append(world.clock.now())
+            return False
 
         world.watchdog = Watchdog(seconds, world.clock, world.timer, world.survey, list, lambda *report: None, on_quiet)
         request = world.request("a_0_0")
@@ -212,13 +213,45 @@ def test_it_says_when_there_is_nothing_to_do_any_more() -> None:
 def test_requests_that_follow_one_another_are_work() -> None:
     world = World(a=1)
     quiet: list[int] = []
-    more = (world.clock, world.timer, world.survey, list, world.warn, lambda: quiet.append(1))
+    more = (world.clock, world.timer, world.survey, list, world.warn, lambda: bool(quiet.append(1)))
     world.watchdog = Watchdog(10, *more)
     for _ in range(100):
         request = world.request("a_0_0")
         del world.instance("a_0_0").inflight[request.serial]
         world.pass_(1)
     assert quiet == []
+
+
+def test_it_says_so_again_until_it_was_enough_or_a_request_comes() -> None:
+    world = World(a=1)
+    quiet: list[int] = []
+    enough = 5
+
+    def on_quiet() -> bool:
+        quiet.append(world.clock.now() // SECOND)
+        return len(quiet) < enough
+
+    world.watchdog = Watchdog(1, world.clock, world.timer, world.survey, list, lambda *report: None, on_quiet)
+
+    def ask() -> None:
+        request = world.request("a_0_0")
+        del world.instance("a_0_0").inflight[request.serial]
+
+    ask()
+    world.pass_(1000)
+    assert [later - quiet[0] for later in quiet] == [0, 3, 9, 21, 45]
+    quiet.clear()
+    enough = 100
+    ask()
+    world.pass_(5)
+    assert len(quiet) == 1
+    ask()  # seen and over before the next call is due: one row of calls goes on, not two
+    world.pass_(3.5)
+    assert len(quiet) == 1
+    world.pass_(20)
+    assert [later - quiet[1] for later in quiet[1:]] == [0, 3, 9]
+    world.pass_(1000)
+    assert quiet[-1] - quiet[-2] == 30
 
 
 # -- what

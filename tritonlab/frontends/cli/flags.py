@@ -1,4 +1,4 @@
-"""This table lists the flags of `tritonlab serve`: tritonserver's, including its newest, and five of ours for access
+"""This table lists the flags of `tritonlab serve`: tritonserver's, including its newest, and ours, for access
 (`access.py`).
 
 A tritonserver flag without effect here is accepted, so that a command line that works there works here. The server
@@ -337,6 +337,15 @@ GROUPS = (
     Group(
         "Memory and devices",
         (
+            Flag(
+                "max-message-size",
+                SIZE,
+                "endpoints.max_message_size",
+                None,
+                "Bytes of one request, and of one gRPC answer; all requests may have twice as many. Default: a quarter "
+                "of the memory.",
+                ours=True,
+            ),
             _inert("pinned-memory-pool-byte-size", SIZE, "tensors cross in memory the model's process shares."),
             Flag(
                 "cuda-memory-pool-byte-size",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -102,6 +103,8 @@ class GRPCCall:
 
     #: `gzip` or `deflate`, where responses are to be compressed if the client can read that
     compression: str = ""
+    #: called when the call is over, by the serving thread
+    on_over: Callable[[], None] | None = None
 
     def __init__(self, event: Any) -> None:
         self._call = event.call
@@ -121,6 +124,8 @@ class GRPCCall:
     def _on_closed(self, event: Any) -> None:
         """Hears that the call is over for the client: it has its status, has cancelled, is gone, or its deadline has
         passed."""
+        if self.on_over is not None:
+            self.on_over()
         if event.batch_operations[0].cancelled():
             self.cancelled()
 
@@ -209,6 +214,10 @@ class StreamCall(GRPCCall):
         self.over = False
         self._listen()
         self._read()
+
+    @property
+    def is_sending(self) -> bool:
+        return self._writing
 
     def handle(self, message: bytes) -> None:
         raise NotImplementedError
@@ -303,7 +312,7 @@ class StreamCall(GRPCCall):
         super()._on_closed(event)
 
 
-CallFactory: TypeAlias = Callable[[Any], object]
+CallFactory: TypeAlias = Callable[[Any], GRPCCall]
 
 
 class RefusedCall(UnaryCall):
@@ -332,6 +341,8 @@ class CallServer:
         self._server = cygrpc.Server(tuple(options), False)
         self._server.register_completion_queue(self._queue)
         self._running = False
+        self._unary = 0  # calls under way that take one message; the serving thread alone counts
+        self._streams: weakref.WeakSet[StreamCall] = weakref.WeakSet()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="grpc", daemon=True)
 
@@ -362,13 +373,29 @@ class CallServer:
         factory = self._methods.get(event.call_details.method)
         if factory is None:
             RefusedCall(event, grpc.StatusCode.UNIMPLEMENTED, "")  # Triton says no more (measured)
+            return
+        call = factory(event)
+        if isinstance(call, StreamCall):
+            self._streams.add(call)
         else:
-            factory(event)
+            self._unary += 1
+            call.on_over = self._on_over
+
+    def _on_over(self) -> None:
+        self._unary -= 1
+
+    def is_busy(self) -> bool:
+        """Return whether a message is being received or sent. A stream that waits for its client is not busy."""
+        return self._unary > 0 or any(stream.is_sending for stream in list(self._streams))
 
     def _serve(self) -> None:
         poll = self._queue.poll
         while True:
-            event = poll()
+            try:
+                event = poll()
+            except MemoryError:  # for a message that has come; grpcio drops it and cancels its call
+                _log.error("there was no memory for a message of a client; its call is cancelled")
+                continue
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
             try:

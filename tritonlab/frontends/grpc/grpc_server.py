@@ -15,10 +15,12 @@ from ...core.status import InvalidArgumentError, UnavailableError
 from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ..shared.access import AUTHORIZATION, AccessRules
+from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
-from .calls import MISSING, CallFactory, CallServer, RefusedCall
+from .calls import MISSING, CallFactory, CallServer, GRPCCall, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall
+from .infer_response_writer import LARGEST_MESSAGE
 from .stream_infer_handler import ModelStreamInferCall
 from .traced_infer_handler import TracedModelInferCall
 
@@ -76,8 +78,7 @@ class GRPCOptions:
             "grpc.max_connection_age_grace_ms": self.max_connection_age_grace_ms,
         }
         return [
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1),
+            ("grpc.max_send_message_length", -1),  # `InferResponseWriter` looks before it writes
             ("grpc.so_reuseport", int(self.reuse_port)),
             *((name, int(value)) for name, value in given.items() if value is not None),
         ]
@@ -104,18 +105,27 @@ class GRPCServer:
     """Serves on one port, from `start` to `stop`."""
 
     def __init__(
-        self, core: InferenceServer, shared_memory: SharedMemoryManager, options: GRPCOptions | None = None
+        self,
+        core: InferenceServer,
+        shared_memory: SharedMemoryManager,
+        options: GRPCOptions | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
         self._options = options = options or GRPCOptions()
+        memory = memory or RequestMemory()
         self._pool = ThreadPoolExecutor(CONTROL_THREADS, "grpc control")
-        self._server = CallServer(self._methods(core, shared_memory), options.channel_arguments())
+        most = ("grpc.max_receive_message_length", min(memory.most, LARGEST_MESSAGE))
+        self._server = CallServer(self._methods(core, shared_memory, memory), [*options.channel_arguments(), most])
         if MISSING:
             text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
             core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "WARNING", text))
 
-    def _methods(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> dict[str, CallFactory]:
+    def _methods(
+        self, core: InferenceServer, shared_memory: SharedMemoryManager, memory: RequestMemory
+    ) -> dict[str, CallFactory]:
         options = self._options
-        service = InferService(core, shared_memory, options.access.forwarded(options.header_forward_pattern))
+        forwarded = options.access.forwarded(options.header_forward_pattern)
+        service = InferService(core, shared_memory, forwarded, memory)
         services = Services(core, shared_memory, options.access)
         compression = _COMPRESSION[options.compression]
         methods: dict[str, CallFactory] = {
@@ -132,7 +142,7 @@ class GRPCServer:
         names = {HEALTH_CHECK: HEALTH, **{SERVICE + name: rpc for name, rpc in RPCS.items()}}
         for name, rpc in names.items():
 
-            def control(event: Any, rpc: Any = rpc) -> object:
+            def control(event: Any, rpc: Any = rpc) -> GRPCCall:
                 return ControlCall(event, rpc, services, self._pool)
 
             methods[name] = self._restricted(rpc.category, control)
@@ -145,7 +155,7 @@ class GRPCServer:
         if not access.token:
             return factory
 
-        def guarded(event: Any) -> object:
+        def guarded(event: Any) -> GRPCCall:
             sent = [value for key, value in event.invocation_metadata if key == AUTHORIZATION]
             if refused := access.refuses(sent, AUTHORIZATION):
                 return RefusedCall(event, grpc.StatusCode.UNAUTHENTICATED, refused)
@@ -160,7 +170,7 @@ class GRPCServer:
         key, value = self._options.restricted[category]
         header = (RESTRICTED_PREFIX + key.lower(), value)
 
-        def restricted(event: Any) -> object:
+        def restricted(event: Any) -> GRPCCall:
             if header in event.invocation_metadata:
                 return factory(event)
             text = f"This protocol is restricted, expecting header '{RESTRICTED_PREFIX}{key}'"
@@ -177,6 +187,10 @@ class GRPCServer:
             raise UnavailableError(f"Socket '{place}' already in use ") from error
         self._server.start()
         return bound
+
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent."""
+        return self._server.is_busy()
 
     def stop(self, timeout: float = 0) -> None:
         """Refuses new calls and waits. Calls under way have `timeout` seconds, then they are cancelled."""

@@ -15,6 +15,7 @@ from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
 from ..shared.exchange import Exchange, OneResponse
+from ..shared.request_memory import UNCOUNTED, HeldMemory, NoRoomError, RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
 from .errors import STATUS
@@ -24,14 +25,15 @@ from .message_parser import MessageParser, Raw
 
 
 class AskedInfer(NamedTuple):
-    """Holds a request, the version it is for, how its outputs are wanted, whether an empty final response is wanted
-    (rule 3.7.5), and the version that the client named."""
+    """A request, the version it is for, how its outputs are wanted, whether an empty final response is wanted (rule
+    3.7.5), the version that the client named, and the memory that its message takes."""
 
     request: InferenceRequest
     found: ModelVersion
     wanted: OutputsWanted | None
     empty_final: bool
     version: str
+    held: HeldMemory | None
 
 
 class InferService:
@@ -39,20 +41,29 @@ class InferService:
     responses."""
 
     def __init__(
-        self, core: InferenceServer, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None
+        self,
+        core: InferenceServer,
+        shared_memory: SharedMemoryManager,
+        forwarded: Forwarded | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
+        self._memory = memory or RequestMemory()
         self.exchange = Exchange(core, shared_memory)
         self.parse = MessageParser().parse
-        self.writer = InferResponseWriter(self.exchange)
+        self.writer = InferResponseWriter(self.exchange, self._memory)
         self._reader = InferRequestReader(shared_memory, forwarded)
 
-    def request(self, message: Any, raw: Raw | dict[str, Tensor], metadata: Metadata, streamed: bool) -> AskedInfer:
-        """Reads the request of a message that was parsed. Raises TritonError for the fault that Triton finds first."""
+    def request(
+        self, message: Any, raw: Raw | dict[str, Tensor], metadata: Metadata, size: int, streamed: bool
+    ) -> AskedInfer:
+        """Read the request of a message of `size` bytes that was parsed. Raise TritonError for the fault that Triton
+        finds first, NoRoomError if other requests take the memory."""
+        held = self._memory.hold(size) if size > UNCOUNTED else None
         number = checked_version(message.model_version) if message.model_version else -1
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
         wanted = None if plans is None else OutputsWanted(plans, found, request)
-        return AskedInfer(request, found, wanted, empty_final, message.model_version)
+        return AskedInfer(request, found, wanted, empty_final, message.model_version, held)
 
 
 class ModelInferCall(UnaryCall):
@@ -60,6 +71,7 @@ class ModelInferCall(UnaryCall):
 
     _request: InferenceRequest | None = None
     _wanted: OutputsWanted | None = None
+    _held: HeldMemory | None = None
     _earlier: OneResponse | None = None  # the response before the final one, which may be empty
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
@@ -75,12 +87,15 @@ class ModelInferCall(UnaryCall):
             self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
             return
         try:
-            asked = service.request(parsed, raw, self.metadata, streamed=False)
-            request, self._wanted = asked.request, asked.wanted
+            asked = service.request(parsed, raw, self.metadata, len(message), streamed=False)
+            request, self._wanted, self._held = asked.request, asked.wanted, asked.held
             request.on_response = self._on_response
             self._request = request
         except TritonError as error:
             self._fail(error)
+            return
+        except NoRoomError as error:
+            self.fail(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             return
         try:
             service.exchange.submit_single(asked.found, request)
@@ -96,6 +111,7 @@ class ModelInferCall(UnaryCall):
                 return
             response = self._earlier.take()
         self._service.exchange.over(request)
+        self._held = None
         try:
             message = self._service.writer.response(response, self._wanted) if response.error is None else b""
         except TritonError as error:

@@ -8,17 +8,27 @@ building the message object and serializing it would copy it twice more. The fie
 from __future__ import annotations
 
 import functools
+import mmap
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
+from ...core.status import InvalidArgumentError, UnavailableError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.exchange import Exchange, OutputPlan
+from ..shared.request_memory import RequestMemory, TooLargeError
 
 FINAL = "triton_final_response"
+
+#: gRPC's limit, in bytes.
+LARGEST_MESSAGE = (1 << 31) - 1
+#: An answer with outputs of so many bytes is looked at before it is written.
+_LARGE = 1 << 20
+#: How often a message is in memory while it is handed to grpcio: in one piece, and as its copy.
+_COPIES = 2
 
 _Piece = Any  # bytes, or an array whose bytes they are
 
@@ -86,16 +96,18 @@ _FINAL = {final: _parameter(FINAL, final) for final in (False, True)}
 class InferResponseWriter:
     """Writes the responses of one server's models."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, memory: RequestMemory | None = None) -> None:
         self._exchange = exchange
+        self._memory = memory or RequestMemory()
 
     def response(
         self,
         response: InferenceResponse,
         wanted: OutputsWanted | None = None,
     ) -> bytes:
-        """Returns the ModelInferResponse. Raises TritonError for an output that does not fit its plan."""
-        return b"".join(self._pieces(response, wanted))
+        """Return the ModelInferResponse. Raise TritonError for an output that does not fit its plan, and for an answer
+        that is too large."""
+        return _joined(self._pieces(response, wanted))
 
     def stream_response(
         self,
@@ -107,8 +119,7 @@ class InferResponseWriter:
         `asked_version`: the version that the client named."""
         pieces = self._pieces(response, wanted, asked_version)
         pieces.insert(1, _FINAL[response.final])
-        size = sum([piece.nbytes if type(piece) is not bytes else len(piece) for piece in pieces])
-        return b"".join([b"\x12", varint(size), *pieces])
+        return _joined([b"\x12", varint(_size(pieces)), *pieces])
 
     def _pieces(
         self,
@@ -124,6 +135,7 @@ class InferResponseWriter:
         for key, value in response.parameters.items():
             pieces.append(_parameter(key, value))
         contents: list[_Piece] = []
+        total = 0
         for name, tensor in response.outputs.items():
             data: Any = tensor.data
             if wanted is not None and (name in wanted.plans or tensor.memory_type):
@@ -131,8 +143,39 @@ class InferResponseWriter:
                 placed = self._exchange.place(name, tensor, plan, wanted.version, wanted.request)
                 tensor, data = (tensor, _EMPTY) if placed is None else (placed, placed.data)
             pieces.append(_output(name, tensor.datatype, tensor.shape))
-            contents += _content(data.nbytes), data
-        return pieces + contents
+            size = data.nbytes
+            contents += _content(size), data
+            total += size
+        pieces += contents
+        if total > _LARGE:
+            self._check(_size(pieces))
+        return pieces
+
+    def _check(self, size: int) -> None:
+        """Raise TritonError for an answer that cannot be sent. grpcio ends the process if there is no memory for its
+        copy of a message, so that is tried before."""
+        if size > LARGEST_MESSAGE:
+            raise InvalidArgumentError(
+                f"Response has byte size {size} which exceeds gRPC's byte size limit {LARGEST_MESSAGE}."
+            )
+        try:
+            self._memory.check(size, "The response")
+            mmap.mmap(-1, _COPIES * size).close()
+        except TooLargeError as error:
+            raise InvalidArgumentError(str(error)) from None
+        except OSError as error:
+            raise UnavailableError(f"There is no memory for a response of {size} bytes: {error.strerror}.") from None
+
+
+def _size(pieces: Sequence[_Piece]) -> int:
+    return sum([piece.nbytes if type(piece) is not bytes else len(piece) for piece in pieces])
+
+
+def _joined(pieces: Sequence[_Piece]) -> bytes:
+    try:
+        return b"".join(pieces)
+    except MemoryError:
+        raise UnavailableError(f"There is no memory for a response of {_size(pieces)} bytes.") from None
 
 
 _EMPTY = memoryview(b"")

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import TritonError
+from ..shared.request_memory import NoRoomError
 from .calls import StreamCall
 from .errors import STATUS
 from .infer_handler import AskedInfer, InferService
@@ -37,16 +38,16 @@ class ModelStreamInferCall(StreamCall):
             return
         request: InferenceRequest | None = None
         try:
-            asked = self._service.request(parsed, raw, self.metadata, streamed=True)
+            asked = self._service.request(parsed, raw, self.metadata, len(message), streamed=True)
             request = asked.request
             request.on_response = self._on_response
             self._requests[request] = asked
             if self.over:
                 request.cancel()
             self._service.exchange.submit(asked.found, request)
-        except TritonError as error:
+        except (TritonError, NoRoomError) as error:
             # in the stream even where `triton_grpc_error` is set (measured)
-            self.write(stream_error(error.message, refused(parsed.id)))
+            self.write(stream_error(str(error), refused(parsed.id)))
             if request is not None:
                 self._forget(request)
 

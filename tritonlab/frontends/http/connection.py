@@ -20,7 +20,9 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from ..shared.access import Door, DoorAnswer
-from .reply import TEXT, CutOffError, HttpReply
+from ..shared.request_memory import NoRoomError, RequestMemory, TooLargeError
+from . import errors
+from .reply import JSON, TEXT, CutOffError, HttpReply
 from .reply_writer import ReplyWriter
 from .request_parser import BadRequestError, Request, RequestParser
 
@@ -44,6 +46,7 @@ class ConnectionHost(Protocol):
     app: Callable[[Request], Awaitable[HttpReply]]
     defect: Callable[[Exception], HttpReply]
     door: Door
+    memory: RequestMemory
     connections: set[HttpConnection]
     stopping: bool
 
@@ -62,7 +65,7 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, server: ConnectionHost) -> None:
         self._server = server
-        self._parser = RequestParser(self._on_head, self._on_request)
+        self._parser = RequestParser(self._on_head, self._on_request, self._on_too_large, server.memory)
         self._sender = object()
         self._known: dict[bytes, KnownHead] = {}
         self._chunk: tuple[bytes, int] | None = None  # a head, and how many bytes came with it
@@ -129,6 +132,11 @@ class HttpConnection(asyncio.Protocol):
     def busy(self) -> bool:
         return self._current is not None
 
+    @property
+    def receives(self) -> bool:
+        """Whether a part of a request has come."""
+        return not self._parser.between
+
     def close(self) -> None:
         """Ends the connection once everything is written: at once if nothing is under way, else with the answer to
         that."""
@@ -167,11 +175,24 @@ class HttpConnection(asyncio.Protocol):
                 self._start(request, _given(_refused(answer)))
             return
         request.reply_headers = self._server.door.for_page(request.headers)
+        if request.size > self._server.memory.most:
+            try:
+                self._server.memory.check(request.size)
+            except TooLargeError as error:
+                self._on_too_large(request, error)
+            return
         if request.expects:
             if self._current is None:
                 self._writer.write(_CONTINUE)
             else:
                 self._waiting = request
+
+    def _on_too_large(self, request: Request, error: TooLargeError) -> None:
+        status = 503 if isinstance(error, NoRoomError) else 413
+        headers = ((b"content-type", JSON), *request.reply_headers)
+        request.refusal = DoorAnswer(status, headers, errors.body(str(error)))
+        if self._current is None:  # the client hears it while it still sends
+            self._start(request, _given(_refused(request.refusal)))
 
     def _on_request(self, request: Request) -> None:
         chunk, self._chunk = self._chunk, None

@@ -11,6 +11,7 @@ import uvloop
 
 from ..shared.access import AccessRules, Door
 from ..shared.listener import BACKLOG, listen
+from ..shared.request_memory import RequestMemory
 from .connection import HttpConnection
 from .reply import HttpReply, failure
 from .request_parser import Request
@@ -31,6 +32,7 @@ class ConnectionServer:
     """Has one listening socket, one event loop and one thread. It is started and stopped at most once.
 
     `app` answers requests, on the event loop; `defect` makes the reply for an exception that `app` did not expect.
+    `memory` bounds the bodies of requests.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class ConnectionServer:
         name: str,
         access: AccessRules | None = None,
         defect: Callable[[Exception], HttpReply] = _defect,
+        memory: RequestMemory | None = None,
     ) -> None:
         self.app = app
         self.defect = defect
         self.door = Door(access or AccessRules())
+        self.memory = memory or RequestMemory()
         self.connections: set[HttpConnection] = set()
         self.stopping = False
         self._name = name
@@ -69,6 +73,10 @@ class ConnectionServer:
         self._thread.start()
         self._begun.wait()
         return bound
+
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent. Any thread may call it."""
+        return any(connection.busy or connection.receives for connection in list(self.connections))
 
     def stop(self, timeout: float) -> None:
         """Refuses new connections, lets requests under way end, and cuts them off after `timeout` seconds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...server.inference_server import InferenceServer
+from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .connection_server import ConnectionServer
 from .http_app import HTTPApp, HTTPOptions
@@ -13,14 +14,24 @@ __all__ = ["HTTPOptions", "HTTPServer"]
 class HTTPServer:
     """Serves the application of one server. It is started and stopped at most once."""
 
-    def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
+    def __init__(
+        self,
+        core: InferenceServer,
+        shared_memory: SharedMemoryManager,
+        options: HTTPOptions,
+        memory: RequestMemory | None = None,
+    ) -> None:
         self._app = HTTPApp(core, shared_memory, options)
         self._shared = options.reuse_port
-        self._server = ConnectionServer(self._app, "tritonlab http", options.access, self._app.on_defect)
+        self._server = ConnectionServer(self._app, "tritonlab http", options.access, self._app.on_defect, memory)
 
     def start(self, address: str, port: int) -> int:
         """Listens, and returns the port. Raises UnavailableError if the port is in use."""
         return self._server.start(address, port, self._shared)
+
+    def is_busy(self) -> bool:
+        """Return whether a request is being received or an answer sent."""
+        return self._server.is_busy()
 
     def stop(self, timeout: float = 0.0) -> None:
         """Refuses new connections; requests under way are cut off after `timeout` seconds."""

@@ -9,7 +9,8 @@
 - Header names are kept as the client wrote them: a forwarded header is a parameter of that name (rule 6.14).
 - A body is what `Content-Length` or `chunked` says. One with another transfer coding is refused: read as if it had
   none, or not read, its bytes would be a request to one and a body to another (request smuggling).
-- Nothing fills the memory: a head has an end, and headers behind a chunked body are not collected (nobody reads them).
+- Nothing fills the memory: a head has an end, headers behind a chunked body are not collected (nobody reads them), and
+  a body that takes too much is dropped.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from typing import Any
 
 import httptools
 
+from ..shared.request_memory import Body, RequestMemory, TooLargeError
+
 #: Bytes of a request's first line and headers; Triton takes any number of headers of 8191 bytes (measured).
 MAX_HEAD = 1 << 18
 #: Pieces of a chunked body (rule 6.3.5).
 MAX_CHUNKS = 65536
+#: Digits of a Content-Length that are read; a number with more is refused as one of so many.
+_DIGITS = 20
 
 #: Triton takes a body with any other coding for no body, and its bytes for the next request (measured on 2.51).
 _CODING = (
@@ -36,7 +41,7 @@ _AUTHORITY_END = re.compile(rb"[/?#]")
 #: Of bytes beyond ASCII, one that a path may have.
 _ASCII = bytes([*range(128), *b"_" * 128])
 _FRAMING = (b"content-length", b"transfer-encoding")
-_OF_BODY = frozenset((b"expect", b"transfer-encoding"))
+_OF_BODY = frozenset((b"content-length", b"expect", b"transfer-encoding"))
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -70,6 +75,7 @@ class Request:
         "remember",
         "reply_headers",
         "sender",
+        "size",
     )
 
     def __init__(self, method: str, path: bytes, headers: Headers, names: list[bytes], keep_alive: bool) -> None:
@@ -80,6 +86,8 @@ class Request:
         self.keep_alive = keep_alive
         self.body: bytes | bytearray = b""
         self.chunked = False
+        #: how many bytes its head says that its body has; 0 if it does not
+        self.size = 0
         #: whether it is of HTTP/1.0
         self.old = False
         #: whether the client waits for "100 Continue" before it sends the body
@@ -88,7 +96,7 @@ class Request:
         self.begun = self.ended = 0
         #: whether its reply is on its way
         self.answered = False
-        #: the answer of the access rules, which replaces the application's
+        #: the answer of the access rules, or to a body that is too large, which replaces the application's
         self.refusal: Any = None
         #: headers that the access rules add to its reply
         self.reply_headers: Any = ()
@@ -102,11 +110,19 @@ class Request:
 
 class RequestParser:
     """Reads requests one after the other. `take_head` gets a request when its head is complete, `take_request` when all
-    of it is."""
+    of it is, and `refuse` one whose body takes more than `memory` allows; the rest of that is dropped."""
 
-    def __init__(self, take_head: Callable[[Request], None], take_request: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        take_head: Callable[[Request], None],
+        take_request: Callable[[Request], None],
+        refuse: Callable[[Request, TooLargeError], None],
+        memory: RequestMemory,
+    ) -> None:
         self._take_head = take_head
         self._take_request = take_request
+        self._refuse = refuse
+        self._memory = memory
         self._parser = _parser(self)
         self._head: list[int] | None = None  # of one that has begun and not ended, the bytes that came after its begin
         self._request: Request | None = None
@@ -167,6 +183,7 @@ class RequestParser:
         self._names: list[bytes] = []
         self._chunks = 0
         self._coding: bytes | None = None
+        self._size = 0
         self._expects = False
 
     def on_url(self, url: bytes) -> None:
@@ -178,7 +195,10 @@ class RequestParser:
         self._names.append(name)
         name = name.lower()
         if name in _OF_BODY:
-            if name == b"transfer-encoding":
+            if name == b"content-length":
+                if value.isdigit():  # whether it is one, httptools judges
+                    self._size = int(value[:_DIGITS])
+            elif name == b"transfer-encoding":
                 self._coding = value if self._coding is None else self._coding + b", " + value
             elif value.lower() == b"100-continue":
                 self._expects = True
@@ -200,6 +220,7 @@ class RequestParser:
         request = Request(parser.get_method().decode("ascii"), path, self._headers, self._names, keep_alive)
         request.old = parser.get_http_version() == "1.0"
         request.expects = self._expects
+        request.size = self._size
         request.begun = time.monotonic_ns()
         self._request = request
         self._take_head(request)
@@ -223,11 +244,15 @@ class RequestParser:
             return
         if not request.body:
             request.body = piece
-        elif type(request.body) is bytearray:
-            request.body += piece
-        else:
-            request.body = bytearray(request.body)
-            request.body += piece
+            return
+        try:
+            body = request.body
+            if type(body) is not Body:
+                body = request.body = self._memory.body(body)
+            body.add(piece)
+        except TooLargeError as error:
+            request.body = b""
+            self._refuse(request, error)
 
     def on_message_complete(self) -> None:
         if not self._parser.should_upgrade():  # else the parser says so before it has looked for a body

@@ -1,8 +1,12 @@
-"""This module gives memory that requests needed back to the system once there are no requests: pages of the shared
-regions, and what the allocators of the kernel and of the stubs keep. Otherwise a few large requests would hold
-gigabytes for ever.
+"""Memory that requests needed goes back to the system once there are no requests: pages of the shared regions, and what
+the allocators of the kernel and of the stubs keep. Otherwise a few large requests would hold gigabytes for ever.
 
-Nothing of this runs while requests are in flight, and a process is left alone until it has grown.
+Nothing of this runs while requests are in flight. What counts is what is held, not what was requested:
+
+- A region is looked at again as long as it takes much memory: the answer in it may still be on its way to a slow
+  client, or be an array that the notebook keeps.
+- The private memory of a process is compared with what it had when it last gave back. That counts as settled only if
+  the stub has answered, and for this process if no endpoint was reading a request or sending an answer.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from ...ipc.gpu_buffers import GpuBuffers
 from ...ipc.zygotes import WarmMemory
 from ...stub._pb_stub.wire.shm_manager import trim_heap
 
-#: Bytes by which a process must have grown before it is asked again.
+#: Bytes by which a process must have grown, or that its regions must take, before it is asked again.
 _WORTH = 16 << 20
 #: Seconds that a stub has to answer. A stub that is busy by itself gives back later.
 _PATIENCE = 1.0
@@ -26,19 +30,21 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ModelProcess(Protocol):
-    """Names what is needed of a stub to return its memory."""
+    """What is needed of a stub to return its memory."""
 
     @property
     def pid(self) -> int: ...
 
-    def give_back(self, timeout: float) -> None:
-        """Has the stub return what it does not use, and returns to the system what the kernel does not use of its
-        region. Blocks for `timeout` seconds at most.
-        """
+    def region_memory(self) -> int:
+        """Return the bytes of memory that its two regions take."""
+
+    def give_back(self, timeout: float) -> bool:
+        """Make the stub return what it does not use, and return what the kernel does not use of its region. Block for
+        `timeout` seconds at most; False if the stub has not answered."""
 
 
 class MemoryUse(NamedTuple):
-    """Holds the bytes in memory now, with pages that processes share counted once, and what was given back last when
+    """The bytes in memory now, with pages that processes share counted once, and what was given back last when
     the server was idle: bytes, and when (wall clock seconds, 0 for never). `warm`: the processes that models are forked
     from, which have made `imports`.
     """
@@ -54,8 +60,8 @@ class MemoryUse(NamedTuple):
 
 
 class IdleMemory:
-    """Gives memory back. `processes` gives the stubs of all models, `warm` the processes they are forked from,
-    `gpu_buffers` the GPU memory of the server. Whoever notices that there is nothing to do calls `look`.
+    """What gives memory back. `processes` returns the stubs of all models, `warm` the processes they are forked from;
+    `gpu_buffers` is the GPU memory of the server. Whoever notices that there is nothing to do calls `look`.
     """
 
     def __init__(
@@ -64,45 +70,63 @@ class IdleMemory:
         warm: Callable[[], WarmMemory | None] = lambda: None,
         gpu_buffers: GpuBuffers | None = None,
     ) -> None:
+        #: endpoints; each returns whether it is reading a request or sending an answer
+        self.endpoints: list[Callable[[], bool]] = []
         self._processes = processes
         self._warm = warm
         self._gpu_buffers = gpu_buffers or GpuBuffers()
         self._lock = threading.Lock()  # held by the one thread that gives back
-        #: process id -> its resident bytes when it last gave back
+        #: process id -> its least private bytes since it last gave back
         self._settled: dict[int, int] = {}
         self._last = (0, 0.0)
 
-    def look(self) -> None:
-        """Returns at once; the work is done on a thread of its own."""
+    def look(self) -> bool:
+        """Give memory back if it is worth it, on a thread of its own. Return whether to look again."""
         stubs = list(self._processes())
-        if self._gpu_buffers.grown or any(self._has_grown(pid) for pid in (os.getpid(), *(s.pid for s in stubs))):
-            threading.Thread(target=self.give_back, args=(stubs,), name="idle memory", daemon=True).start()
+        pids = [os.getpid(), *(stub.pid for stub in stubs)]
+        is_worth = [self._has_grown(pid) for pid in pids] + [stub.region_memory() >= _WORTH for stub in stubs]
+        if not self._gpu_buffers.grown and not any(is_worth):
+            return False
+        threading.Thread(target=self.give_back, args=(stubs,), name="idle memory", daemon=True).start()
+        return True
 
     def give_back(self, stubs: Iterable[ModelProcess]) -> None:
-        """Gives memory back and blocks meanwhile; does nothing if another thread does it already."""
+        """Give memory back and block meanwhile; do nothing if another thread does it already."""
         if not self._lock.acquire(False):
             return
         try:
-            before = self.use()
-            for stub in stubs:
-                if self._gpu_buffers.grown or self._has_grown(stub.pid):
-                    stub.give_back(_PATIENCE)
+            stubs = list(stubs)
+            before = _total(stubs)
+            settled = {stub.pid for stub in stubs if self._is_settled(stub)}
             self._gpu_buffers.give_back()
-            trim_heap()
+            if self._has_grown(os.getpid()):
+                is_busy = any(is_busy() for is_busy in list(self.endpoints))
+                trim_heap()
+                if not is_busy:
+                    settled.add(os.getpid())
             pids = [os.getpid(), *(stub.pid for stub in self._processes())]
-            self._settled = {pid: resident(pid) for pid in pids}
-            after = self.use()
-            gone = before.kernel + before.models - after.kernel - after.models
+            known = {pid: self._settled[pid] for pid in pids if pid in self._settled}
+            self._settled = known | {pid: private(pid) for pid in settled & {*pids}}
+            gone = before - _total(stubs)
             if gone >= _WORTH:
                 self._last = (gone, time.time())
         finally:
             self._lock.release()
 
+    def _is_settled(self, stub: ModelProcess) -> bool:
+        """Make a stub give back where that is worth it; return whether what it has now is what it needs."""
+        if self._gpu_buffers.grown or self._has_grown(stub.pid) or stub.region_memory() >= _WORTH:
+            return stub.give_back(_PATIENCE)
+        return stub.pid not in self._settled
+
     def _has_grown(self, pid: int) -> bool:
-        return resident(pid) - self._settled.get(pid, 0) >= _WORTH
+        now, settled = private(pid), self._settled.get(pid, 0)
+        if now < settled:
+            self._settled[pid] = now  # what it has let go of by itself is not there for the next growth
+        return now - settled >= _WORTH
 
     def use(self) -> MemoryUse:
-        """Returns the memory in use now, read from /proc, which takes milliseconds."""
+        """Return the memory in use now, read from /proc, which takes milliseconds."""
         pids = [stub.pid for stub in self._processes()]
         models = sum(map(_share, pids))
         warm = self._warm() or WarmMemory(0, 0, {})
@@ -110,16 +134,33 @@ class IdleMemory:
         return MemoryUse(_share(os.getpid()), models, len(pids), *self._last, warm.used, warm.limit, imports)
 
 
+def _total(stubs: Iterable[ModelProcess]) -> int:
+    """Return the bytes that giving back may change."""
+    return private(os.getpid()) + sum(private(stub.pid) + stub.region_memory() for stub in stubs)
+
+
+def private(pid: int) -> int:
+    """Return the bytes in memory of a process that are not files or shared regions; 0 for one that has ended."""
+    total, shared = _pages(pid)
+    return (total - shared) * _PAGE
+
+
 def resident(pid: int) -> int:
-    """Returns the bytes in memory of a process, whoever else uses them; 0 for a process that has ended."""
+    """Return the bytes in memory of a process, whoever else uses them; 0 for a process that has ended."""
+    return _pages(pid)[0] * _PAGE
+
+
+def _pages(pid: int) -> tuple[int, int]:
+    """Return how many pages of a process are in memory, and how many of these belong to files or shared regions."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+        words = Path(f"/proc/{pid}/statm").read_bytes().split()
     except OSError:
-        return 0
+        return 0, 0
+    return int(words[1]), int(words[2])
 
 
 def _share(pid: int) -> int:
-    """Returns the bytes in memory of a process, counting only its share of shared pages."""
+    """Return the bytes in memory of a process, counting only its share of shared pages."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # ended, another user's, or an old kernel

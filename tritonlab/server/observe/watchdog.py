@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from ...core.clock import Clock
 from ...core.infer_request import InferenceRequest, StepRequest
@@ -22,6 +23,8 @@ from .requests_in_flight import HeldRequest
 _SHARE = 20
 #: Nanoseconds between looks for the end of all work, and from one that finds it to `on_quiet`.
 _QUIET = 3_000_000_000
+#: Nanoseconds between two calls of `on_quiet` at most.
+_LONGEST_QUIET = 30_000_000_000
 #: How many requests of one model a report names one by one.
 _NAMED = 5
 #: How many stubs' stacks go into one report (each into one of those that come together), and the seconds that each
@@ -37,7 +40,8 @@ class Watchdog:
 
     `survey` gives the requests in flight, `calls` the BLS calls that are not answered. `warn(held, text)` gets each
     report with the first of its requests, on a thread of its own. `on_quiet` is called on the timer's thread, some
-    seconds after the last request was answered.
+    seconds after the last request was answered; and again, less and less often, until it returns False or a request
+    comes.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class Watchdog:
         survey: Survey,
         calls: Callable[[], list[BlsCall]],
         warn: Callable[[HeldRequest, str], None],
-        on_quiet: Callable[[], None] = lambda: None,
+        on_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
         #: whether a look is due; set it, by `arm`, when a request comes
         self.armed = False
@@ -60,6 +64,7 @@ class Watchdog:
         self._calls = calls
         self._warn = warn
         self._reported: set[int] = set()  # serials, of requests in flight
+        self._ends = 0  # how often the end of all work was noticed
 
     def arm(self) -> None:
         """Arms the timer, because a request came while nothing was in flight. The request's thread calls it; more than
@@ -84,13 +89,17 @@ class Watchdog:
             self.armed = True
             self._timer.call_at(now + self._pause(held), self._look)
         else:
-            self._timer.call_at(now + _QUIET, self._look_again)
+            self._ends += 1
+            self._timer.call_at(now + _QUIET, partial(self._look_again, self._ends, _QUIET))
         if overdue:
             threading.Thread(target=self._report, args=(overdue, held), name="watchdog", daemon=True).start()
 
-    def _look_again(self) -> None:
-        if not self.armed:  # no request has come since
-            self._on_quiet()
+    def _look_again(self, end: int, pause: int) -> None:
+        if self.armed or end != self._ends:
+            return  # a request has come since
+        if self._on_quiet():
+            longer = min(2 * pause, _LONGEST_QUIET)
+            self._timer.call_at(self._clock.now() + pause, partial(self._look_again, end, longer))
 
     def _pause(self, held: Sequence[HeldRequest]) -> int:
         """Returns the nanoseconds until the next one of them could be overdue."""

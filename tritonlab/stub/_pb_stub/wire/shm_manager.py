@@ -66,6 +66,11 @@ def trim_heap() -> None:
         trim(0)
 
 
+def _file_memory(fd: int) -> int:
+    """Return the bytes of memory that a file without a directory takes; 0 once it is closed."""
+    return os.fstat(fd).st_blocks * 512 if fd >= 0 else 0
+
+
 class Region:
     """The writer's side: it allocates blocks, and frees them when the reader has returned them."""
 
@@ -195,6 +200,11 @@ class Region:
                     with contextlib.suppress(OSError):  # a file system that cannot
                         self._map.madvise(_REMOVE, start, end - start)
 
+    def memory(self) -> int:
+        """Return the bytes of memory that the region takes."""
+        with self._lock:
+            return _file_memory(self._fd)
+
     def _grow_to(self, size: int) -> None:
         try:
             if self._limit is not None and size > self._limit:
@@ -258,6 +268,11 @@ class RegionReader:
         """The bytes of the region now, also of what was not read yet; 0 once it is closed."""
         with self._lock:
             return os.fstat(self._fd).st_size if self._fd >= 0 else 0
+
+    def memory(self) -> int:
+        """Return the bytes of memory that the region takes."""
+        with self._lock:
+            return _file_memory(self._fd)
 
     def _remap(self, end: int) -> None:
         with self._lock:
