@@ -78,7 +78,7 @@ _options = Options(**_NOTEBOOK)
 
 def default_server() -> Server:
     """Return the server of this process, made at the first use. Its repository is a private temporary directory, and
-    it\n    loads a model on request only.
+    it loads a model on request only.
     """
     global _server, _directory
     with _lock:
@@ -128,7 +128,7 @@ def default_workspace() -> Workspace:
 
 def follow_workspaces(follow: Callable[[Workspace], object] | None) -> None:
     """Let `default_workspace` call `follow`, and nothing else, with each workspace that it makes from now on, as it
-    does\n    after `reset`. So a notebook shows what models print, whatever loads them."""
+    does after `reset`. So a notebook shows what models print, whatever loads them."""
     global _follow
     _follow = follow
 

@@ -1,5 +1,5 @@
 """The threads that run the `exec` of each `async_exec`, from which `process/needed_calls.py` finds the calls that a
-task\nis waiting for."""
+task is waiting for."""
 
 from __future__ import annotations
 

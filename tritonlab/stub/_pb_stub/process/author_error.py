@@ -200,7 +200,7 @@ def log_text(error: BaseException, text: str) -> str:
 
 def _has_more_to_say(error: BaseException) -> bool:
     """Return whether the error has causes, notes or exceptions of a group, or has passed frames of generators and
-    coroutines, which have ended since\n    and are not in a chain of callers."""
+    coroutines, which have ended since and are not in a chain of callers."""
     if error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
         return True
     if getattr(error, "__notes__", ()) or getattr(error, "exceptions", ()):

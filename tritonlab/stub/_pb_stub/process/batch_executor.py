@@ -1,5 +1,5 @@
 """The execution of batches: an EXECUTE becomes request objects, the author's `execute` is called, and its responses
-are\nsent back."""
+are sent back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The stub's inbox, which gives each message to its owner, whichever thread reads it: commands to the main loop,
-answers\nto the thread that waits for them.
+answers to the thread that waits for them.
 
 Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may
 read the socket, but one at a time. The leader hands every message to its owner; when it has its own it steps down and

@@ -35,7 +35,7 @@ _ADVICE = {
 
 
 class DriverError(Exception):
-    """A call of the driver that failed. `code` is the CUresult; the text says what was done, what the driver answers,\n
+    """A call of the driver that failed. `code` is the CUresult; the text says what was done, what the driver answers,
     and what can be done."""
 
     def __init__(self, what: str, code: int, text: str) -> None:
@@ -84,8 +84,8 @@ class Driver:
         raise NotImplementedError
 
     def export(self, device: int, base: int) -> bytes:
-        """Return the handle of the allocation that begins at `base`. That of an address inside one is its handle,\n
-        too: opening it gives the address of the beginning."""
+        """Return the handle of the allocation that begins at `base`. That of an address inside one is its handle, too:
+        opening it gives the address of the beginning."""
         raise NotImplementedError
 
     def open(self, device: int, handle: bytes) -> int:

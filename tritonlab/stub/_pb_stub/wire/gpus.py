@@ -1,5 +1,5 @@
 """The drivers of this process, found by an address or a handle, so that a process that receives memory needs
-no\nsetting."""
+no setting."""
 
 from __future__ import annotations
 
