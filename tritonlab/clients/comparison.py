@@ -1,4 +1,4 @@
-"""This module compares two answers to one request: datatypes, shapes, values, errors, and where the time went."""
+"""The comparison of two answers to one request: datatypes, shapes, values, errors, and where the time went."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOLERANCE = {
 
 
 def tolerance(datatype: DataType) -> tuple[float, float]:
-    """Returns the (relative, absolute) tolerance within which values count as the same; zeros for datatypes that are
+    """Return the (relative, absolute) tolerance within which values count as the same; zeros for datatypes that are
     not floats.
     """
     return _TOLERANCE.get(datatype, (0.0, 0.0))
@@ -34,8 +34,8 @@ def tolerance(datatype: DataType) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class TensorDiff:
-    """Compares one output of one response. `same`: it is within the tolerance of its datatype. `problem`: what differs
-    besides values, or says more than numbers. `first`: the index of the first element that is not the same.
+    """The comparison of one output of one response. `same`: it is within the tolerance of its datatype. `problem`: what
+    differs besides values, or says more than numbers. `first`: the index of the first element that is not the same.
     """
 
     response: int
@@ -60,7 +60,8 @@ class TensorDiff:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Compares what two servers answered to one request. `errors`: those of the two, if they are not the same."""
+    """The comparison of what two servers answered to one request. `errors`: those of the two, if they are not the
+    same."""
 
     outcomes: tuple[Outcome, Outcome]
     tensors: tuple[TensorDiff, ...]
@@ -72,7 +73,7 @@ class Comparison:
         return self.errors is None and self.counts is None and all(diff.same for diff in self.tensors)
 
     def lines(self) -> list[str]:
-        """Returns the verdict, and the lines that explain it."""
+        """Return the verdict, and the lines that explain it."""
         found = ["the same" if self.same else "different"]
         if self.errors is not None:
             found += [f"errors: {self.errors[0] or 'none'} | {self.errors[1] or 'none'}"]
@@ -81,7 +82,7 @@ class Comparison:
         return found + [str(diff) for diff in self.tensors]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the comparison as JSON values."""
+        """Return the comparison as JSON values."""
         found = {"same": self.same, "errors": self.errors, "responses": self.counts}
         return {**found, "tensors": [plain(vars(diff)) for diff in self.tensors]}
 
@@ -93,7 +94,7 @@ class Comparison:
 
 
 def compare(one: Outcome, other: Outcome) -> Comparison:
-    """Compares two outcomes. Empty final responses do not count, because not every protocol has them."""
+    """Compare two outcomes. Empty final responses do not count, because not every protocol has them."""
     responses = [[a.response for a in outcome.arrivals if a.response.outputs] for outcome in (one, other)]
     said = _error_text(one), _error_text(other)
     counts = len(responses[0]), len(responses[1])
@@ -106,7 +107,7 @@ def compare(one: Outcome, other: Outcome) -> Comparison:
 
 
 def compare_responses(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> list[TensorDiff]:
-    """Compares responses output by output, as many responses as both have."""
+    """Compare responses output by output, as many responses as both have."""
     return [
         _compare(number, name, one.outputs, other.outputs)
         for number, (one, other) in enumerate(zip(ones, others, strict=False))

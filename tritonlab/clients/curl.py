@@ -1,4 +1,4 @@
-"""This module writes a request as a command of curl: as JSON where the values are few and have a form in it, else with
+"""A request as a command of curl: as JSON where the values are few and have a form in it, else with
 the binary extension.
 """
 
@@ -15,7 +15,7 @@ from .literal import base64_lines, is_read
 
 
 def curl_command(request: InferenceRequest, address: str, header_file: str, outputs: Mapping[str, DataType]) -> str:
-    """Returns the command. `header_file`: a file whose header is sent, if there is one; on a command line every user
+    """Return the command. `header_file`: a file whose header is sent, if there is one; on a command line every user
     could read it. `outputs`: the datatypes of the model's outputs; if one of them has no JSON form, the command saves
     the answer as it is.
 

@@ -1,7 +1,6 @@
-"""This module keeps the golden set: requests whose answers lie beside the notebook, and that are asked again after
-every reload.
+"""The golden set: requests whose answers are kept beside the notebook, sent again after every reload.
 
-A case is the file `<notebook>.golden/<model>/<name>.json`; the model that is asked may be one of this process or of a
+A case is the file `<notebook>.golden/<model>/<name>.json`; the model may be one of this process or of a
 server elsewhere.
 """
 
@@ -33,7 +32,7 @@ _JUPYTER = "JPY_SESSION_NAME"
 
 
 def golden_directory() -> Path:
-    """Returns `<notebook>.golden` beside the notebook of this kernel, or `notebook.golden` here if nobody says which
+    """Return `<notebook>.golden` beside the notebook of this kernel, or `notebook.golden` here if nobody says which
     notebook it is.
     """
     said = os.environ.get(NOTEBOOK_VARIABLE) or os.environ.get(_JUPYTER) or ""
@@ -46,7 +45,7 @@ def golden_directory() -> Path:
 
 @dataclass(frozen=True)
 class GoldenResult:
-    """Tells how one case went. `problem`: why it could not be asked."""
+    """The result of one case. `problem`: why it could not be sent."""
 
     case: GoldenCase
     seconds: float
@@ -64,7 +63,7 @@ class GoldenResult:
 
 @dataclass(frozen=True)
 class GoldenReport:
-    """Tells how all cases went. `left`: how many were not asked, for want of time."""
+    """The results of all cases. `left`: how many were not sent, for want of time."""
 
     results: tuple[GoldenResult, ...]
     left: int = 0
@@ -75,18 +74,18 @@ class GoldenReport:
 
     @property
     def verdict(self) -> str:
-        """Returns the verdict in one line."""
+        """The verdict in one line."""
         return verdict_of(self.to_dict()).partition("\n")[0]
 
     def __str__(self) -> str:
-        """Returns the verdict, and the differences of the first case that failed."""
+        """Return the verdict, and the differences of the first case that failed."""
         return verdict_of(self.to_dict())
 
     def __repr__(self) -> str:
         return few_lines(str(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as JSON values."""
+        """Return the report as JSON values."""
         return {
             "passed": self.passed,
             "left": self.left,
@@ -104,20 +103,20 @@ class GoldenReport:
 
 
 class GoldenSet:
-    """Holds the cases in a directory. `ask` sends their requests, unless a call names another way."""
+    """The cases in a directory. `ask` sends their requests, unless a call names another way."""
 
     def __init__(self, directory: str | Path | None = None, ask: Ask | None = None) -> None:
         self.directory = Path(directory) if directory is not None else golden_directory()
         self._ask = ask
 
     def cases(self, model: str | None = None) -> list[GoldenCase]:
-        """Returns the cases of a model, or of all models, sorted by name. Raises ValueError for a file that cannot be
+        """Return the cases of a model, or of all models, sorted by name. Raises ValueError for a file that cannot be
         read.
         """
         return [read_case(path) for path in sorted(self.directory.glob(f"{model or '*'}/*.json"))]
 
     def add(self, outcome: Outcome, name: str = "") -> Path:
-        """Keeps a request with its answers and returns the file. Without a `name` the case gets a number.
+        """Keep a request with its answers and return the file. Without a `name` the case gets a number.
 
         Raises ValueError for a request without an answer, FileExistsError for a name that is taken.
         """
@@ -130,8 +129,8 @@ class GoldenSet:
         return write_case(case, self.directory)
 
     def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
-        """Asks again and compares. `ask`: another way to ask, such as `RemoteModel.send` of another server. `seconds`:
-        after so long no further case is asked.
+        """Ask again and compares. `ask`: another way to ask, such as `RemoteModel.send` of another server. `seconds`:
+        after so long no further case is sent.
         """
         way = ask or self._ask
         if way is None:
@@ -139,7 +138,7 @@ class GoldenSet:
         return _checked(self.cases(model), way, seconds)
 
     def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
-        """Asks again and keeps the answers that differ. Returns their files. Raises ValueError for a case that cannot
+        """Ask again and keep the answers that differ. Returns their files. Raises ValueError for a case that cannot
         be asked.
         """
         report = self.check(ask, model)
@@ -158,7 +157,7 @@ class GoldenSet:
         return next(name for n in range(1, len(taken) + 2) if (name := f"{n:03d}") not in taken)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the directory and the files in it as JSON values."""
+        """Return the directory and the files in it as JSON values."""
         return {"directory": str(self.directory), "cases": sorted(map(str, self.directory.glob("*/*.json")))}
 
     def __repr__(self) -> str:
@@ -195,7 +194,7 @@ def _expected(case: GoldenCase) -> Outcome:
 
 
 def verdict_of(report: Mapping[str, Any]) -> str:
-    """Returns one line about what `GoldenReport.to_dict` gave, and below it the differences of the first case that
+    """Return one line about what `GoldenReport.to_dict` gave, and below it the differences of the first case that
     failed.
     """
     results, left = report["results"], report["left"]
@@ -211,7 +210,7 @@ def verdict_of(report: Mapping[str, Any]) -> str:
 
 
 def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
-    """Returns JUnit's XML of several results of `GoldenReport.to_dict`, by name; a text in the place of one is the
+    """Return JUnit's XML of several results of `GoldenReport.to_dict`, by name; a text in the place of one is the
     error of that whole suite.
     """
     root = ElementTree.Element("testsuites")

@@ -1,4 +1,4 @@
-"""This module keeps requests and answers as files: JSON that reads well in a diff, with a `.npz` beside it for large
+"""Requests and answers as files: JSON that reads well in a diff, with a `.npz` beside it for large
 tensors.
 """
 
@@ -26,7 +26,7 @@ _FIELDS = ("request_id", "correlation_id", "flags", "priority", "timeout", "para
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """Holds a request to a model and what the model has to answer: the outputs of each response, or an error."""
+    """A request to a model and the answer it has to give: the outputs of each response, or an error."""
 
     model: str
     name: str
@@ -40,7 +40,7 @@ class GoldenCase:
 
 
 def write_case(case: GoldenCase, directory: Path) -> Path:
-    """Writes the JSON file of a case into the model's folder and returns its path; a `.npz` that would hold the same is
+    """Write the JSON file of a case into the model's folder and return its path; a `.npz` that would hold the same is
     left as it is.
     """
     folder = directory / case.model
@@ -64,7 +64,7 @@ def write_case(case: GoldenCase, directory: Path) -> Path:
 
 
 def read_case(path: Path) -> GoldenCase:
-    """Reads the case in a JSON file. Raises ValueError for a file that holds none."""
+    """Read the case in a JSON file. Raises ValueError for a file that holds none."""
     beside = path.with_suffix(".npz")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def read_case(path: Path) -> GoldenCase:
 
 
 def said_of(request: InferenceRequest) -> dict[str, Any]:
-    """Returns what a request says besides its inputs, without the fields that have their default values."""
+    """Return what a request says besides its inputs, without the fields that have their default values."""
     found = {field: getattr(request, field) for field in _FIELDS}
     return {field: list(value) if field == "requested_outputs" else value for field, value in found.items() if value}
 

@@ -1,4 +1,4 @@
-"""This module is the way to a server over gRPC."""
+"""The way to a server over gRPC."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_le
 
 
 class GrpcLink:
-    """Uses one channel for all calls, from any thread."""
+    """A server over gRPC: one channel for all calls, from any thread."""
 
     protocol = "gRPC"
 
@@ -54,7 +54,7 @@ class GrpcLink:
         self._stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def live(self, timeout: float) -> bool:
-        """Tells whether a gRPC server of this protocol is there. `timeout`: seconds."""
+        """Return whether a gRPC server of this protocol is there. `timeout`: seconds."""
         try:
             self._ask("ServerLive", service_pb2.ServerLiveRequest(), timeout)
         except TritonError as error:

@@ -1,4 +1,4 @@
-"""This module writes a request as the JSON of KServe's protocol, version 2, and reads its answer."""
+"""A request as the JSON of KServe's protocol, version 2, and the reading of its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 
 
 def request_document(request: InferenceRequest, binary: bool) -> dict[str, Any]:
-    """Returns the document of a request without the data of its inputs."""
+    """Return the document of a request without the data of its inputs."""
     parameters: dict[str, Any] = dict(request.parameters or {})
     if request.correlation_id:
         parameters["sequence_id"] = request.correlation_id
@@ -41,7 +41,7 @@ def request_document(request: InferenceRequest, binary: bool) -> dict[str, Any]:
 
 
 def json_value(tensor: Tensor) -> list[Any] | None:
-    """Returns the elements as a flat list; None for a tensor that has no form in JSON."""
+    """Return the elements as a flat list; None for a tensor that has no form in JSON."""
     if tensor.datatype in NOT_IN_JSON:
         return None
     if tensor.datatype is DataType.BYTES:
@@ -56,7 +56,7 @@ def json_value(tensor: Tensor) -> list[Any] | None:
 
 
 def request_body(request: InferenceRequest, binary: bool) -> tuple[bytes, int | None]:
-    """Returns the body, and the length of its JSON if tensors follow it. `binary`: whether the server knows that
+    """Return the body, and the length of its JSON if tensors follow it. `binary`: whether the server knows that
     extension.
 
     Raises InternalError for values that have no form in JSON.
@@ -75,7 +75,7 @@ def request_body(request: InferenceRequest, binary: bool) -> tuple[bytes, int | 
 
 
 def read_response(body: bytes, head: int | None) -> InferenceResponse:
-    """Reads the body of an answer. `head`: the length of the JSON, if tensors follow it."""
+    """Read the body of an answer. `head`: the length of the JSON, if tensors follow it."""
     document = json.loads(body[:head])
     position = head or len(body)
     outputs: dict[str, Tensor] = {}
@@ -99,7 +99,7 @@ def read_response(body: bytes, head: int | None) -> InferenceResponse:
 
 
 def tensor_of(values: Any, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-    """Makes a tensor of values that came one by one, nested or flat."""
+    """Make a tensor of values that came one by one, nested or flat."""
     if datatype is not DataType.BYTES:
         return Tensor(datatype, shape, np.array(values, datatype.numpy).reshape(shape))
     elements = np.array(values, dtype=np.object_).reshape(shape)

@@ -1,4 +1,4 @@
-"""This module is the way to a server over HTTP."""
+"""The way to a server over HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CODES = {400: Code.INVALID_ARG, 404: Code.NOT_FOUND, 501: Code.UNSUPPORTED, 503
 
 
 class HttpLink:
-    """Opens one connection per call, because a link is asked only now and then, and by any thread."""
+    """A server over HTTP: one connection per call, because calls are rare and come from any thread."""
 
     protocol = "HTTP"
 
@@ -28,7 +28,7 @@ class HttpLink:
         self._binary: bool | None = None
 
     def live(self, timeout: float) -> bool:
-        """Tells whether an HTTP server of this protocol is there. `timeout`: seconds."""
+        """Return whether an HTTP server of this protocol is there. `timeout`: seconds."""
         try:
             self._ask("GET", "/v2/health/live", timeout=timeout)
         except TritonError as error:
@@ -49,7 +49,7 @@ class HttpLink:
 
     @property
     def binary(self) -> bool:
-        """Tells whether tensors may go and come as bytes after the JSON."""
+        """Return whether tensors may go and come as bytes after the JSON."""
         if self._binary is None:
             self._binary = "binary_tensor_data" in self.server().get("extensions", ())
         return self._binary

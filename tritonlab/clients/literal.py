@@ -1,4 +1,4 @@
-"""This module writes tensors into the text of a program: as values that can be read where they are few, as base64 where
+"""Tensors in the text of a program: as values that can be read where they are few, as base64 where
 they are many.
 """
 
@@ -23,25 +23,25 @@ _WIDTH = 110
 
 
 class TooLarge(Explained, ValueError):
-    """Says that a tensor is too large for the text of a program."""
+    """A tensor that is too large for the text of a program."""
 
     code = Code.UNSUPPORTED
 
 
 def is_read(tensor: Tensor) -> bool:
-    """Tells whether the tensor is written one value after the other."""
+    """Return whether the tensor is written one value after the other."""
     return int(np.prod(tensor.shape)) <= _MOST_READ and tensor.byte_size <= 64 * _MOST_READ
 
 
 def base64_lines(data: bytes) -> str:
-    """Returns `data` as lines of base64. Raises TooLarge."""
+    """Return `data` as lines of base64. Raises TooLarge."""
     if len(data) > MOST_BYTES:
         raise TooLarge(f"{len(data):,} bytes are too many for the text of a program, {MOST_BYTES:,} the most")
     return "\n".join(textwrap.wrap(base64.b64encode(data).decode(), _WIDTH))
 
 
 def numpy_expression(tensor: Tensor) -> str:
-    """Returns the Python expression with `np` that builds the tensor in the form that tritonclient takes. Raises
+    """Return the Python expression with `np` that builds the tensor in the form that tritonclient takes. Raises
     TooLarge.
     """
     shape = list(tensor.shape)
@@ -57,12 +57,12 @@ def numpy_expression(tensor: Tensor) -> str:
 
 
 def dtype_expression(datatype: DataType) -> str:
-    """Returns the numpy type of a datatype as Python text, such as `np.float32`."""
+    """Return the numpy type of a datatype as Python text, such as `np.float32`."""
     return "ml_dtypes.bfloat16" if datatype is DataType.BF16 else f"np.{datatype.numpy.name}".replace("np.bool", "bool")
 
 
 def floats(tensor: Tensor) -> NDArray[Any]:
-    """Returns the elements of a BF16 tensor as FP32, and the own array of any other tensor."""
+    """Return the elements of a BF16 tensor as FP32, and the own array of any other tensor."""
     if tensor.datatype is DataType.BF16:
         return (tensor.data.reshape(tensor.shape).astype(np.uint32) << 16).view(np.float32)
     return tensor.numpy()

@@ -1,5 +1,5 @@
-"""This module sends request after request over one HTTP connection or one gRPC channel, and measures each: what a load
-test needs, where `http_link` and `grpc_link` ask once in a while."""
+"""Request after request over one HTTP connection or one gRPC channel, each measured: what a load test needs, where
+`http_link` and `grpc_link` send one now and then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 class Called(NamedTuple):
-    """Holds the times of one call, in nanoseconds of the monotonic clock, and what came: the number of responses that
+    """The times of one call, in nanoseconds of the monotonic clock, and what came: the number of responses that
     are not empty, and the text of an error.
     """
 
@@ -38,13 +38,13 @@ class Called(NamedTuple):
 
 
 class Caller(Protocol):
-    """Calls a model for one thread, one request at a time. An error is in what it returns."""
+    """The calls of one thread to a model, one request at a time. An error is in what it returns."""
 
     def call(self, request: InferenceRequest) -> Called: ...
 
 
 class CallLink(Protocol):
-    """Makes callers, and ends the calls of all of them."""
+    """The maker of callers, which ends the calls of all of them."""
 
     def caller(self) -> Caller: ...
 
@@ -52,7 +52,7 @@ class CallLink(Protocol):
 
 
 class EncodedBodies:
-    """Keeps the bytes of requests that differ in nothing, as most of a load test do: by their inputs."""
+    """The bytes of requests that differ in nothing, as most of a load test do: by their inputs."""
 
     def __init__(self, fixed: Sequence[object]) -> None:
         self._fixed = {id(inputs) for inputs in fixed}
@@ -68,7 +68,7 @@ class EncodedBodies:
 
 
 class HttpCalls:
-    """Makes callers with a connection each."""
+    """The maker of callers over HTTP, with a connection each."""
 
     def __init__(self, link: HttpLink, bodies: EncodedBodies) -> None:
         self.link = link
@@ -86,7 +86,8 @@ class HttpCalls:
 
 
 class HttpCaller:
-    """Keeps one connection open. `http.client` does that as well, but reads a head at ten times the cost."""
+    """A caller that keeps one connection open. `http.client` does that as well, but reads a head at ten times the
+    cost."""
 
     def __init__(self, link: HttpLink, bodies: EncodedBodies) -> None:
         self._link = link
@@ -141,7 +142,7 @@ class HttpCaller:
             connection.close()
 
     def close(self) -> None:
-        """Ends the call under way, from another thread."""
+        """End the call under way, from another thread."""
         self._closed = True
         connection = self._socket
         if connection is not None:
@@ -150,7 +151,7 @@ class HttpCaller:
 
 
 class _HttpReply:
-    """Reads one answer; its `on_` methods are the parser's."""
+    """The reader of one answer; its `on_` methods are the parser's."""
 
     def __init__(self) -> None:
         self.complete = False
@@ -182,7 +183,7 @@ class _HttpReply:
 
 
 class GrpcCalls:
-    """Makes callers over one channel of its own. Answers to unary calls are not decoded: nobody looks at them."""
+    """The maker of callers over one gRPC channel. Answers to unary calls are not decoded: nobody looks at them."""
 
     def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
         self._link, self._bodies, self._decoupled = link, bodies, decoupled

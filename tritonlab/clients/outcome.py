@@ -1,4 +1,4 @@
-"""This module holds what came of one request, wherever it was sent to."""
+"""The outcome of one request, wherever it was sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..ipc.stub_log import LogRecord
 
 @dataclass(frozen=True)
 class Split:
-    """Splits the nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out (rule
+    """The nanoseconds of one request, split: in the queue, marshalling in, in `execute`, marshalling out (rule
     3.11.3)."""
 
     queue: int
@@ -27,7 +27,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Arrival:
-    """Holds one response and when the server sent it, in nanoseconds after the request came."""
+    """One response and when the server sent it, in nanoseconds after the request came."""
 
     response: InferenceResponse
     after_ns: int
@@ -35,7 +35,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Holds one request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was
+    """One request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was
     in; `printed`: the last lines that its model printed and logged meanwhile, and what is wrong with its outputs."""
 
     request: InferenceRequest
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def cancelled(self) -> bool:
-        """Tells whether the request ended because somebody asked for that, which is no failure."""
+        """Return whether the request ended because somebody asked for that, which is no failure."""
         return self.error is not None and self.error.code is Code.CANCELLED
 
     @property
@@ -56,16 +56,16 @@ class Outcome:
 
     @property
     def answered(self) -> bool:
-        """Tells whether there is a final response without an error."""
+        """Return whether there is a final response without an error."""
         return self.error is None and bool(self.arrivals) and self.arrivals[-1].response.final
 
     @property
     def total_ns(self) -> int:
-        """Returns the nanoseconds from the request to its last response so far."""
+        """The nanoseconds from the request to its last response so far."""
         return self.arrivals[-1].after_ns if self.arrivals else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the outcome as JSON values; times in nanoseconds."""
+        """Return the outcome as JSON values; times in nanoseconds."""
         ended = "cancelled" if self.cancelled else "failed" if self.failed else ""
         return {
             "model": self.request.model_name,
@@ -87,13 +87,13 @@ class Outcome:
 
     @property
     def outputs(self) -> dict[str, Tensor]:
-        """Returns the outputs of the last response that has any."""
+        """The outputs of the last response that has any."""
         found = [arrival.response.outputs for arrival in self.arrivals if arrival.response.outputs]
         return Outputs(found[-1] if found else {})
 
 
 def addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:
-    """Returns the same request addressed to another model; `request` itself is not changed."""
+    """Return the same request addressed to another model; `request` itself is not changed."""
     return InferenceRequest(
         name,
         request.inputs,

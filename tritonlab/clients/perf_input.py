@@ -1,4 +1,4 @@
-"""This module writes a request as input data of perf_analyzer (`--input-data FILE`), which otherwise sends random
+"""A request as input data of perf_analyzer (`--input-data FILE`), which otherwise sends random
 values.
 """
 
@@ -16,13 +16,13 @@ from .literal import MOST_BYTES, TooLarge
 
 
 class NotSendable(Explained, ValueError):
-    """Says that this kind of client cannot send the request."""
+    """A request that this kind of client cannot send."""
 
     code = Code.UNSUPPORTED
 
 
 def perf_input(request: InferenceRequest, batching: bool) -> dict[str, Any]:
-    """Returns the JSON document. For a model that batches, each row is an entry of its own without the batch dimension,
+    """Return the JSON document. For a model that batches, each row is an entry of its own without the batch dimension,
     because perf_analyzer makes the batches itself (`-b`).
 
     Raises NotSendable for text that is not UTF-8, TooLarge.

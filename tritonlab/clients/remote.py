@@ -1,7 +1,7 @@
-"""This module asks servers elsewhere: `connect("host:port")` reaches any that speaks KServe's protocol, version 2, over
+"""Servers elsewhere: `connect("host:port")` reaches any that speaks KServe's protocol, version 2, over
 HTTP or gRPC.
 
-A model there is asked as tritonlab's own models are, and what comes back is an `Outcome`, as from these.
+A model there takes requests as tritonlab's own models do, and gives an `Outcome`, as these.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RemoteServer:
         self.protocol = link.protocol
 
     def metadata(self) -> dict[str, Any]:
-        """Returns the server's name, version and extensions."""
+        """Return the server's name, version and extensions."""
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
@@ -95,7 +95,7 @@ class RemoteServer:
         self.close()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns where the server is as JSON values."""
+        """Return where the server is as JSON values."""
         return {"protocol": self.protocol, "address": self.address}
 
     def __repr__(self) -> str:
@@ -117,14 +117,14 @@ class RemoteModel(LoadTested):
         return self._link.metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
-        """Returns the model's configuration. Raises TritonError for servers that do not tell configurations."""
+        """Return the model's configuration. Raises TritonError for servers that do not tell configurations."""
         return self._link.config(self.name, self._version())
 
     def statistics(self) -> dict[str, Any]:
         return self._link.statistics(self.name, self._version())
 
     def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Outcome:
-        """Sends what `request` says to this model, and waits for all of its responses.
+        """Send what `request` says to this model, and wait for all of its responses.
 
         The outcome holds an error of the server, if there was one, and the server's own times, if the server counts
         them and nobody else asks meanwhile.
@@ -150,7 +150,7 @@ class RemoteModel(LoadTested):
         return self._progress(test)
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
-        """Sends one request and returns its one answer. Raises the server's TritonError."""
+        """Send one request and return its one answer. Raises the server's TritonError."""
         types = {said["name"]: DataType[said["datatype"]] for said in self.metadata()["inputs"]}
         given = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
         tensors = {name: tensor.to_host() for name, tensor in given.items()}
@@ -171,7 +171,7 @@ class RemoteModel(LoadTested):
             return False
 
     def _counted(self) -> Mapping[str, Any] | None:
-        """Returns Triton's counters of the model; None if the server has none."""
+        """Return Triton's counters of the model; None if the server has none."""
         try:
             (found,) = self.statistics()["model_stats"]
         except (TritonError, KeyError, ValueError):
@@ -179,7 +179,7 @@ class RemoteModel(LoadTested):
         return dict(found["inference_stats"])
 
     def _counted_after(self, before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Returns the counters once they have moved, because Triton counts a request after it has answered it."""
+        """Return the counters once they have moved, because Triton counts a request after it has answered it."""
         after = self._counted() if before is not None else None
         end = time.monotonic() + _SETTLE_SECONDS
         while before is not None and after is not None and time.monotonic() < end:
@@ -190,7 +190,7 @@ class RemoteModel(LoadTested):
         return after
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what is asked, and where, as JSON values."""
+        """Return what is asked, and where, as JSON values."""
         version = self.version if self.version != -1 else None
         return {"model": self.name, "version": version, "protocol": self._link.protocol, "address": self._link.address}
 
@@ -199,7 +199,7 @@ class RemoteModel(LoadTested):
 
 
 def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Split | None:
-    """Returns the times of the one request that was counted between `before` and `after`; None if it was not exactly
+    """Return the times of the one request that was counted between `before` and `after`; None if it was not exactly
     one.
     """
     if before is None or after is None or _moved(before, after, "queue", "count") != 1:

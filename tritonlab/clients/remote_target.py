@@ -1,4 +1,4 @@
-"""This module sends the requests of a load test to a model of a server elsewhere."""
+"""The target of load tests of a model of a server elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Job = tuple[InferenceRequest, int]
 
 
 class RemoteTarget:
-    """Sends with a thread for each request that is under way at once, as there are as many clients.
+    """A target with a thread for each request that is under way at once, as there are as many clients.
 
     Guarantees: a request is counted as outstanding from `start`, or from when its client sends it, to its end.
     """

@@ -1,4 +1,4 @@
-"""This module sends requests and watches where their time goes, as the playground does when a person presses Send."""
+"""Requests sent and watched for where their time goes, as the playground does when a person presses Send."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _KEPT_LINES = 1000
 
 
 class ModelHost(Protocol):
-    """Names the part of a `Server` that has models."""
+    """The part of a `Server` that has models."""
 
     def model(self, name: str, version: int = -1) -> Model: ...
 
 
 class RequestWatch(Instrument):
-    """Notes what happens to some requests. It is in `server.instruments` only while they are under way.
+    """The record of what happens to some requests. It is in `server.instruments` only while they are under way.
 
     Guarantees: hooks come on any thread; `changed` is called after each response, on that thread, and must not block.
     """
@@ -74,7 +74,7 @@ class RequestWatch(Instrument):
             self._executed.notify_all()
 
     def wait_executed(self, timeout: float) -> None:
-        """Waits until the `execute` calls of our requests have returned; a decoupled model's may return after its last
+        """Wait until the `execute` calls of our requests have returned; a decoupled model's may return after its last
         response. `timeout`: seconds.
         """
         with self._lock:
@@ -89,14 +89,14 @@ class RequestWatch(Instrument):
         self._changed()
 
     def received(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        """Notes a response that came without the hook, which is called only for requests that an instance had."""
+        """Note a response that came without the hook, which is called only for requests that an instance had."""
         with self._lock:
             known = any(arrival.response is response for arrival in self._arrivals[id(request)])
         if not known:
             self.response_sent(request, response, time.monotonic_ns())
 
     def outcome(self, request: InferenceRequest, refused: TritonError | None) -> Outcome:
-        """Returns what has happened to `request` so far; `refused` is the error if the server did not take it."""
+        """Return what has happened to `request` so far; `refused` is the error if the server did not take it."""
         with self._lock:
             arrivals = tuple(self._arrivals[id(request)])
             errors = [arrival.response.error for arrival in arrivals if arrival.response.error is not None]
@@ -107,7 +107,7 @@ class RequestWatch(Instrument):
 
 
 class Sending:
-    """Sends some requests to one model, so that all are in flight together.
+    """Some requests to one model, all in flight together.
 
     Guarantees: `start` returns at once; a thread of its own sends and waits. Everything may be called from any thread.
     """
@@ -132,11 +132,11 @@ class Sending:
 
     @property
     def waited(self) -> float:
-        """Returns the seconds since `start`."""
+        """The seconds since `start`."""
         return (self._now() - self._started) / 1e9
 
     def why(self) -> str:
-        """Returns what the first request that is not answered waits for now, in sentences and stacks; empty if there is
+        """Return what the first request that is not answered waits for now, in sentences and stacks; empty if there is
         none. Blocks a second at most.
         """
         for request in self._requests:
@@ -149,29 +149,29 @@ class Sending:
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until every request has its final response; returns False if that took longer than `timeout`
+        """Wait until every request has its final response; returns False if that took longer than `timeout`
         seconds."""
         return self._finished.wait(timeout)
 
     def take_changes(self) -> bool:
-        """Tells whether a response came since the last call."""
+        """Return whether a response came since the last call."""
         changed = self._changed.is_set()
         self._changed.clear()
         return changed
 
     @property
     def cancelled(self) -> bool:
-        """Tells whether `cancel` was called."""
+        """Return whether `cancel` was called."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Asks for cancellation; the model decides what still comes (rule 3.10)."""
+        """Ask for cancellation; the model decides what still comes (rule 3.10)."""
         self._cancelled = True
         for request in self._requests:
             request.cancel()
 
     def outcomes(self) -> list[Outcome]:
-        """Returns what came back so far, in the order in which the requests were given."""
+        """Return what came back so far, in the order in which the requests were given."""
         return [self._watch.outcome(request, self._refused.get(id(request))) for request in self._requests]
 
     def _run(self) -> None:
@@ -196,7 +196,7 @@ class Sending:
 
 
 def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -> Outcome:
-    """Sends one request and waits for its end. After `timeout` seconds it is cancelled, and its error says so."""
+    """Send one request and wait for its end. After `timeout` seconds it is cancelled, and its error says so."""
     sending = Sending(model, [request])
     sending.start()
     try:
@@ -212,5 +212,5 @@ def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -
 
 
 def asks_of(server: ModelHost) -> Callable[[InferenceRequest], Outcome]:
-    """Returns the function that sends requests to the models of `server` that they name, and waits a minute at most."""
+    """Return the function that sends requests to the models of `server` that they name, and wait a minute at most."""
     return lambda request: ask(server.model(request.model_name), request, 60.0)

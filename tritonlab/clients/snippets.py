@@ -1,4 +1,4 @@
-"""This module writes a request as a program: for tritonclient over HTTP and gRPC, for curl, for pytest, and as
+"""A request as a program: for tritonclient over HTTP and gRPC, for curl, for pytest, and as
 perf_analyzer's input.
 
 The program runs as it stands, against tritonlab and against Triton; every number of the request is in it.
@@ -39,14 +39,14 @@ class Address:
 
 @dataclass(frozen=True)
 class Snippet:
-    """Holds a program, or a document. `files`: what has to lie beside it, by name."""
+    """A program, or a document. `files`: what has to lie beside it, by name."""
 
     name: str
     text: str
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, directory: str | Path = ".") -> Path:
-        """Writes the program and its files, and makes the directory; raises FileExistsError if one of them is
+        """Write the program and its files, and make the directory; raises FileExistsError if one of them is
         there."""
         folder = Path(directory)
         paths = {folder / self.name: self.text.encode(), **{folder / name: data for name, data in self.files.items()}}
@@ -59,7 +59,7 @@ class Snippet:
         return folder / self.name
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the program, and how many bytes each of its files has, as JSON values."""
+        """Return the program, and how many bytes each of its files has, as JSON values."""
         return {"name": self.name, "text": self.text, "files": {name: len(data) for name, data in self.files.items()}}
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds what a program has to say: a request, what it answered, and of its model whether it is `decoupled` and
+    """The contents of a program: a request, its answer, and of its model whether it is `decoupled` and
     takes batches, and the datatypes of its outputs.
     """
 
@@ -90,7 +90,7 @@ def copy_as(
     responses: Sequence[InferenceResponse] = (),
     address: Address | None = None,
 ) -> Snippet:
-    """Returns the request as a program. `kind`: one of KINDS. `config`: the model's, in its JSON form. `responses`:
+    """Return the request as a program. `kind`: one of KINDS. `config`: the model's, in its JSON form. `responses`:
     what the request got, for `pytest`.
 
     Raises NotSendable, or TooLarge for tensors that do not fit into the text of a program.
@@ -142,7 +142,7 @@ def _grpc(asked: Asked) -> Snippet:
 
 
 def _stream(asked: Asked, indent: str, body: str) -> str:
-    """Writes the calls that ask over a stream; `body` is run for each response, with `answer` and its `message`."""
+    """Write the calls that ask over a stream; `body` is run for each response, with `answer` and its `message`."""
     headers = ", headers=headers" if asked.address.header_file else ""
     lines = [
         f"client.start_stream(lambda result, error: answers.put(error or result){headers})",
@@ -160,7 +160,7 @@ def _stream(asked: Asked, indent: str, body: str) -> str:
 
 
 def _pytest(asked: Asked) -> Snippet:
-    """Writes a test that asks over gRPC, which carries every kind of answer."""
+    """Write a test that asks over gRPC, which carries every kind of answer."""
     if not asked.responses:
         raise NotSendable("a test needs an answer to hold others to: send the request first")
     if any(response.error is not None for response in asked.responses):
@@ -179,7 +179,7 @@ def _pytest(asked: Asked) -> Snippet:
 def failure_test(
     requests: Sequence[InferenceRequest], config: Mapping[str, Any], error: str, address: Address | None = None
 ) -> Snippet:
-    """Returns a test that fails as long as the model of that `config` does not answer each of the requests, which has
+    """Return a test that fails as long as the model of that `config` does not answer each of the requests, which has
     failed with `error`.
     """
     model = requests[0].model_name
@@ -227,7 +227,7 @@ def _headers(asked: Asked) -> str:
 
 
 def _test_headers(asked: Asked) -> str:
-    """Write how a test, which outlives this server and is asked of others, finds the header with the token."""
+    """Return how a test, which outlives this server and is run against others, finds the header with the token."""
     if not asked.address.header_file:
         return ""
     return (
@@ -244,7 +244,7 @@ def _identifier(name: str) -> str:
 
 
 def _loaded(request: InferenceRequest, prefix: str) -> dict[str, str]:
-    """Returns for each input the expression that reads it from the `.npz`."""
+    """Return for each input the expression that reads it from the `.npz`."""
     loaded = {key: f'DATA["{prefix}{key}"]' for key in request.inputs}
     for key, tensor in request.inputs.items():
         if tensor.datatype is DataType.BYTES:
@@ -291,7 +291,7 @@ def _check(number: int, key: str, tensor: Tensor) -> str:
 
 
 def _stored(tensor: Tensor) -> NDArray[Any]:
-    """Returns the array that lies in a `.npz` that needs no pickle: BYTES are in their wire form."""
+    """Return the array that lies in a `.npz` that needs no pickle: BYTES are in their wire form."""
     return tensor.data if tensor.datatype is DataType.BYTES else tensor.data.reshape(tensor.shape)
 
 
@@ -330,7 +330,7 @@ def _inputs(asked: Asked, values: Mapping[str, str] | None = None, indent: str =
 
 
 def _arguments(asked: Asked, headers: bool = False) -> str:
-    """Returns the arguments of `infer`, without those that have their default values."""
+    """Return the arguments of `infer`, without those that have their default values."""
     request = asked.request
     said = {
         "model_version": repr(str(request.model_version)) if request.model_version != -1 else "",

@@ -66,13 +66,13 @@ def _only(config: ModelConfig, field: str) -> ModelConfig:
 
 
 def _top(file: str) -> str:
-    """Returns the first part of a path: `model.savedmodel/variables/x` -> `model.savedmodel/`."""
+    """Return the first part of a path: `model.savedmodel/variables/x` -> `model.savedmodel/`."""
     first, slash, _ = file.partition("/")
     return first + slash
 
 
 def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
-    """Takes this machine's devices out of instance groups that did not name any (rule 5.1.4). The next machine has
+    """Take this machine's devices out of instance groups that did not name any (rule 5.1.4). The next machine has
     others: KIND_CPU from here would keep a model off its GPU."""
     for index, group in enumerate(config.instance_group):
         said = authored.instance_group[index] if index < len(authored.instance_group) else messages.ModelInstanceGroup()

@@ -1,4 +1,4 @@
-"""This module finds the parts of a served model that only hold on this machine: an export leaves them out, or names
+"""The parts of a served model that only hold on this machine: an export leaves them out, or names
 them in its report."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..ipc.own_stub import NAME, is_compiled
 
 
 def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None:
-    """Takes out what the directory of a Python-based backend filled in (rules 2.11.1, 2.11.3); the next server's
+    """Take out what the directory of a Python-based backend filled in (rules 2.11.1, 2.11.3); the next server's
     directory fills it in again."""
     if not authored.runtime:
         config.ClearField("runtime")
@@ -21,12 +21,12 @@ def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None
 
 
 def left_out(directory: Path, files: Iterable[str]) -> list[str]:
-    """Returns the files that start tritonlab's stub, which no Triton server has (rule 2.10.6)."""
+    """Return the files that start tritonlab's stub, which no Triton server has (rule 2.10.6)."""
     return [file for file in files if file == NAME and not is_compiled(directory / file)]
 
 
 def warnings(config: ModelConfig, directory: Path, files: Iterable[str]) -> tuple[str, ...]:
-    """Returns what the author must see to before the model runs elsewhere, one sentence each."""
+    """Return what the author must see to before the model runs elsewhere, one sentence each."""
     found = [
         f"{file} starts tritonlab's stub and was left out: a Triton server needs one that was compiled for the same "
         "Python, unless that is the Python of its own stub"

@@ -1,4 +1,4 @@
-"""This module finds the models that an exported one needs for its answers: those of its steps, and those it calls
+"""The models that an exported one needs for its answers: those of its steps, and those it calls
 (BLS)."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
 @dataclass(frozen=True)
 class NeededModels:
-    """Lists the models that another one needs. `loaded` has each once, in the order they were found; `missing` has (who
+    """The models that another one needs. `loaded` has each once, in the order they were found; `missing` has (who
     needs it, its name) for each that the server does not serve.
     """
 
@@ -28,7 +28,7 @@ class NeededModels:
 
 
 def needed_models(model: Model) -> NeededModels:
-    """Returns what `model` needs, directly or not."""
+    """Return what `model` needs, directly or not."""
     found: dict[str, Model] = {model.name: model}
     missing: list[tuple[str, str]] = []
     waiting = [model]
@@ -49,7 +49,7 @@ def needed_models(model: Model) -> NeededModels:
 
 
 def names_needed(model: Model) -> list[str]:
-    """Returns the names in an ensemble's steps, else those that BLS calls name: calls made since the model was loaded,
+    """Return the names in an ensemble's steps, else those that BLS calls name: calls made since the model was loaded,
     and calls in its files with the name spelled out."""
     steps = model.config().get("ensemble_scheduling", {}).get("step", ())
     names = [str(step["model_name"]) for step in steps] or [*_named_in_files(model), *model.called()]
@@ -64,7 +64,7 @@ def _named_in_files(model: Model) -> Iterator[str]:
 
 
 def named_in(source: bytes) -> Iterator[str]:
-    """Returns the constant names in `InferenceRequest(model_name="…")`; none if this Python cannot parse the source."""
+    """Return the constant names in `InferenceRequest(model_name="…")`; none if this Python cannot parse the source."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""This module reports what an export would do, and what it did: as objects, as text, as HTML, and as a zip file."""
+"""Reports of what an export would do, and what it did: as objects, as text, as HTML, and as a zip file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """Tells what an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` says what the
-    author must see to before the model runs elsewhere.
+    """What an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` names what the
+    author must mend before the model runs elsewhere.
     """
 
     path: Path
@@ -38,16 +38,16 @@ class ExportPlan:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Returns the files that are there afterwards."""
+        """The files that are there afterwards."""
         return tuple(sorted((*self.added, *self.changed, *self.unchanged)))
 
     @property
     def differs(self) -> bool:
-        """Tells whether the export would change anything."""
+        """Return whether the export would change anything."""
         return bool(self.added or self.changed or self.removed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the plan as JSON values."""
+        """Return the plan as JSON values."""
         kinds = ("added", "changed", "removed", "unchanged", "warnings")
         return {"path": str(self.path), "differs": self.differs, **{kind: list(getattr(self, kind)) for kind in kinds}}
 
@@ -59,8 +59,8 @@ class ExportPlan:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """Tells what an export did. `path` is the model directory; `backup` is where the former one is now; `composing`
-    reports on the models that this one needs; `on_gpu` tells whether an instance group asks for a GPU.
+    """What an export did. `path` is the model directory; `backup` is where the former one is now; `composing`
+    reports on the models that this one needs; `on_gpu`: whether an instance group requests a GPU.
     """
 
     path: Path
@@ -75,11 +75,11 @@ class ExportReport:
 
     @property
     def reports(self) -> tuple[ExportReport, ...]:
-        """Returns this report and those of the models that were written with it."""
+        """Return this report and those of the models that were written with it."""
         return (self, *self.composing)
 
     def tree(self) -> str:
-        """Returns the exported part of the repository, one line for each directory and file."""
+        """Return the exported part of the repository, one line for each directory and file."""
         lines = [f"{self.repository}/"]
         for report in self.reports:
             state = "" if report.plan.differs else "  (was up to date)"
@@ -87,7 +87,7 @@ class ExportReport:
         return "\n".join(lines)
 
     def commands(self) -> tuple[str, str]:
-        """Returns the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
+        """Return the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
         path = str(self.repository)
         gpus = "--gpus=all " if any(report.on_gpu for report in self.reports) else ""
         # a container's 64 MB of shared memory are too few for the tensors of Triton's stubs
@@ -98,7 +98,7 @@ class ExportReport:
         )
 
     def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
-        """Packs what was exported into a zip file, `<repository>-<model>.zip` beside the repository if no path is
+        """Pack what was exported into a zip file, `<repository>-<model>.zip` beside the repository if no path is
         given; a file of that name is replaced. Equal models give zip files that are equal byte for byte."""
         target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
         unfinished = target.with_name(f".{target.name}.part")
@@ -132,7 +132,7 @@ class ExportReport:
         return f"Serve it with Triton:\n  {triton}\nor here:\n  {here}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what was written as JSON values."""
+        """Return what was written as JSON values."""
         return {
             "repository": str(self.repository),
             "models": [
@@ -160,14 +160,14 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class ExportArchive:
-    """Stands for a zip file of exported models. Jupyter shows it as a link to download it, if it is below the
+    """A zip file of exported models. Jupyter shows it as a link to download it, if it is below the
     notebook's directory; the browser can reach no other file.
     """
 
     path: Path
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the file and its size as JSON values."""
+        """Return the file and its size as JSON values."""
         return {"path": str(self.path), "bytes": self.path.stat().st_size}
 
     def __str__(self) -> str:
@@ -187,7 +187,7 @@ class ExportArchive:
 
 
 class ExportConflict(Explained, FileExistsError):
-    """Says that the directory holds something else already. `plan` says what an export with overwrite=True would do."""
+    """A directory that holds something else already. `plan` is what an export with overwrite=True would do."""
 
     code = Code.ALREADY_EXISTS
 
@@ -210,7 +210,7 @@ def _attention(plan: ExportPlan) -> list[str]:
 
 
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
-    """Returns sorted relative paths as lines, each directory once."""
+    """Return sorted relative paths as lines, each directory once."""
     shown: tuple[str, ...] = ()
     for file in files:
         *folders, name = file.split("/")

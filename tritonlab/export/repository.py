@@ -43,7 +43,7 @@ def export(
     overwrite: bool | Literal["replace"] = False,
     alone: bool = False,
 ) -> ExportReport:
-    """Writes `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
+    """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
     reports what it did.
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
@@ -82,7 +82,7 @@ def _on_gpu(model: Model) -> bool:
 
 
 def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
-    """Returns warnings for the models that `model` needs and the export leaves out."""
+    """Return warnings for the models that `model` needs and the export leaves out."""
     if alone:
         here = [other.name for other in needed.loaded]
         yield from (f"it needs the model '{name}', which was not exported with it" for name in here)
@@ -92,14 +92,14 @@ def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
 
 
 def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
-    """Returns what `export` would do in the model's own directory, without doing it. Raises NoRepository."""
+    """Return what `export` would do in the model's own directory, without doing it. Raises NoRepository."""
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
         new = Path(scratch) / model.name
         return _plan(model, new, repository_path(directory) / model.name)
 
 
 def model_files(path: Path) -> list[str]:
-    """Returns the files of a model directory, relative and sorted, without what Python and Jupyter leave behind."""
+    """Return the files of a model directory, relative and sorted, without what Python and Jupyter leave behind."""
     found = []
     for folder, folders, names in os.walk(path, followlinks=True):
         folders[:] = sorted(f for f in folders if f not in _LEFT_BEHIND)
@@ -109,7 +109,7 @@ def model_files(path: Path) -> list[str]:
 
 
 def _plan(model: Model, new: Path, target: Path) -> ExportPlan:
-    """Writes the model to `new`, which may take the place of `target`, and returns the plan for that."""
+    """Write the model to `new`, which may take the place of `target`, and return the plan for that."""
     warned = _build(model, new)
     return replace(_compare(new, target), warnings=warned)
 
@@ -166,7 +166,7 @@ def _compare(new: Path, target: Path) -> ExportPlan:
 
 
 def _swap(new: Path, target: Path) -> Path:
-    """Moves `target` to a backup and `new` to its place; puts it back if the second step fails.
+    """Move `target` to a backup and `new` to its place; puts it back if the second step fails.
 
     The backup is beside the repository, not in it: a server would take it for a model of the wrong name. On another
     file system it is a copy. Raises NoRepository where it cannot be made, and nothing is replaced.

@@ -1,4 +1,4 @@
-"""This module says where a repository can be, and where its models are built before they are moved into it."""
+"""Where a repository can be, and where its models are built before they are moved into it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCRATCH = ".tritonlab-export-"
 
 
 class NoRepository(Explained, OSError):
-    """Says that no repository can be at a path, which it names."""
+    """A path at which no repository can be."""
 
     code = Code.INVALID_ARG
 
@@ -31,7 +31,7 @@ class NoRepository(Explained, OSError):
 
 
 def repository_path(directory: str | PathLike[str]) -> Path:
-    """Returns the path as a person means it, with `~` for the home directory. Nothing is written.
+    """Return the path as a person means it, with `~` for the home directory. Nothing is written.
 
     Raises NoRepository if no directory can be there.
     """
@@ -48,7 +48,7 @@ def repository_path(directory: str | PathLike[str]) -> Path:
 
 
 def make_repository(directory: str | PathLike[str]) -> Path:
-    """Makes the directory, if it is not there, and returns its path. Raises NoRepository."""
+    """Make the directory, if it is not there, and return its path. Raises NoRepository."""
     path = repository_path(directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def make_repository(directory: str | PathLike[str]) -> Path:
 
 
 def scratch_place(repository: Path) -> Path:
-    """Returns the directory in which models are built: beside the repository, where no server looks for models. That is
+    """Return the directory in which models are built: beside the repository, where no server looks for models. That is
     in the repository if it is a file system of its own, such as a mounted volume, or nobody may write beside it: models
     are moved, and only within a file system.
     """
