@@ -129,8 +129,8 @@ class GoldenSet:
         return write_case(case, self.directory)
 
     def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
-        """Ask again and compares. `ask`: another way to ask, such as `RemoteModel.send` of another server. `seconds`:
-        after so long no further case is sent.
+        """Send the cases again and compare. `ask`: another way to send, such as `RemoteModel.send` of another server.
+        `seconds`: after so long no further case is sent.
         """
         way = ask or self._ask
         if way is None:
@@ -138,8 +138,8 @@ class GoldenSet:
         return _checked(self.cases(model), way, seconds)
 
     def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
-        """Ask again and keep the answers that differ. Returns their files. Raises ValueError for a case that cannot
-        be asked.
+        """Send the cases again and keep the answers that differ. Returns their files. Raises ValueError for a case that
+        cannot be sent.
         """
         report = self.check(ask, model)
         changed = [result for result in report.results if not result.passed]

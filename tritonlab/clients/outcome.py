@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def cancelled(self) -> bool:
-        """Return whether the request ended because somebody asked for that, which is no failure."""
+        """Return whether the request was cancelled, which is not a failure."""
         return self.error is not None and self.error.code is Code.CANCELLED
 
     @property

@@ -190,7 +190,7 @@ class RemoteModel(LoadTested):
         return after
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is asked, and where, as JSON values."""
+        """Return the model and its server as JSON values."""
         version = self.version if self.version != -1 else None
         return {"model": self.name, "version": version, "protocol": self._link.protocol, "address": self._link.address}
 

@@ -1,4 +1,4 @@
-"""This module knows the notebook cell that is running: its name in tracebacks, its text, and where a magic's body
+"""The notebook cell that is running: its name in tracebacks, its text, and where a magic's body
 starts in it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CellBody:
-    """Holds the body of a cell magic. Line n of it is line `n + offset` of the source that `linecache` calls
+    """The body of a cell magic. Line n of it is line `n + offset` of the source that `linecache` calls
     `origin`."""
 
     origin: str
@@ -22,7 +22,7 @@ class CellBody:
 
 
 def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
-    """Finds where `body`, handed to `%%magic line`, stands in the cell that is running in `shell`.
+    """Find where `body`, handed to `%%magic line`, stands in the cell that is running in `shell`.
 
     Puts the raw cell into `linecache`, where IPython has the transformed one (`get_ipython().run_cell_magic(...)` in
     one line), so that tracebacks show what the author wrote. A magic called from code has no cell: its text gets a name
@@ -43,26 +43,26 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
 
 
 def cell_label(shell: Any, origin: str) -> str:
-    """Returns "Cell In[3]" for a cell's file name, and any other name as it is."""
+    """Return "Cell In[3]" for a cell's file name, and any other name as it is."""
     found = shell.compile.format_code_name(origin) if _names_cells(shell) else None
     return " ".join(found) if found else origin
 
 
 def cell_place(shell: Any, origin: str, line: int) -> str:
-    """Returns "Cell In[3], line 2", or a line of a file as Python writes it."""
+    """Return "Cell In[3], line 2", or a line of a file as Python writes it."""
     label = cell_label(shell, origin)
     return f"{label}, line {line}" if label.startswith("Cell In[") else f'File "{origin}", line {line}'
 
 
 def user_namespace() -> dict[str, Any]:
-    """Returns the variables of the notebook; outside IPython those of the main module."""
+    """Return the variables of the notebook; outside IPython those of the main module."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell.user_ns if shell is not None else vars(sys.modules["__main__"])
 
 
 def _names_cells(shell: Any) -> bool:
-    """Tells whether IPython says which file names are cells; it does from 8.12 on, and Google Colab has 7.34. An older
+    """Return whether IPython says which file names are cells; it does from 8.12 on, and Google Colab has 7.34. An older
     one also puts the transformed cell back into `linecache`, so the cell gets a name of ours there, which is its
     label."""
     return hasattr(shell.compile, "format_code_name")
@@ -78,7 +78,7 @@ def _running_file(shell: Any) -> str | None:
 
 
 def _raw_cell(shell: Any) -> str:
-    """Returns the running cell as the author typed it. ipykernel has it in the request, a terminal only in its
+    """Return the running cell as the author typed it. ipykernel has it in the request, a terminal only in its
     history."""
     if hasattr(shell, "get_parent"):
         content = (shell.get_parent() or {}).get("content", {})

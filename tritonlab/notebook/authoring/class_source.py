@@ -1,4 +1,4 @@
-"""This module makes a model.py from a class that lives in a notebook or a module."""
+"""A model.py made from a class of a notebook or a module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LITERAL_LIMIT = 100_000  # characters of repr: a bigger constant is data and be
 
 
 def model_file_of(cls: type) -> tuple[str, tuple[Segment, ...]]:
-    """Returns the text of a model.py that defines `cls` as TritonPythonModel, and where its lines come from.
+    """Return the text of a model.py that defines `cls` as TritonPythonModel, and where its lines come from.
 
     A class of an importable module brings its whole file. A class of a notebook brings its own source and what it uses:
     imports, functions and classes of the notebook (their sources), plain constants (their values). Raises SourceError
@@ -40,7 +40,7 @@ def model_file_of(cls: type) -> tuple[str, tuple[Segment, ...]]:
 
 
 class _Assembler:
-    """Collects the pieces of one model.py: import lines, constants, and sources in the order of their use."""
+    """The pieces of one model.py: import lines, constants, and sources in the order of their use."""
 
     def __init__(self, namespace: dict[str, Any], module: str) -> None:
         self._namespace = namespace
@@ -93,7 +93,7 @@ class _Assembler:
 
 
 def _source_of(value: Any) -> tuple[str, str, int]:
-    """Returns (text, name of its file, first line) of a function or class, also of one that was defined in a cell."""
+    """Return (text, name of its file, first line) of a function or class, also of one that was defined in a cell."""
     function = value if isinstance(value, FunctionType) else _first_method(value)
     if function is None:
         raise SourceError(f"the class {value.__name__} has no methods")
@@ -122,7 +122,7 @@ def _first_method(cls: type) -> FunctionType | None:
 
 
 def _global_names(text: str) -> Iterator[str]:
-    """Returns the global names that `text` reads when it runs; a local that shares the name of a notebook variable does
+    """Return the global names that `text` reads when it runs; a local that shares the name of a notebook variable does
     not count.
     """
     codes = [compile(text, "<source>", "exec", dont_inherit=True)]
@@ -141,7 +141,7 @@ def _global_names(text: str) -> Iterator[str]:
 
 
 def _import_line(name: str, value: Any) -> str | None:
-    """Returns `from m import x [as name]`, if that line gives `value` in a process that has only the libraries."""
+    """Return `from m import x [as name]`, if that line gives `value` in a process that has only the libraries."""
     module, original = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(original, str) or module in ("__main__", "builtins"):
         return None

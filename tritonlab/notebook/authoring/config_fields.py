@@ -1,4 +1,4 @@
-"""This table says in one sentence what each field of config.pbtxt is for; an editor shows it where the pointer rests.
+"""What each field of config.pbtxt is for, in one sentence; an editor shows it where the pointer rests.
 
 The keys are the messages of Triton's model_config.proto by their own names, then their fields. Where the Python backend
 does nothing with a field the sentence says so.
@@ -223,7 +223,7 @@ MAP_ENTRY = {"key": "The entry's name.", "value": "What stands under this name."
 
 
 def sentence_of(descriptor: Any, field: str) -> str:
-    """Returns the sentence about a field of a message of model_config.proto; "" for a field it does not have."""
+    """Return the sentence about a field of a message of model_config.proto; "" for a field it does not have."""
     if descriptor.GetOptions().map_entry:
         return MAP_ENTRY.get(field, "")
     return FIELDS.get(descriptor.name, {}).get(field, "")

@@ -1,4 +1,4 @@
-"""`ConfigOptions` are the parts of a model configuration that fit in one line: the options of `%%triton_model` and of
+"""The parts of a model configuration that fit in one line: the options of `%%triton_model` and of
 `tritonlab.load`."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TENSOR = re.compile(r"^(?P<name>.+?):(?P<type>\w+)\[(?P<dims>[-\d,\s]*)\](?P<op
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """Holds the part of a config that is given as options. `None` and empty values add nothing to it.
+    """The part of a config that is given as options. `None` and empty values add nothing to it.
 
     gpus: numbers of GPUs, each of which gets that many instances; without `kind` they mean "gpu". dynamic_batching:
     True, or the maximal queue delay in microseconds. inputs, outputs: `NAME:FP32[-1,4]`, dims as in config.pbtxt, so
@@ -57,7 +57,7 @@ class ConfigOptions:
 
     @staticmethod
     def of(**options: Any) -> ConfigOptions:
-        """Makes the options of the keyword arguments of `load`. Raises UnknownOption."""
+        """Make the options of the keyword arguments of `load`. Raises UnknownOption."""
         known = [f.name for f in fields(ConfigOptions)]
         UnknownOption.check("load", options, [*known, "config", "files", "version"])
         for name in ("inputs", "outputs"):
@@ -69,7 +69,7 @@ class ConfigOptions:
         return ConfigOptions(**options)
 
     def apply(self, said: ConfigText) -> ModelConfig:
-        """Returns the config of the text `said` with the options in it.
+        """Return the config of the text `said` with the options in it.
 
         Raises ConfigTextError, and OptionError where an option and the text give the same field different values,
         because one of them would have to be dropped silently.
@@ -97,7 +97,7 @@ class ConfigOptions:
         return merged
 
     def _parts(self) -> Iterator[tuple[str, str, ModelConfig]]:
-        """Yields (option as typed, field of the config it sets, config with only that field)."""
+        """Yield (option as typed, field of the config it sets, config with only that field)."""
         if self.max_batch_size is not None:
             yield "--max-batch-size", "max_batch_size", ModelConfig(max_batch_size=self.max_batch_size)
         for option, field_name, specs in (("--input", "input", self.inputs), ("--output", "output", self.outputs)):
@@ -154,7 +154,7 @@ def _merge_parameters(merged: ModelConfig, part: ModelConfig, source: str) -> No
 
 
 def parse_tensor(spec: str) -> tuple[str, DataType, list[int], bool]:
-    """Reads `NAME:FP32[-1,4]` as (name, datatype, dims, optional). Raises OptionError that says what is wrong with
+    """Read `NAME:FP32[-1,4]` as (name, datatype, dims, optional). Raises OptionError that says what is wrong with
     `spec`.
     """
     found = _TENSOR.match(spec.strip())
@@ -189,7 +189,7 @@ def _add_tensor(part: ModelConfig, field_name: str, spec: str) -> None:
 
 
 def _only(config: ModelConfig, name: str) -> ModelConfig:
-    """Returns a config that has nothing but the field `name` of `config`."""
+    """Return a config that has nothing but the field `name` of `config`."""
     part = ModelConfig()
     part.CopyFrom(config)
     for field_descriptor, _ in config.ListFields():

@@ -1,5 +1,4 @@
-"""This module parses and checks config.pbtxt text as an author writes it in a cell, and gives every complaint its
-line."""
+"""The text of a config.pbtxt as an author writes it in a cell, parsed and checked, each complaint with its line."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ _PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
 
 @dataclass(frozen=True)
 class ConfigText:
-    """Holds a config of `model` as its author wrote it.
+    """A config of `model` as its author wrote it.
 
-    `source` is what a person calls it; line n of `text` is line `n + offset` there.
+    `source` is the name that a person knows; line n of `text` is line `n + offset` there.
     """
 
     text: str = ""
@@ -28,7 +27,7 @@ class ConfigText:
 
     @cached_property
     def message(self) -> ModelConfig:
-        """Returns the parsed config, which nobody may change.
+        """The parsed config, which nobody may change.
 
         Raises ConfigTextError for what the server would refuse when it reads the file (table 5.3.1).
         """
@@ -45,11 +44,11 @@ class ConfigText:
 
     @property
     def says_something(self) -> bool:
-        """Tells whether there is anything but blanks and comments."""
+        """Return whether there is anything but blanks and comments."""
         return any(line.split("#", 1)[0].strip() for line in self.text.splitlines())
 
     def line_of(self, word: str) -> int:
-        """Returns the line of the source on which `word` first stands outside a comment; 0 if it does not."""
+        """Return the line of the source on which `word` first stands outside a comment; 0 if it does not."""
         for number, line in enumerate(self.text.splitlines(), start=1 + self.offset):
             if re.search(rf"\b{re.escape(word)}\b", line.split("#", 1)[0]):
                 return number
@@ -60,7 +59,7 @@ class ConfigText:
 
 
 class ConfigTextError(ConfigError):
-    """Says why Triton would refuse a config text.
+    """Why Triton would refuse a config text.
 
     `said`: the text. `line` and `column`: where in its source, from 1, or 0 if the complaint has no place. `advice`:
     what to write instead, if that is known.
@@ -89,7 +88,7 @@ class ConfigTextError(ConfigError):
         return f"{self.place()}: {self.complaint}" + (f" {self.advice}" if self.advice else "")
 
     def excerpt(self, context: int = 2) -> list[str]:
-        """Returns the lines around the complaint, with an arrow, as a traceback has them; empty if the complaint has no
+        """Return the lines around the complaint, with an arrow, as a traceback has them; empty if the complaint has no
         place.
         """
         if not self.line:
@@ -107,7 +106,7 @@ class ConfigTextError(ConfigError):
 
 
 def _line_of_reason(reason: str, said: ConfigText) -> int:
-    """Returns the line that a rule's reason is about, if it names a field or value that stands in the text; else 0."""
+    """Return the line that a rule's reason is about, if it names a field or value that stands in the text; else 0."""
     words = re.findall(r"'(\w+)'", reason)
     words += [f"{word}_batch_size" for word in re.findall(r"\b(preferred) size", reason)]
     return next((line for word in words if (line := said.line_of(word))), 0)

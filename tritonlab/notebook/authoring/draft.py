@@ -1,4 +1,4 @@
-"""A `Draft` holds what a notebook has said about one model so far: its source, its config, its helper files."""
+"""What a notebook has written of one model so far: its source, its config, its helper files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODEL_FILE = "model.py"
 
 @dataclass(frozen=True)
 class ModelFile:
-    """Holds one file of a model: its bytes, or the path it is copied from at each load.
+    """One file of a model: its bytes, or the path it is copied from at each load.
 
     `segments` say where its lines were written.
     """
@@ -47,7 +47,7 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class Draft:
-    """Holds all that was said about the model `name`. Cells make new drafts from old ones; a load writes and sends all
+    """All that was written of the model `name`. Cells make new drafts from old ones; a load writes and sends all
     of it.
 
     `files` are relative to the model directory, `beside` and `given_files` to the version directory of whatever version
@@ -81,7 +81,7 @@ class Draft:
 
     @property
     def config(self) -> ConfigText:
-        """Returns the one config text there is: the cell's, or the one given with the load."""
+        """The one config text there is: the cell's, or the one given with the load."""
         return self.given_config if self.given_config.says_something else self.cell_config
 
     @cached_property
@@ -104,16 +104,16 @@ class Draft:
 
     @property
     def is_ensemble(self) -> bool:
-        """Tells whether the config describes an ensemble, which has no model.py. Raises ConfigTextError."""
+        """Return whether the config describes an ensemble, which has no model.py. Raises ConfigTextError."""
         return is_ensemble(self.config.message)
 
     @property
     def loadable(self) -> bool:
-        """Tells whether all is there that a load needs. Raises ConfigTextError."""
+        """Return whether all is there that a load needs. Raises ConfigTextError."""
         return self.source is not None or self.is_ensemble
 
     def tree(self) -> dict[str, ModelFile]:
-        """Returns all files of the model but config.pbtxt, by paths relative to the model directory."""
+        """Return all files of the model but config.pbtxt, by paths relative to the model directory."""
         beside = {**self.beside, **self.given_files}
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
@@ -121,7 +121,7 @@ class Draft:
         return tree
 
     def all_files(self) -> dict[str, ModelFile]:
-        """Returns all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
+        """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
         return {**self.tree(), CONFIG_FILE: ModelFile(self.config_file.encode())}
 
     def said(
@@ -133,7 +133,7 @@ class Draft:
         options: ConfigOptions | None,
         body: CellBody | None,
     ) -> Draft:
-        """Returns the draft with what a call of `Workspace.load` says; None leaves what is there. Raises what the steps
+        """Return the draft with what a call of `Workspace.load` says; None leaves what is there. Raises what the steps
         below do."""
         draft = self if version is None else self.with_version(version)
         if source is not None:
@@ -145,7 +145,7 @@ class Draft:
         return draft if files is None else draft.with_files(files)
 
     def with_source(self, source: Source, origin: str = "", offset: int = 0) -> Draft:
-        """Returns the draft with another model.py and nothing of the last load call.
+        """Return the draft with another model.py and nothing of the last load call.
 
         `source`: text, whose line n is line `n + offset` of `origin`; a class; or a path to a model.py or to a model
         directory, which brings its config and files too.
@@ -169,19 +169,19 @@ class Draft:
         return replace(fresh, settings=None)
 
     def with_version(self, version: int) -> Draft:
-        """Returns the draft with its next source in another version directory; what is in the present one stays
+        """Return the draft with its next source in another version directory; what is in the present one stays
         there."""
         return self if version == self.version else replace(self, version=version, source=None, files=self.tree())
 
     def with_files(self, files: Files) -> Draft:
-        """Returns the draft with helper files: paths to copy, or name -> bytes or path. Raises FileError if one is not
+        """Return the draft with helper files: paths to copy, or name -> bytes or path. Raises FileError if one is not
         there.
         """
         named = files.items() if isinstance(files, Mapping) else [(Path(f).name, f) for f in _paths(files)]
         return replace(self, given_files={name: _model_file(name, value) for name, value in named})
 
     def with_config(self, config: str | Mapping[str, Any] | PathLike[str]) -> Draft:
-        """Returns the draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
+        """Return the draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
 
         Raises OptionError if a cell's config text is there already, because neither may be dropped silently.
         """
@@ -205,7 +205,7 @@ class Draft:
 
 
 def model_path(path: str, version: int) -> str:
-    """Returns the path in the model directory for a `path` that an author gives relative to the version directory.
+    """Return the path in the model directory for a `path` that an author gives relative to the version directory.
 
     `helper.py` -> `1/helper.py`; `../labels.txt` -> `labels.txt`. Raises FileError for a path that leaves the model
     directory, and for config.pbtxt.

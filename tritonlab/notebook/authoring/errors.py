@@ -19,8 +19,8 @@ from ...core.status import Code
 
 
 class NotebookError(Explained, ValueError):
-    """Is the base of the errors above. The text says what to do instead; `fix` is the part of it that does, `field` the
-    option, file or cell that is wrong.
+    """The base of the errors above. The text ends with what to do instead; `fix` is the part of it that does, `field`
+    the option, file or cell that is wrong.
     """
 
     code = Code.INVALID_ARG
@@ -38,20 +38,20 @@ class NotebookError(Explained, ValueError):
 
 
 class OptionError(NotebookError):
-    """Says that an option has a value that is not allowed, or contradicts the model's config text."""
+    """An option whose value is not allowed, or contradicts the model's config text."""
 
 
 class FileError(NotebookError):
-    """Says that a file cannot be part of a model, or is not there."""
+    """A file that cannot be part of a model, or does not exist."""
 
 
 class SourceError(NotebookError):
-    """Says that a model's source cannot be made into a model.py that stands alone."""
+    """A model's source that cannot be made into a model.py that stands alone."""
 
 
 @contextmanager
 def refused_files() -> Iterator[None]:
-    """Makes what the system says of a file a FileError: for a path that somebody typed, our frames tell nothing."""
+    """Make what the system says of a file a FileError: for a path that somebody typed, our frames tell nothing."""
     try:
         yield
     except OSError as error:

@@ -31,7 +31,7 @@ _METHODS = {
 
 
 def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tuple) -> str:
-    """Returns one line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name,
+    """Return one line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name,
     `names` those of all models there are.
 
     `text` is what a client gets, or `<type>: <text>` of the author's exception.

@@ -1,5 +1,4 @@
-"""A `LoadReport` tells how the last load of a model went, `LoadProgress` how one goes; `PrintedSince` gathers what its
-new processes print."""
+"""The last load of a model, a load that goes on, and what the new processes print meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Tells how the last load of a model went, for its card.
+    """The last load of a model, for its card.
 
     `seconds`: from the call to READY, or to the failure. `log`: what the model printed and logged meanwhile.
     `ready_at`: when the version that serves now became ready, wall clock seconds, 0 if none does. `error`: why the last
@@ -36,7 +35,7 @@ class LoadReport:
 
 @dataclass(frozen=True)
 class LoadProgress:
-    """Stands for a load that goes on. `started`: `time.perf_counter()`. `thread`: the one whose interrupt ends the
+    """A load that goes on. `started`: `time.perf_counter()`. `thread`: the one whose interrupt ends the
     load.
     """
 
@@ -49,7 +48,7 @@ class LoadProgress:
 
 
 class PrintedSince:
-    """Collects what processes of the model that start from now on print and log. It leaves out those that serve
+    """What processes of the model that start from now on print and log. It leaves out those that serve
     already, which may print, too.
     """
 
@@ -68,7 +67,7 @@ class PrintedSince:
 
 
 def pids_of(server: Server, name: str) -> frozenset[int]:
-    """Returns the process ids of a model's instances; none if it is not loaded."""
+    """Return the process ids of a model's instances; none if it is not loaded."""
     try:
         return frozenset(instance["pid"] for instance in server.model(name).instances())
     except TritonError:

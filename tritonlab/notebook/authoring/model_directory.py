@@ -1,5 +1,4 @@
-"""This module replaces one model's directory in the notebook's repository as a whole, and puts the old one back when
-the new one does not load.
+"""One model's directory in the notebook's repository, replaced as a whole, and put back when the new one does not load.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Stamp = tuple[str, int, int]
 
 
 class ModelDirectory:
-    """Stands for `<repository>/<name>` on disk. `replace` builds the new tree elsewhere and swaps two directory names.
+    """`<repository>/<name>` on disk. `replace` builds the new tree elsewhere and swaps two directory names.
 
     `spare` is on the repository's file system and not below it, so that no server takes the spare trees for models.
     """
@@ -28,7 +27,7 @@ class ModelDirectory:
         self._old_stamps: dict[str, Stamp] = {}
 
     def replace(self, files: Mapping[str, ModelFile], version: int = 1) -> None:
-        """Makes the directory hold exactly `files`, and the directory of `version`, which an ensemble needs although it
+        """Make the directory hold exactly `files`, and the directory of `version`, which an ensemble needs although it
         is empty. The former tree is kept until `forget` or `restore`.
 
         A file copied from a path is not copied again while its source, size and modification time are the same.
@@ -55,7 +54,7 @@ class ModelDirectory:
         self._old_stamps, self._stamps = self._stamps, stamps
 
     def restore(self) -> None:
-        """Puts the former tree back, if there was one."""
+        """Put the former tree back, if there was one."""
         if self._old.exists():
             os.replace(self.path, self._new)
             os.replace(self._old, self.path)
@@ -63,12 +62,12 @@ class ModelDirectory:
             self._stamps = self._old_stamps
 
     def forget(self) -> None:
-        """Drops the former tree, because the new one is good."""
+        """Drop the former tree, because the new one is good."""
         shutil.rmtree(self._old, ignore_errors=True)
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Returns the facts that change when the content of a file does."""
+    """Return the facts that change when the content of a file does."""
     found = path.stat()
     return str(path), found.st_size, found.st_mtime_ns
 

@@ -1,4 +1,4 @@
-"""This module writes the line of the `%%triton_model` cell that says what a draft says."""
+"""The line of a `%%triton_model` cell that has all that a draft has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BARE = re.compile(r"[^\s'\"\\]+")
 
 
 def model_line(draft: Draft) -> tuple[str, list[str]]:
-    """Returns the line, with the options, config and files that were given with the last source, and the names of those
+    """Return the line, with the options, config and files that were given with the last source, and the names of those
     files that no line can give, because they were given as bytes or lie elsewhere under another name.
     """
     words = ["%%triton_model", draft.name, *_options(draft.options)]
@@ -62,5 +62,5 @@ def _one_line(draft: Draft) -> str:
 
 
 def _path(name: str, file: ModelFile) -> str:
-    """Returns the path that `--file` takes for a file; "" if it takes none."""
+    """Return the path that `--file` takes for a file; "" if it takes none."""
     return str(file.content) if isinstance(file.content, Path) and file.content.name == name else ""

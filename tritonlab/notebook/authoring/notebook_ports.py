@@ -1,4 +1,4 @@
-"""`NotebookPorts` are the HTTP, gRPC and metrics ports of a notebook's server."""
+"""The HTTP, gRPC and metrics ports of a notebook's server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NotebookPorts:
-    """Opens and closes the ports, from any thread."""
+    """The ports, opened and closed from any thread."""
 
     def __init__(self, server: Server) -> None:
         #: what is open, if anything is
@@ -21,7 +21,7 @@ class NotebookPorts:
         self._lock = threading.RLock()  # held while ports are opened or closed
 
     def open(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
-        """Opens ports in the place of those that are open; a call without any argument may leave those as they are.
+        """Open ports in the place of those that are open; a call without any argument may leave those as they are.
 
         `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
         OptionError or UnknownOption, and those that are open stay; TritonError for a port that cannot be opened.
@@ -34,13 +34,13 @@ class NotebookPorts:
             return self.endpoints
 
     def flags(self) -> list[str]:
-        """Returns the flags that `open` takes."""
+        """Return the flags that `open` takes."""
         from . import serving
 
         return serving.flags()
 
     def close(self) -> None:
-        """Closes the ports; models stay loaded."""
+        """Close the ports; models stay loaded."""
         with self._lock:
             if self.endpoints is not None:
                 self.endpoints.stop()

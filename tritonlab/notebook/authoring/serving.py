@@ -1,8 +1,8 @@
-"""This module opens the endpoints of a notebook's server. It is imported only when somebody serves, because its imports
+"""The endpoints of a notebook's server. This module is imported by the first call that serves, because its imports
 cost a tenth of a second, more than loading a model.
 
 On a machine that others use too, such as a JupyterHub, loopback keeps nobody out, and who may load a model runs code as
-the notebook's user. So a notebook's ports ask for a token, and what changes the server is off, unless told otherwise.
+the notebook's user. So a notebook's ports require a token, and what changes the server is off by default.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPTIONS = [field.name for field in fields(EndpointOptions) if field.name != "ac
 def open_endpoints(
     server: Server, arguments: Sequence[str] = (), make_room: Callable[[], None] = lambda: None, **options: Any
 ) -> Endpoints:
-    """Opens the endpoints. `arguments`: flags of `%triton serve`. `options`: the fields of `EndpointOptions` and of
+    """Open the endpoints. `arguments`: flags of `%triton serve`. `options`: the fields of `EndpointOptions` and of
     `AccessRules` that are set. `make_room` is called once these are found right, before a port is opened. How
     clients ask with a token that is made here is printed, without the token.
 
@@ -49,7 +49,7 @@ def open_endpoints(
 
 
 def flags() -> list[str]:
-    """Returns the flags of `%triton serve`, in the order of its help."""
+    """Return the flags of `%triton serve`, in the order of its help."""
     return [f"--{flag.name}" for group in (*ENDPOINT_GROUPS, NOTEBOOK) for flag in group.flags]
 
 

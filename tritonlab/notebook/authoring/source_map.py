@@ -22,7 +22,7 @@ Locate = Callable[[str, int], "tuple[str, int]"]
 
 @dataclass(frozen=True)
 class Segment:
-    """Says that lines `first` to `last` (from 1) of a model file were written at `line + offset` of `origin`.
+    """Lines `first` to `last` (from 1) of a model file, which were written at `line + offset` of `origin`.
 
     `origin` is the name `linecache` knows the text by: a cell's file name, or a path.
     """
@@ -34,14 +34,14 @@ class Segment:
 
 
 def whole(text: str, origin: str, offset: int) -> tuple[Segment, ...]:
-    """Returns the segments of a file that is one piece of `origin`. They go one line further, because a syntax error
+    """Return the segments of a file that is one piece of `origin`. They go one line further, because a syntax error
     may name the line after the last one.
     """
     return (Segment(1, text.count("\n") + 2, origin, offset),)
 
 
 class SourceMap:
-    """Maps lines of model files on disk to the cells they were written from.
+    """The cells from which the lines of model files on disk were written.
 
     Guarantees: `locate` never fails; a file or line nobody registered is its own origin. Safe from any thread.
     """
@@ -53,7 +53,7 @@ class SourceMap:
         self._of_process: dict[int, dict[str, tuple[Segment, ...]]] = {}
 
     def replace(self, directory: str, files: Mapping[str, Sequence[Segment]]) -> dict[str, tuple[Segment, ...]]:
-        """Makes `files` (absolute path -> segments) all that is known below `directory`. Returns what was before."""
+        """Make `files` (absolute path -> segments) all that is known below `directory`. Returns what was before."""
         root = os.path.join(os.path.realpath(directory), "")
         with self._lock:
             before = {path: found for path, found in self._segments.items() if path.startswith(root)}
@@ -63,7 +63,7 @@ class SourceMap:
         return before
 
     def remember(self, directory: str, processes: Iterable[int]) -> None:
-        """Keeps what is known below `directory` as what these processes execute, whatever comes there later. Of a
+        """Keep what is known below `directory` as what these processes execute, whatever comes there later. Of a
         process that is known already nothing changes."""
         root = os.path.join(os.path.realpath(directory), "")
         with self._lock:
@@ -74,25 +74,25 @@ class SourceMap:
                 del self._of_process[process]
 
     def forget(self, processes: Iterable[int]) -> None:
-        """Takes back `remember`, because the text that these processes execute stands elsewhere now."""
+        """Take back `remember`, because the text that these processes execute stands elsewhere now."""
         with self._lock:
             for process in processes:
                 self._of_process.pop(process, None)
 
     def of_process(self, process: int) -> Locate | None:
-        """Returns `locate` for what a process executes, which may have been replaced; None if that is not known."""
+        """Return `locate` for what a process executes, which may have been replaced; None if that is not known."""
         with self._lock:
             known = self._of_process.get(process)
         return None if known is None else functools.partial(_locate, known)
 
     def earlier(self, file: str, line: int) -> list[tuple[str, int]]:
-        """Returns the origins that the line had in files that were replaced, the latest first."""
+        """Return the origins that the line had in files that were replaced, the latest first."""
         with self._lock:
             known = list({id(one): one for one in reversed(self._of_process.values())}.values())
         return [found for one in known if (found := _locate(one, file, line)) != (file, line)]
 
     def locate(self, file: str, line: int) -> tuple[str, int]:
-        """Returns the origin of `line` of `file`, a path in the form in which the server gave it to the stub (rule
+        """Return the origin of `line` of `file`, a path in the form in which the server gave it to the stub (rule
         2.1.5).
         """
         with self._lock:
@@ -107,7 +107,7 @@ def _locate(known: Mapping[str, Sequence[Segment]], file: str, line: int) -> tup
 
 
 def located(exception: RemoteException, locate: Locate) -> RemoteException:
-    """Returns the exception with every frame, and a SyntaxError's place, where the author wrote it."""
+    """Return the exception with every frame, and a SyntaxError's place, where the author wrote it."""
     detail, text = dict(exception.detail), exception.text
     file, line, said = detail.get("filename"), detail.get("lineno"), detail.get("msg")
     if isinstance(file, str) and isinstance(line, int):

@@ -1,4 +1,4 @@
-"""This module checks whether a model.py is Python at all, before a stub is asked."""
+"""The check whether a model.py is Python at all, before a stub gets it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .source_map import SourceMap, located
 
 
 def check_syntax(text: str, path: str, *, model: str, version: int, sources: SourceMap) -> None:
-    """Raises the ModelLoadError that loading `text` from `path` would end in; its place is where the author
+    """Raise the ModelLoadError that loading `text` from `path` would end in; its place is where the author
     wrote it.
     """
     try:

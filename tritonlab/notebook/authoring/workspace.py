@@ -1,4 +1,4 @@
-"""This module holds the models that a notebook is writing: their files on disk, and the server that runs them.
+"""The models that a notebook is writing: their files on disk, and the server that runs them.
 
 Every magic, button and public function for writing models is a call of `Workspace`; nothing here needs IPython.
 """
@@ -42,7 +42,7 @@ UNLOAD_SECONDS = 10.0
 
 
 class Workspace:
-    """Holds the notebook's models: one draft and one directory of `repository` each, served by `server`.
+    """The notebook's models: one draft and one directory of `repository` each, served by `server`.
 
     One lock makes loads run one after the other, from any thread.
     """
@@ -80,7 +80,7 @@ class Workspace:
         body: CellBody | None = None,
         if_changed: bool = False,
     ) -> Model:
-        """Writes the model, loads it, and returns it READY.
+        """Write the model, load it, and return it READY.
 
         source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
         there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
@@ -106,8 +106,8 @@ class Workspace:
                 self.changed(name)
 
     def tune(self, name: str, settings: Settings | None) -> Model:
-        """Loads the model with other batching and instances, None those of its config. They count until its source or
-        config is said again; no cell's text changes. Raises what `load` does, and then nothing has changed."""
+        """Load the model with other batching and instances, None those of its config. They count until its source or
+        config is written again; no cell's text changes. Raises what `load` does, and then nothing has changed."""
         with self._lock:
             written = self._written(name)
             former, written.draft = written.draft, replace(written.draft, settings=settings)
@@ -118,7 +118,7 @@ class Workspace:
                 raise
 
     def stop_loading(self, name: str) -> None:
-        """Ends a load that goes on: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does,
+        """End a load that goes on: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does,
         and ModelLoadError elsewhere. This call does not wait for that.
         """
         progress, main = self.loading(name), threading.main_thread()
@@ -128,7 +128,7 @@ class Workspace:
             signal.pthread_kill(main.ident, signal.SIGINT)
 
     def write_file(self, name: str, path: str, content: bytes | str, *, body: CellBody | None = None) -> str:
-        """Adds a helper file to the model, used from the next load on. Returns its path in the model directory.
+        """Add a helper file to the model, used from the next load on. Returns its path in the model directory.
 
         `path` is relative to the version directory, where `import` finds it (rule 2.1.5). Raises FileError.
         """
@@ -145,7 +145,7 @@ class Workspace:
         return relative
 
     def write_config(self, name: str, text: str, *, body: CellBody | None = None) -> ModelConfig:
-        """Makes `text` the model's config from the next load on; an empty one brings the former config back.
+        """Make `text` the model's config from the next load on; an empty one brings the former config back.
 
         Raises ConfigTextError with line and column; then the former text stays.
         """
@@ -161,12 +161,12 @@ class Workspace:
     # The next five are asked by views while a load holds the lock, and need none: what they read is replaced whole.
 
     def draft(self, name: str) -> Draft:
-        """Returns what the notebook has said about the model so far."""
+        """Return what the notebook has written of the model so far."""
         written = self._models.get(name)
         return written.draft if written is not None else Draft(name)
 
     def report(self, name: str) -> LoadReport | None:
-        """Tells how the model's last load went; None for a model that this workspace never loaded."""
+        """Return the model's last load; None for a model that this workspace never loaded."""
         written = self._models.get(name)
         return written.report if written is not None else None
 
@@ -178,25 +178,25 @@ class Workspace:
         return self.draft(name).settings, partial(self.tune, name)
 
     def loading(self, name: str) -> LoadProgress | None:
-        """Returns the load that goes on, if one does."""
+        """Return the load that goes on, if one does."""
         written = self._models.get(name)
         return written.progress if written is not None else None
 
     def names(self) -> list[str]:
-        """Returns the models that this notebook has written and those that the server knows, in alphabetical order,
+        """Return the models that this notebook has written and those that the server knows, in alphabetical order,
         numbers in theirs."""
         return sorted({*list(self._models), *(name for name, _ in self.server.models())}, key=by_number)
 
     def is_current(self, record: LogRecord) -> bool:
-        """Tells whether the process that wrote the line runs the model's files as they are now, so that `sources` knows
-        its lines.
+        """Return whether the process that wrote the line runs the model's files as they are now, so that `sources`
+        knows its lines.
         """
         report = self.report(record.model)
         known = report.pids if report is not None else frozenset()
         return record.pid in known or record.pid in pids_of(self.server, record.model)
 
     def unchecked_warnings(self, name: str) -> list[str]:
-        """Returns the warnings about the version that serves of what Triton does not notice, each once: its outputs,
+        """Return the warnings about the version that serves of what Triton does not notice, each once: its outputs,
         and the devices that its instances use.
         """
         report = self.report(name)
@@ -216,7 +216,7 @@ class Workspace:
         timeout: float | None = UNLOAD_SECONDS,
         wait: bool = True,
     ) -> None:
-        """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft
+        """Unload the model, and the ensembles that contain it, and wait until it is gone. Its files and its draft
         stay, so it can be loaded again.
 
         `unload_dependents`: with an ensemble, also unload the models loaded for it alone. `timeout`: the seconds it may
@@ -233,7 +233,7 @@ class Workspace:
             self.changed(name)
 
     def close(self) -> None:
-        """Closes the ports and removes what the workspace keeps beside the repository. Models keep serving, but nothing
+        """Close the ports and remove what the workspace keeps beside the repository. Models keep serving, but nothing
         can be loaded any more.
         """
         self.ports.close()
@@ -242,7 +242,7 @@ class Workspace:
         self._spare.remove()
 
     def _written(self, name: str) -> WrittenModel:
-        """Returns the model, a new one if nothing was said about it yet."""
+        """Return the model, a new one if nothing was written of it yet."""
         if name not in self._models:
             if name in ("", ".", "..") or "/" in name or "\0" in name:  # its directory would be elsewhere
                 raise OptionError(f"{name!r} is no name of a model: it would not be a directory of the repository")

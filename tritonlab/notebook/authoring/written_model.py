@@ -1,4 +1,4 @@
-"""A `WrittenModel` is one model of a notebook: what was said about it, its directory, and how its last load went."""
+"""One model of a notebook: its draft, its directory, and how its last load went."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WrittenModel:
-    """Holds one draft and its directory in the repository, served by `server`. The workspace's lock guards it.
+    """One draft and its directory in the repository, served by `server`. The workspace's lock guards it.
 
     Guarantees: a load that fails leaves the files of the last good one on disk, as the server leaves its version
     serving (rule 2.5.8).
@@ -40,27 +40,27 @@ class WrittenModel:
         self._loaded: dict[str, bytes | Stamp] = {}
 
     def serves_draft(self) -> bool:
-        """Tells whether the last load was good, loaded exactly what the draft says now, and still serves."""
+        """Return whether the last load was good, loaded exactly what the draft says now, and still serves."""
         if self.report is None or self.report.error is not None or not self._server.model(self.name).ready():
             return False
         return self._loaded == _content(self.draft.all_files())
 
     def map_lines(self) -> dict[str, tuple[Segment, ...]]:
-        """Registers which cells the lines of the draft's files come from. Returns what was registered before."""
+        """Register which cells the lines of the draft's files come from. Returns what was registered before."""
         path = self._directory.path
         return self._sources.replace(
             str(path), {str(path / relative): file.segments for relative, file in self.draft.tree().items()}
         )
 
     def map_lines_again(self) -> None:
-        """Does the same for a draft that serves: its cells may have run again, under other numbers."""
+        """Do the same for a draft that serves: its cells may have run again, under other numbers."""
         self.map_lines()
         running = pids_of(self._server, self.name)
         self._sources.forget(running)
         self._sources.remember(str(self._directory.path), running)
 
     def load(self, started: float) -> Model:
-        """Writes the draft and loads it. `started`: when somebody asked for it, for the report.
+        """Write the draft and load it. `started`: when the load was requested, for the report.
 
         Raises what `Workspace.load` does; a version that served before goes on serving then.
         """
@@ -99,7 +99,7 @@ class WrittenModel:
             self.progress = None
 
     def _write(self, files: Mapping[str, ModelFile]) -> None:
-        """Writes the files. Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
+        """Write the files. Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
         draft = self.draft
         # another interpreter may know a syntax this one does not
         foreign = "EXECUTION_ENV_PATH" in draft.config_file or "triton_python_backend_stub" in files
@@ -109,7 +109,7 @@ class WrittenModel:
         self._directory.replace(files, draft.version)
 
     def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
-        """Puts back the files and lines of the version that serves."""
+        """Put back the files and lines of the version that serves."""
         self._directory.restore()
         self._sources.replace(str(self._directory.path), known)
         if self.draft.source is None and not self._server.model(self.name).ready():
@@ -119,7 +119,7 @@ class WrittenModel:
 
 
 def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
-    """Returns a value that tells `files` from others; files that are copied count by their stamps. Raises OSError for
+    """Return a value that tells `files` from others; files that are copied count by their stamps. Raises OSError for
     one that is gone.
     """
     return {

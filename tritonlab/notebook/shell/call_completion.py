@@ -1,4 +1,4 @@
-"""This module completes the arguments of calls of a model in plain Python: the inputs in `add_sub(`, the fields of a
+"""Completion of the arguments of calls of a model in plain Python: the inputs in `add_sub(`, the fields of a
 request in `add_sub.infer(`."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-    """Returns the word at the end of `text` and the keywords that it may become; None if `text` does not end in the
+    """Return the word at the end of `text` and the keywords that it may become; None if `text` does not end in the
     arguments of a call of a model in `namespace`."""
     tokens = _tokens(text)
     fragment = ""
@@ -36,7 +36,7 @@ def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[s
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:
-    """Returns the tokens of text that may be unfinished, as far as it can be read."""
+    """Return the tokens of text that may be unfinished, as far as it can be read."""
     found = []
     skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     try:
@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
 
 
 def _innermost(tokens: list[tokenize.TokenInfo]) -> int | None:
-    """Returns which token opens the innermost open bracket, if that is a parenthesis."""
+    """Return which token opens the innermost open bracket, if that is a parenthesis."""
     opened: list[int] = []
     for index, token in enumerate(tokens):
         if token.string in _OPEN:
@@ -62,7 +62,7 @@ def _innermost(tokens: list[tokenize.TokenInfo]) -> int | None:
 
 
 def _function(before: list[tokenize.TokenInfo], namespace: Mapping[str, Any]) -> Any:
-    """Returns the model, or the method of one, whose name is the end of `before`. Only names are looked up; nothing is
+    """Return the model, or the method of one, whose name is the end of `before`. Only names are looked up; nothing is
     called."""
     words = [token.string for token in before[-4:]]
     if words and isinstance(model := namespace.get(words[-1]), Model) and words[-2:-1] != ["."]:
@@ -74,7 +74,7 @@ def _function(before: list[tokenize.TokenInfo], namespace: Mapping[str, Any]) ->
 
 
 def _keywords(tokens: list[tokenize.TokenInfo]) -> set[str]:
-    """Returns the names before a `=` that are not inside further brackets."""
+    """Return the names before a `=` that are not inside further brackets."""
     found, depth = set(), 0
     for token, following in itertools.pairwise(tokens):
         depth += (token.string in _OPEN) - (token.string in _CLOSE)

@@ -1,4 +1,4 @@
-"""This module is the kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no
+"""The kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no
 port.
 
 A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`;
@@ -28,7 +28,7 @@ TARGET = "tritonlab"
 
 
 class Windows:
-    """Holds the open comms of a kernel, which speak of `workspace`.
+    """The open comms of a kernel, about the models of `workspace`.
 
     Guarantees: a question is answered while a cell runs and while others are still being answered, since each has a
     thread of its own; `follow` may be called again and again.
@@ -42,7 +42,7 @@ class Windows:
         self._cells: CellStates | None = None
 
     def opened(self, comm: Any, message: Any) -> None:
-        """Adds a window. The comm manager calls this when a window opens a comm."""
+        """Add a window. The comm manager calls this when a window opens a comm."""
         window = Window(comm, self._answer)
         with self._lock:
             self._open[comm.comm_id] = window
@@ -53,7 +53,7 @@ class Windows:
         window.tell(self._states(workspace).now())
 
     def follow(self, workspace: Workspace) -> None:
-        """Tells the windows, if there are any, of the models of this workspace from now on, and of no other."""
+        """Send the windows, if there are any, the models of this workspace from now on, and of no other."""
         with self._lock:
             before = self._followed
             self._followed = ModelStates.of(workspace.server) if self._open else None
@@ -66,7 +66,7 @@ class Windows:
                 now.follow(self._look)
 
     def ask_for_prompt(self, waits: bool) -> int:
-        """Asks the windows whether they show a box for a line of input, which they answer with the call `typing`; or
+        """Ask the windows whether they show a box for a line of input, which they answer with the call `typing`; or
         tells them that the kernel does not wait for one any more. Returns how many there are.
         """
         with self._lock:
@@ -87,8 +87,8 @@ class Windows:
             return self._cells
 
     def _look(self) -> bool:
-        """Tells the windows what has changed; returns True while a model is on the move. The store calls this when
-        something may have changed.
+        """Send the windows what has changed; return True while a model is being loaded or unloaded. The store calls
+        this when something may have changed.
         """
         with self._lock:
             windows = list(self._open.values())
@@ -106,7 +106,7 @@ class Windows:
 
 
 class Window:
-    """Is one comm. `answer(do, given)` does what is asked and may raise."""
+    """One comm. `answer(do, given)` handles a call and may raise."""
 
     def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any]], JsonAnswer]) -> None:
         self._comm = comm
@@ -122,7 +122,7 @@ class Window:
         self._context.copy().run(self._comm.send, dict(content))
 
     def tell(self, models: JsonAnswer) -> None:
-        """Sends the models if they differ from what the window was told last."""
+        """Send the models if they differ from what the window got last."""
         if models != self._told:
             self._told = models
             self.send({"models": models})
@@ -141,7 +141,7 @@ class Window:
 
 
 def listen(workspace: Callable[[], Workspace]) -> Windows:
-    """Lets windows open comms to this kernel. Colab has no `comm`; there this does nothing."""
+    """Let windows open comms to this kernel. Colab has no `comm`; there this does nothing."""
     windows = Windows(workspace)
     if importlib.util.find_spec("comm") is not None:
         importlib.import_module("comm").get_comm_manager().register_target(TARGET, windows.opened)

@@ -1,4 +1,4 @@
-"""This table has what a window of JupyterLab can ask the kernel for: each row of `CALLS` is one Python call that a
+"""The calls that a window of JupyterLab can make to the kernel: each row of `CALLS` is one Python call that a
 notebook can make as well, and answers in JSON."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _START = Path.cwd()
 
 
 def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bool = False) -> JsonAnswer:
-    """Returns what `export` would do with each model, and with those that they need; nothing is written."""
+    """Return what `export` would do with each model, and with those that they need; nothing is written."""
     return {
         "directory": str(repository_path(directory)),
         "models": [
@@ -37,7 +37,7 @@ def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bo
 
 
 def _with_needed(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator[tuple[str, str]]:
-    """Returns each model once, with the one that needs it, "" for those that were asked for."""
+    """Return each model once, with the one that needs it, "" for those that were requested."""
     seen = set(models)
     yield from ((name, "") for name in models)
     for name in () if alone else models:
@@ -55,7 +55,7 @@ def _plan_facts(plan: ExportPlan) -> dict[str, Any]:
 def _export(
     workspace: Workspace, model: str, directory: str, overwrite: bool = False, alone: bool = False
 ) -> JsonAnswer:
-    """Writes the model, and those it needs, as a repository (`tritonlab.export`)."""
+    """Write the model, and those it needs, as a repository (`tritonlab.export`)."""
     report = export(workspace.server.model(model), directory, overwrite=overwrite, alone=alone)
     return {
         "repository": str(report.repository),
@@ -77,7 +77,7 @@ def _export(
 
 
 def _load(workspace: Workspace, name: str) -> JsonAnswer:
-    """Loads a model from what was said last about it, or the model of that name in the repository
+    """Load a model from its last draft, or the model of that name in the repository
     (`tritonlab.load(name)`)."""
     if workspace.draft(name).loadable:
         workspace.load(name)
@@ -87,7 +87,7 @@ def _load(workspace: Workspace, name: str) -> JsonAnswer:
 
 
 def _unload(workspace: Workspace, name: str) -> JsonAnswer:
-    """Starts unloading a model, without waiting (`server.unload(name, wait=False)`)."""
+    """Start unloading a model, without waiting (`server.unload(name, wait=False)`)."""
     if name not in workspace.names():
         raise NotFoundError(f"'{name}' is not a model of this notebook")
     workspace.unload(name, wait=False)
@@ -95,24 +95,24 @@ def _unload(workspace: Workspace, name: str) -> JsonAnswer:
 
 
 def _stop(workspace: Workspace, name: str) -> JsonAnswer:
-    """Ends a load, also that of the cell that runs, as `workspace.stop_loading(name)` does; what served before goes
+    """End a load, also that of the cell that runs, as `workspace.stop_loading(name)` does; what served before goes
     on."""
     workspace.stop_loading(name)
     return {"name": name}
 
 
 def _kill(workspace: Workspace, name: str) -> JsonAnswer:
-    """Ends the processes that serve no more, as `server.kill(name)` does."""
+    """End the processes that serve no more, as `server.kill(name)` does."""
     return {"name": name, "killed": workspace.server.kill(name)}
 
 
 def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
-    """Asks for the cancellation of a request in flight, as `server.cancel(serial)` does."""
+    """Ask for the cancellation of a request in flight, as `server.cancel(serial)` does."""
     return {"serial": serial, "cancelled": workspace.server.cancel(serial)}
 
 
 def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
-    """Hears whether a window was asked for the line that a debugger waits for, and shows a box for it."""
+    """Hear whether a window was asked for the line that a debugger waits for, and show a box for it."""
     desk = workspace.server.debugger.desk
     if isinstance(desk, NotebookDesk):
         desk.watch.seen(shown, asked)

@@ -1,4 +1,4 @@
-"""This module tells an editor about the config.pbtxt that is typed into it: what Triton would refuse, where, what the
+"""What an editor shows of the config.pbtxt that is typed into it: what Triton would refuse, where, what the
 fields are for, and what may be typed next. Nothing is kept and nothing is loaded."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
 
 
 def check(workspace: Workspace, text: str, model: str = "") -> list[dict[str, Any]]:
-    """Returns what `%%triton_config` would refuse in this text: `text`, the `line` (from 1; 0 for the whole), and the
+    """Return what `%%triton_config` would refuse in this text: `text`, the `line` (from 1; 0 for the whole), and the
     columns `start` and `end` (from 0). A parser ends at the first fault, so there is one at most.
     """
     if not model and (named := _NAME.search(text)):
@@ -31,7 +31,7 @@ def check(workspace: Workspace, text: str, model: str = "") -> list[dict[str, An
 
 
 def _columns(text: str, error: ConfigTextError) -> dict[str, int]:
-    """Returns where the word that is to blame stands in its line; without a column the line, from its first letter."""
+    """Return where the word that is to blame stands in its line; without a column the line, from its first letter."""
     lines = text.splitlines()
     line = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
     if not error.column:
@@ -41,14 +41,14 @@ def _columns(text: str, error: ConfigTextError) -> dict[str, int]:
 
 
 def complete(workspace: Workspace, text: str) -> dict[str, Any]:
-    """Returns what may stand at the end of `text`: `typed`, the part of it that is there, and the `words` that begin
+    """Return what may stand at the end of `text`: `typed`, the part of it that is there, and the `words` that begin
     so: fields, values of enums, models of this notebook for a step."""
     typed, words = config_words(text, workspace.names) or ("", [])
     return {"typed": typed, "words": words}
 
 
 def explain(workspace: Workspace, text: str) -> dict[str, str]:
-    """Returns the `field` whose name `text` ends with, its `type`, and what it is for; "" where that is no field."""
+    """Return the `field` whose name `text` ends with, its `type`, and what it is for; "" where that is no field."""
     descriptor, name = field_at(text)
     field = descriptor.fields_by_name.get(name) if descriptor is not None else None
     if field is None:

@@ -1,4 +1,4 @@
-"""`CellStates` tells a window in JSON how to mark the cells of models."""
+"""The marks of the cells of models, as JSON for a window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACE = re.compile(r" \(\S+, line \d+\)$")
 
 
 class CellStates:
-    """Knows the models of one workspace and the cells they come from.
+    """The models of one workspace and the cells they come from.
 
     Guarantees: any thread may ask; the answer stays equal as long as nothing has changed.
     """
@@ -33,7 +33,7 @@ class CellStates:
         self._served: dict[str, str] = {}
 
     def now(self) -> list[dict[str, Any]]:
-        """Returns one dict for each model: its `name`, `version`, `state` and `reason`; `cell`, the text of the cell
+        """Return one dict for each model: its `name`, `version`, `state` and `reason`; `cell`, the text of the cell
         that it was last loaded from or tried to be; `served`, the text of the cell that serves; and `error`, the `text`
         of why the last load failed and the `line` of `cell`. Texts are "" and None where no cell is known."""
         models = [self._facts(name) for name in self.workspace.names()]
@@ -62,7 +62,7 @@ class CellStates:
 
 
 def cell_text(draft: Draft) -> str:
-    """Returns the cell that the model's source is from, as its author wrote it; "" if it is from elsewhere."""
+    """Return the cell that the model's source is from, as its author wrote it; "" if it is from elsewhere."""
     origin = _origin(draft)
     lines = linecache.getlines(origin) if origin else []
     first = next((number for number, line in enumerate(lines) if line.startswith("#%%")), None)
@@ -84,7 +84,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _cell_line(draft: Draft, error: BaseException) -> int | None:
-    """Returns the line of the model's cell that the error names, the innermost one."""
+    """Return the line of the model's cell that the error names, the innermost one."""
     exception = error.exception if isinstance(error, ModelError) else None
     origin = _origin(draft)
     if exception is None or not origin:

@@ -1,5 +1,4 @@
-"""This module tells the panel of the JupyterLab extension, as JSON, what happens in a notebook's server now, and its
-log.
+"""What happens in a notebook's server now, and its log, as JSON for the panel of the JupyterLab extension.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
 
 
 def overview(workspace: Workspace) -> dict[str, Any]:
-    """Returns what `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there
+    """Return what `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there
     are, `draining`, `memory` and `gpus` in words, and the `ports` that are open.
     """
     server = workspace.server
@@ -44,7 +43,7 @@ def overview(workspace: Workspace) -> dict[str, Any]:
 
 
 def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, Any]:
-    """Returns one model as its card and `%triton status` tell it. Times are milliseconds."""
+    """Return one model as its card and `%triton status` tell it. Times are milliseconds."""
     facts = current_facts(workspace, name)
     told: dict[str, Any] = {
         "name": name,
@@ -77,7 +76,7 @@ def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, A
 def logs(
     workspace: Workspace, model: str = "", level: str = "VERBOSE", search: str = "", limit: int = _LINES
 ) -> dict[str, Any]:
-    """Returns the last lines that models printed and logged: `lines` of one model or of all, of this level or a worse
+    """Return the last lines that models printed and logged: `lines` of one model or of all, of this level or a worse
     one, in which `search` occurs in any case; and `count`, how many lines these were chosen from. Raises ValueError for
     an unknown level.
     """

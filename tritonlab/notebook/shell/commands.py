@@ -1,4 +1,4 @@
-"""This table has one row for each subcommand of `%triton`: its arguments, and the one call that it makes."""
+"""The subcommands of `%triton`, one row each: its arguments, and the one call that it makes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Holds what a subcommand may use."""
+    """What a subcommand may use."""
 
     shell: Any
     workspace: Workspace
@@ -56,14 +56,14 @@ class Context:
     json: bool = False
 
     def model(self, name: str) -> Model:
-        """Returns the loaded model. Raises the client's NotFoundError for one that is not loaded."""
+        """Return the loaded model. Raises the client's NotFoundError for one that is not loaded."""
         model = Model(self.workspace.server, name, workspace=self.workspace)
         model.config()
         return model
 
 
 def run(context: Context, line: str) -> Any:
-    """Runs `%triton <line>` and returns what the cell shows. Raises UsageError for a line that cannot be read."""
+    """Run `%triton <line>` and return what the cell shows. Raises UsageError for a line that cannot be read."""
     name, _, rest = line.strip().partition(" ")
     command = COMMANDS.get(name or "status")
     if command is None:
@@ -79,7 +79,7 @@ def run(context: Context, line: str) -> Any:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """Describes one subcommand. `parser` reads its arguments; `run` does it and returns what the cell shows, or
+    """One subcommand. `parser` reads its arguments; `run` does it and returns what the cell shows, or
     None."""
 
     parser: LineParser
@@ -102,7 +102,7 @@ def _load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> Text | None:
-    """Unloads a model and waits for a moment only, because the notebook belongs to its author, whatever the model
+    """Unload a model and wait for a moment only, because the notebook belongs to its author, whatever the model
     does."""
     name, server = arguments.name, context.workspace.server
     if name not in context.workspace.names():
@@ -134,7 +134,7 @@ def _index(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def _index_line(entry: dict[str, str]) -> str:
-    """Shows an entry, with the first line of its reason; the rest is a traceback, which the load showed."""
+    """Show an entry, with the first line of its reason; the rest is a traceback, which the load showed."""
     state, reason = entry.get("state", "not loaded"), entry.get("reason", "").partition("\n")[0]
     return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
 
@@ -160,7 +160,7 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
-    """Exports a model. With --zip the report is displayed and the zip file is what the cell shows."""
+    """Export a model. With --zip the report is displayed and the zip file is what the cell shows."""
     model = context.model(arguments.name)
     report = export(model, arguments.directory, overwrite=arguments.overwrite, alone=arguments.alone)
     if not arguments.zip:
@@ -258,7 +258,7 @@ def _help(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def summary() -> Iterator[str]:
-    """Returns what each subcommand is for."""
+    """Return what each subcommand is for."""
     told = {name: command.parser.description or "" for name, command in COMMANDS.items()}
     for name, about in {**told, "… --json": "what any of them shows, as JSON for programs"}.items():
         # JupyterLab breaks a line that is too long anywhere in a word
@@ -280,7 +280,7 @@ def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about
 
 
 def _unread(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, form: str) -> Subcommand:
-    """Returns a subcommand that reads its line, of this `form`, itself."""
+    """Return a subcommand that reads its line, of this `form`, itself."""
     command = _command(name, run, f"{about}: {form}")
     command.parser.set_defaults(raw=True)
     command.parser.usage = f"triton {name} [--json] {form}"

@@ -1,4 +1,4 @@
-"""This module completes what is ours in a cell: the magics' lines (options, subcommands, model names, values),
+"""Completion of what is ours in a cell: the magics' lines (options, subcommands, model names, values),
 config.pbtxt, and calls of models."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
 
 def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspace]) -> None:
-    """Adds a matcher to the shell's completer; does nothing before IPython 8.6, which has no matchers."""
+    """Add a matcher to the shell's completer; does nothing before IPython 8.6, which has no matchers."""
     try:
         from IPython.core.completer import SimpleCompletion, context_matcher
     except ImportError:
@@ -48,7 +48,7 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
 
 
 def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
-    """Returns the word at the end of `line` and what it may become; None if the line is not one of our magics."""
+    """Return the word at the end of `line` and what it may become; None if the line is not one of our magics."""
     words = line.lstrip().split(" ")
     fragment = words[-1]
     if words[0].startswith("%%") and words[0][2:] in CELL_MAGICS and len(words) > 1:
@@ -68,7 +68,7 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
 
 
 def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Workspace]) -> Iterator[str]:
-    """Returns what the last of `words` may be: a value of the option before it, an option, or at first a model's
+    """Return what the last of `words` may be: a value of the option before it, an option, or at first a model's
     name."""
     options = parser.options
     before = options.get(words[-2]) if len(words) > 1 else None
@@ -90,7 +90,7 @@ def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
 
 
 def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
-    """Does what `completions` does, for the body of a `%%triton_config` cell, which ends at the cursor."""
+    """Do what `completions` does, for the body of a `%%triton_config` cell, which ends at the cursor."""
     line, newline, body = text.lstrip().partition("\n")
     if not newline or not line.startswith("%%triton_config "):
         return None

@@ -1,4 +1,4 @@
-"""This module completes config.pbtxt as it is typed: the fields of the message that the cursor is in, the values of
+"""Completion of config.pbtxt as it is typed: the fields of the message that the cursor is in, the values of
 enums, and the models that a step can name."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STEP = re.compile(r'\bmodel_name\s*:\s*"([^"\n]*)\Z')
 
 @dataclass
 class _Message:
-    """Stands for an open message. `field` is the one whose value, or whose list in brackets, is expected next; "" where
+    """An open message. `field` is the one whose value, or whose list in brackets, is expected next; "" where
     a name is expected.
     """
 
@@ -27,7 +27,7 @@ class _Message:
     listed: bool = False
 
     def read(self, token: str) -> None:
-        """Reads one token that neither opens nor closes a message."""
+        """Read one token that neither opens nor closes a message."""
         if token == "[":
             self.listed = True
         elif token == "]" or (self.field and not self.listed and token != ":"):
@@ -36,13 +36,13 @@ class _Message:
             self.field = token
 
     def opened(self) -> _Message:
-        """Returns the message in the field that is open."""
+        """Return the message in the field that is open."""
         field = self.descriptor.fields_by_name.get(self.field) if self.descriptor is not None else None
         return _Message(field.message_type if field is not None else None)
 
 
 def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, list[str]] | None:
-    """Returns the word at the end of `text` and what it may become; None inside another string, a comment, or an
+    """Return the word at the end of `text` and what it may become; None inside another string, a comment, or an
     unknown message. `models` tells the names that a step may have."""
     if step := _STEP.search(text):
         return step[1], [name for name in models() if name.startswith(step[1])]
@@ -62,7 +62,7 @@ def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, l
 
 
 def field_at(text: str) -> tuple[Any, str]:
-    """Returns the message that the end of `text` is in, as a descriptor, and the name of a field that `text` ends with.
+    """Return the message that the end of `text` is in, as a descriptor, and the name of a field that `text` ends with.
     The descriptor is None where no name is expected: in a string, a comment, or a value."""
     line = text.rpartition("\n")[2]
     found = _WORD.search(text)
@@ -74,7 +74,7 @@ def field_at(text: str) -> tuple[Any, str]:
 
 
 def _innermost(text: str) -> _Message:
-    """Returns the message that the end of `text` is in."""
+    """Return the message that the end of `text` is in."""
     stack = [_Message(ModelConfig.DESCRIPTOR)]
     for match in _TOKEN.finditer(text):
         token = match[0]

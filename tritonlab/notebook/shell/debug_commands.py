@@ -11,7 +11,7 @@ from ..authoring.workspace import Workspace
 
 
 def debug(workspace: Workspace, name: str | None, *, vscode: bool) -> EditorAttach | None:
-    """Types to a paused model until it goes on; without a name, to the one that paused first. `vscode`: lets an editor
+    """Type to a paused model until it goes on; without a name, to the one that paused first. `vscode`: lets an editor
     attach to the model instead."""
     if vscode:
         return _editor(workspace, name)
@@ -25,7 +25,7 @@ def debug(workspace: Workspace, name: str | None, *, vscode: bool) -> EditorAtta
 
 
 def _editor(workspace: Workspace, name: str | None) -> EditorAttach:
-    """Lets an editor attach to a model, at the author's own file if the model is not from a cell."""
+    """Let an editor attach to a model, at the author's own file if the model is not from a cell."""
     if name is None:
         raise OptionError("name a model: %triton debug NAME --vscode")
     model = workspace.server.model(name)
@@ -36,7 +36,7 @@ def _editor(workspace: Workspace, name: str | None) -> EditorAttach:
 
 
 def postmortem(server: Server, name: str | None) -> None:
-    """Types to a debugger that looks at the last exception of a model; without a name, of the one that failed last."""
+    """Type to a debugger that looks at the last exception of a model; without a name, of the one that failed last."""
     if name is None:
         failures = [server.model(each).failures for each, _ in server.models()]
         last = max((each[-1].to_dict() for each in failures if each), key=lambda each: each["time_ns"], default=None)

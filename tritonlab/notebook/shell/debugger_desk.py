@@ -1,4 +1,4 @@
-"""This module lets an author type to the debugger of a model under the running cell, in the cell's own line numbers."""
+"""The place under the running cell where an author types to the debugger of a model, in the cell's own line numbers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _NUMBERED = re.compile(r"^\s*(?:b|break|tbreak|unt|until|j|jump|l|list)\s+(?P<li
 
 
 class CellLines:
-    """Turns pdb's line numbers of model files into those of cells, and back. `locate` maps lines, `label` names a
-    cell."""
+    """The line numbers of pdb in model files, turned into those of cells, and back. `locate` maps lines, `label` names
+    a cell."""
 
     def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
         self._locate = locate
         self._label = label
 
     def shown(self, text: str, file: str) -> str:
-        """Returns what the debugger printed, which may list lines of `file`."""
+        """Return what the debugger printed, which may list lines of `file`."""
         text = _PLACE.sub(self._place, text)
         return _LISTED.sub(lambda found: str(self._locate(file, int(found["line"]))[1]).rjust(3), text)
 
@@ -42,7 +42,7 @@ class CellLines:
         return f"{self._label(origin)}{found['open']}{line}{found['close']}"
 
     def typed(self, line: str, file: str, number: int) -> str:
-        """Returns a line that was typed where line `number` of `file` is shown."""
+        """Return a line that was typed where line `number` of `file` is shown."""
         offset = self._locate(file, number)[1] - number
         found = _NUMBERED.match(line)
         if found is None or not offset:
@@ -52,7 +52,7 @@ class CellLines:
 
 
 class NotebookDesk:
-    """Reads lines with IPython's `input` while a cell runs, if the front end can be asked (nbclient and papermill
+    """The reader of lines with IPython's `input` while a cell runs, if the front end has input (nbclient and papermill
     cannot)."""
 
     def __init__(
@@ -67,11 +67,11 @@ class NotebookDesk:
         self.began()
 
     def listen(self) -> None:
-        """Follows the shell's cells from now on, in place of any other desk."""
+        """Follow the shell's cells from now on, in place of any other desk."""
         follow_cells(self._shell, pre_run_cell=self.began, post_run_cell=self.ended)
 
     def began(self, info: object = None) -> None:
-        """Looks, as a cell begins, whether its front end can be asked for lines."""
+        """Look, as a cell begins, whether its front end can be asked for lines."""
         self._runs = True
         if hasattr(self._shell, "get_parent"):
             self._asks = bool((self._shell.get_parent() or {}).get("content", {}).get("allow_stdin"))

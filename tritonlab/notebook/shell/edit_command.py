@@ -1,4 +1,4 @@
-"""This module has `%triton edit`, which puts the source of a model into the next cell."""
+"""`%triton edit`, which puts the source of a model into the next cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..authoring.workspace import Workspace
 
 
 def edit(shell: Any, workspace: Workspace, name: str) -> None:
-    """Makes the next cell one that writes the model as it was written. Raises FileError for one that this notebook has
+    """Make the next cell one that writes the model as it was written. Raises FileError for one that this notebook has
     no source of.
     """
     draft = workspace.draft(name)

@@ -1,4 +1,4 @@
-"""This module shows the pane of a failure under the cell whose request failed, below the traceback."""
+"""The pane of a failure under the cell whose request failed, below the traceback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .running_cell import follow_cells
 
 
 class FailureNotice:
-    """Looks after each cell of a shell whether it failed. `show` shows the pane of a capsule."""
+    """The look, after each cell of a shell, whether it failed. `show` shows the pane of a capsule."""
 
     def __init__(self, show: Callable[[FailureCapsule], None]) -> None:
         self._show = show
@@ -21,5 +21,5 @@ class FailureNotice:
             self._show(capsule)
 
     def listen_to(self, shell: Any) -> None:
-        """Is called from now on, in place of any other notice."""
+        """Look at each cell of the shell from now on, in place of any other notice."""
         follow_cells(shell, post_run_cell=self.ended)

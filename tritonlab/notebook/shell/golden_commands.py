@@ -1,4 +1,4 @@
-"""This module has `%triton golden`, and asks the kept requests again after a model was loaded."""
+"""`%triton golden`, and the kept requests that are sent again after a model was loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 
 
 class Updated:
-    """Lists the files whose answers have changed."""
+    """The files whose answers have changed."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
@@ -35,7 +35,7 @@ class Updated:
 
 
 class Kept:
-    """Names the file of a new case, and the error that is kept if there was no answer."""
+    """The file of a new case, and the error that is kept if there was no answer."""
 
     def __init__(self, path: Path, error: str = "") -> None:
         self.path = path
@@ -49,7 +49,7 @@ class Kept:
 
 
 def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
-    """Does what `%triton golden <line>` says. Raises OptionError."""
+    """Do what `%triton golden <line>` says. Raises OptionError."""
     verb, _, rest = line.strip().partition(" ")
     name, _, inputs = rest.strip().partition(" ")
     kept = GoldenSet(ask=asks_of(workspace.server))
@@ -69,7 +69,7 @@ def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
 
 
 def inputs_of(model: Model, text: str) -> dict[str, Any]:
-    """Returns the tensors of `INPUT0=expression, …`. Lists are cast without a warning, because no program for Triton
+    """Return the tensors of `INPUT0=expression, …`. Lists are cast without a warning, because no program for Triton
     has this form.
 
     Raises OptionError.
@@ -85,7 +85,7 @@ def inputs_of(model: Model, text: str) -> dict[str, Any]:
 
 
 def replay(workspace: Workspace, name: str) -> None:
-    """Asks a model that was just loaded the requests that are kept of it, and prints the verdict."""
+    """Send a model that was just loaded its kept requests, and print the verdict."""
     kept = GoldenSet(ask=asks_of(workspace.server))
     if not (kept.directory / name).is_dir():
         return

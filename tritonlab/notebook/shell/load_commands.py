@@ -1,4 +1,4 @@
-"""This module is `%triton load_test`: a form without options, a test with them."""
+"""`%triton load_test`: a form without options, a test with them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _ARGUMENTS: tuple[Any, ...] = (
 
 
 class HasModels(Protocol):
-    """Names the part of `Context` that is needed."""
+    """The part of `Context` that is needed."""
 
     def model(self, name: str) -> Loadable: ...
 
 
 def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
-    """Runs a load test; returns the form if no load is named, or for JSON tests with one client."""
+    """Run a load test; returns the form if no load is named, or for JSON tests with one client."""
     model, options = context.model(arguments.name), dict[str, Any]()
     for name in ("concurrency", "request_rate"):
         if (said := getattr(arguments, name)) is not None:

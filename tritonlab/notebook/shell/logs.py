@@ -1,4 +1,4 @@
-"""This module shows lines of a log, and names the cells that wrote a model's file in them."""
+"""Lines of a log, in which lines of a model's file are cited as those of its cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Places = Callable[[str], str]
 
 @dataclass(frozen=True)
 class LogLine:
-    """Holds one line as it is shown. `place` is where pb_utils.Logger was called, "Cell In[3], line 7"; else empty."""
+    """One line as it is shown. `place` is where pb_utils.Logger was called, "Cell In[3], line 7"; else empty."""
 
     record: LogRecord
     place: str
@@ -28,7 +28,7 @@ class LogLine:
 
     @staticmethod
     def of(record: LogRecord, places: Places) -> LogLine:
-        """Makes the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
+        """Make the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
         a traceback."""
         text = places(record.text) if 'File "' in record.text or "\nAt:\n" in record.text else record.text
         if not record.line:
@@ -38,21 +38,21 @@ class LogLine:
         return LogLine(record, f"{PurePath(record.file).name}:{record.line}" if place == said else place, text)
 
     def where(self, level: bool) -> str:
-        """Returns the instance, the level if `level` and it is not INFO, and the place."""
+        """Return the instance, the level if `level` and it is not INFO, and the place."""
         record = self.record
         shown = record.level if level and record.line and record.level != "INFO" else ""
         return "".join(f"{part}  " for part in (record.instance or record.model, shown, self.place) if part)
 
 
 class LogView:
-    """Shows lines that models printed and logged; those of pb_utils.Logger with their level and place."""
+    """Lines that models printed and logged; those of pb_utils.Logger with their level and place."""
 
     def __init__(self, records: Iterable[LogRecord], places: Callable[[LogRecord], Places]) -> None:
-        """Reads the records. `places` returns what cites cells for the version that wrote a record."""
+        """Read the records. `places` returns what cites cells for the version that wrote a record."""
         self.lines = [LogLine.of(record, places(record)) for record in records]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the lines as JSON values."""
+        """Return the lines as JSON values."""
         names = ("time_ns", "model", "version", "instance", "stream", "level", "pid", "request_ids", "serials")
         return {
             "lines": [
@@ -62,7 +62,7 @@ class LogView:
         }
 
     def __repr__(self) -> str:
-        """Returns the last lines, which say what happened last."""
+        """Return the last lines, which say what happened last."""
         lines = "\n".join(line.where(level=True) + line.text for line in self.lines).split("\n")
         left = len(lines) - MOST_LINES + 1
         shown = [f"… {left} lines before", *lines[left:]] if left > 1 else lines

@@ -1,4 +1,4 @@
-"""This module has the IPython magics: each reads its line, makes one call of the workspace, and shows the result."""
+"""The IPython magics: each reads its line, makes one call of the workspace, and shows the result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def config_arguments(magic: Any) -> Any:
-    """Adds the options that describe the config, as `%%triton_model` takes them."""
+    """Add the options that describe the config, as `%%triton_model` takes them."""
     for option in reversed(
         [
             argument("--max-batch-size", type=int, metavar="N", help="rows of the largest batch; 0: no batching"),
@@ -91,17 +91,17 @@ def config_arguments(magic: Any) -> Any:
 
 
 def _of_a_cell(magic: Any) -> Any:
-    """Writes the usage of a cell magic with both of its percent signs; IPython writes one."""
+    """Write the usage of a cell magic with both of its percent signs; IPython writes one."""
     magic.__doc__ = magic.__doc__.replace(f"  %{magic.__name__} ", f"  %%{magic.__name__} ", 1)
     return magic
 
 
 @magics_class
 class TritonMagics(Magics):
-    """Has the magics `%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
+    """The magics `%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
 
     def __init__(self, shell: Any, workspace: Callable[[], Workspace], places: Places, printed: PrintedLines) -> None:
-        """Makes the magics of a shell. `places` cites cells in a text."""
+        """Make the magics of a shell. `places` cites cells in a text."""
         super().__init__(shell)
         self._workspace = workspace
         self._places = places
@@ -211,7 +211,7 @@ class TritonMagics(Magics):
     def _load(
         self, name: str, *, quiet: bool, of_config: bool = False, source: Source | None = None, **settings: Any
     ) -> None:
-        """Loads a model and shows its card. If a failed load leaves the last good version serving, the card says so."""
+        """Load a model and show its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
         before = workspace.report(name)
         with refused_files(), LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
@@ -224,7 +224,7 @@ class TritonMagics(Magics):
 
 
 def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Workspace], object]:
-    """Makes the magics, their completion, the tracebacks and the extension's comm part of `shell`. Called by `%load_ext
+    """Make the magics, their completion, the tracebacks and the extension's comm part of `shell`. Called by `%load_ext
     tritonlab`. Returns what is to be called when `workspace` has made a new one."""
 
     def locate(file: str, line: int) -> tuple[str, int]:
@@ -274,7 +274,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
 
 
 def _places_of(workspace: Workspace, places: CellPlaces, record: LogRecord) -> Places:
-    """Returns what cites cells for the version that wrote the line: an older one has other lines. It does not wait for
+    """Return what cites cells for the version that wrote the line: an older one has other lines. It does not wait for
     a load."""
     locate = workspace.sources.of_process(record.pid)
     if locate is not None:

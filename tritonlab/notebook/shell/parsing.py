@@ -1,4 +1,4 @@
-"""This module reads the lines of magics. An unknown word is an error that names the nearest known one."""
+"""The parsing of the lines of magics. An unknown word is an error that names the nearest known one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known
 
 
 class Option(NamedTuple):
-    """Describes an option. `single`: whether it takes just one value; `repeats`: whether it may come again."""
+    """An option. `single`: whether it takes just one value; `repeats`: whether it may come again."""
 
     dest: str
     choices: Collection[str]
@@ -30,7 +30,7 @@ class Option(NamedTuple):
 
 
 class LineParser(MagicArgumentParser):
-    """Reads the line of a magic, and knows the options of it by their flags."""
+    """The parser of the line of a magic, with its options by their flags."""
 
     def __init__(self, *names: Any, **settings: Any) -> None:
         self.options: dict[str, Option] = {}
@@ -45,7 +45,7 @@ class LineParser(MagicArgumentParser):
 
 
 def line_parser(magic: Any) -> LineParser:
-    """Returns a parser of the arguments with which a cell magic was decorated."""
+    """Return a parser of the arguments with which a cell magic was decorated."""
     parser = LineParser(magic.__name__)
     for decorator in reversed(magic.decorators):
         decorator.add_to_parser(parser, None)
@@ -53,7 +53,7 @@ def line_parser(magic: Any) -> LineParser:
 
 
 class LineError(Explained, UsageError):
-    """Says that a magic's line cannot be read. `advice` is the part of the text that says what to write instead."""
+    """A magic's line that cannot be read. `advice` is the part of the text with what to write instead."""
 
     code = Code.INVALID_ARG
 
@@ -72,7 +72,7 @@ class LineError(Explained, UsageError):
 
 
 def parse(parser: LineParser, line: str) -> argparse.Namespace:
-    """Returns the arguments of `line`. Raises LineError, a UsageError."""
+    """Return the arguments of `line`. Raises LineError, a UsageError."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -86,7 +86,7 @@ def parse(parser: LineParser, line: str) -> argparse.Namespace:
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> LineError:
-    """Returns the error for a word that is not among `known`."""
+    """Return the error for a word that is not among `known`."""
     known = list(known)
     nearest = did_you_mean(word, known)
     advice = nearest or f"it has {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""This module shows what models print and log while they execute below the cell that runs meanwhile."""
+"""What models print and log while they execute, shown below the cell that runs meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAIN = "\x1b[0m"
 
 @dataclass(eq=False)
 class _Cell:
-    """Counts the lines below one cell. `info` is what IPython says of it."""
+    """The number of lines below one cell. `info` is what IPython says of it."""
 
     info: object
     shown: int = 0
@@ -34,7 +34,7 @@ class _Cell:
 
 
 class PrintedLines(Instrument):
-    """Writes each line below the running cell, behind the model's name, because it is from another process, and what
+    """The lines below the running cell, each behind the model's name, because it is from another process, and what
     is wrong with a model's outputs. What is printed during a load is on the card, and what no cell waits for is in the
     log.
 
@@ -70,7 +70,7 @@ class PrintedLines(Instrument):
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Shows nothing meanwhile, so that a cell which answers programs with JSON has nothing else below it."""
+        """Show nothing meanwhile, so that a cell which answers programs with JSON has nothing else below it."""
         with self._lock:
             self._quiet += 1
         try:
@@ -80,18 +80,18 @@ class PrintedLines(Instrument):
                 self._quiet -= 1
 
     def has_shown(self, line: str) -> bool:
-        """Returns whether `line` stands below the cell that runs."""
+        """Return whether `line` stands below the cell that runs."""
         with self._lock:
             return bool(self._cells) and line in self._cells[-1].texts
 
     def listen_to(self, instruments: Instruments, places: Callable[[LogRecord], Places]) -> None:
-        """Starts listening in place of any other, because a notebook needs one only. `places` returns what cites cells
+        """Start listening in place of any other, because a notebook needs one only. `places` returns what cites cells
         for the version that wrote a record; it must not wait for a load."""
         self._places = places
         instruments.replace(self)
 
     def follow(self, shell: Any) -> None:
-        """Follows the shell's cells from now on, in place of any other."""
+        """Follow the shell's cells from now on, in place of any other."""
         follow_cells(shell, pre_run_cell=self._began, post_run_cell=self._ended)
 
     def _began(self, info: object) -> None:

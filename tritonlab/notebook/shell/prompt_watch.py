@@ -1,8 +1,8 @@
-"""This module ends a prompt that nobody sees any more: its output was cleared, or its page was closed.
+"""The end of a prompt that nobody sees any more: its output was cleared, or its page was closed.
 
 ipykernel waits for the line all the same, and JupyterLab refuses to run another cell meanwhile. So, while a prompt
-waits, the windows of the JupyterLab extension are asked whether they show a box for it. Other front ends do not say;
-there an interrupt ends it.
+waits, the windows of the JupyterLab extension report whether they show a box for it. Other front ends do not; there an
+interrupt ends it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _FIRST_SECONDS = 20.0
 
 
 class PromptWatch:
-    """Is entered by the main thread while it waits for a line: `with watch: input()`. If nobody sees the prompt the
-    thread is interrupted, and `gone` says why.
+    """The watch that the main thread enters while it waits for a line: `with watch: input()`. If nobody sees the prompt
+    the thread is interrupted, and `gone` says why.
 
-    `ask(True)` asks all windows and returns how many there are; they answer with `seen`. `ask(False)` tells them that
-    the kernel waits for no line any more, as JupyterLab runs no cell while it believes so.
+    `ask(True)` asks all windows and returns how many there are; they answer with `seen`. `ask(False)` reports that the
+    kernel waits for no line any more, as JupyterLab runs no cell while it believes so.
     """
 
     def __init__(self, ask: Callable[[bool], int]) -> None:
@@ -39,7 +39,7 @@ class PromptWatch:
         self._answered = False  # whether a window has answered since the prompt began
 
     def seen(self, shown: bool, asked: bool = False) -> None:
-        """Hears of a window whether it shows a box, and whether it was asked for this line: the box may have gone
+        """Note whether a window shows a box, and whether it knows of this line: the box may have gone
         before it could be seen."""
         with self._lock:
             self._heard = time.monotonic()
@@ -74,8 +74,8 @@ class PromptWatch:
                     break
 
     def _nobody_sees_it(self, windows: int) -> bool:
-        """Tells whether nobody has said for long that the prompt is seen. A window that answers, but shows no box, may
-        belong to another front end than the one that is asked."""
+        """Return whether no window has reported for long that it shows the prompt. A window that reports, but shows no
+        box, may belong to another front end than the one that prompts."""
         latest = self._shown if self._known else self._heard
         patience = _GONE_SECONDS if self._answered else _FIRST_SECONDS
         return bool(windows) and time.monotonic() - latest > patience

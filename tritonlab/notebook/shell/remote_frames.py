@@ -1,4 +1,4 @@
-"""This module makes an exception of the stub process one that Python and IPython can show here."""
+"""An exception of the stub process in a form that Python and IPython can show here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_REPEATS = 3
 
 
 def as_exception(remote: RemoteException, callers: TracebackType | None = None) -> BaseException:
-    """Returns an exception of the same type name, text, notes, frames and causes. None of the author's code runs.
+    """Return an exception of the same type name, text, notes, frames and causes. None of the author's code runs.
 
     `callers`: frames of this process above the author's, outermost first.
     """
@@ -35,7 +35,7 @@ def as_exception(remote: RemoteException, callers: TracebackType | None = None) 
 
 
 def _stand_in(remote: RemoteException) -> BaseException:
-    """Makes an exception that prints the same. It is not of the real class, which may not exist here, and whose
+    """Make an exception that prints the same. It is not of the real class, which may not exist here, and whose
     constructor may do anything."""
     module, _, name = remote.type_name.rpartition(".")
     members = {"__str__": lambda self: remote.text, "__module__": module or "builtins", "__qualname__": name}
@@ -52,7 +52,7 @@ def _syntax_error(remote: RemoteException) -> BaseException:
 
 
 def _without_repeats(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Returns the frames without most of those that a recursion repeats: in a kernel IPython would print all of them,
+    """Return the frames without most of those that a recursion repeats: in a kernel IPython would print all of them,
     which takes many seconds and thousands of lines."""
     counts, seen = Counter(frames), Counter[Frame]()
     kept = []
@@ -78,7 +78,7 @@ def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> Tracebac
 
 
 def _traceback_at(frame: Frame) -> TracebackType:
-    """Returns the traceback entry of a `raise` that was compiled to stand at `frame`."""
+    """Return the traceback entry of a `raise` that was compiled to stand at `frame`."""
     tree = ast.parse("raise signal")
     for node in ast.walk(tree):
         if isinstance(node, (ast.stmt, ast.expr)):

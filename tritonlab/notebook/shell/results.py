@@ -1,4 +1,4 @@
-"""This module has what subcommands of `%triton` return: texts for people that are JSON for programs, too."""
+"""What subcommands of `%triton` return: texts for people that are JSON for programs, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..views.theme import STYLE
 
 
 class Text:
-    """Holds a text that a cell shows as it is, and the facts in it: `facts`, or the text itself.
+    """A text that a cell shows as it is, and the facts in it: `facts`, or the text itself.
 
     A program that reads the output gets the first lines; a person in a browser all of them.
     """
@@ -30,18 +30,18 @@ class Text:
         return shown if shown == self.text else f"{shown}: print(_.text) shows them"
 
     def _repr_html_(self) -> str | None:
-        """Returns a long text whole; a short one is shown as it is."""
+        """Return a long text whole; a short one is shown as it is."""
         if repr(self) == self.text:
             return None
         return f"{STYLE}<div class='tl-panel'><pre class='tl-lines'>{escape(self.text)}</pre></div>"
 
 
 class JsonFacts(dict[str, Any]):
-    """Is what `--json` returns: a dict whose text is JSON, on one line."""
+    """What `--json` returns: a dict whose text is JSON, on one line."""
 
     @staticmethod
     def of(shown: Any) -> JsonFacts:
-        """Returns what a subcommand would show; nothing is an empty object."""
+        """Return what a subcommand would show; nothing is an empty object."""
         return JsonFacts(plain(shown) if shown is not None else {})
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class JsonFacts(dict[str, Any]):
 
 
 def without_json(rest: str) -> tuple[str, bool]:
-    """Returns a line without `--json` at its begin or end, and whether that was there; for lines with an expression,
+    """Return a line without `--json` at its begin or end, and whether that was there; for lines with an expression,
     which no parser reads.
     """
     words = rest.strip()

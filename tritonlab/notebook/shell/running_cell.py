@@ -10,7 +10,7 @@ from typing import Any
 
 
 def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
-    """Has methods of an object called at events of IPython, such as `pre_run_cell`, in place of those of any other
+    """Let IPython call methods of an object at events, such as `pre_run_cell`, in place of those of any other
     object of its class: the extension may be loaded again."""
     for event, callback in callbacks.items():
         kind = type(getattr(callback, "__self__", None))
@@ -21,22 +21,23 @@ def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
 
 
 class RunningCell:
-    """Writes below the running cell, from any thread. From 6.29 on ipykernel shows what a thread prints below the cell
-    that started the thread, which for the server's threads is the first one; but it looks into the context first."""
+    """The writer below the running cell, from any thread. From 6.29 on ipykernel shows what a thread prints below the
+    cell that started the thread, which for the server's threads is the first one; but it looks into the context
+    first."""
 
     def __init__(self) -> None:
-        """Takes the running cell as the first one, so it is to be made by a cell, on its thread."""
+        """Take the running cell as the first one, so it is to be made by a cell, on its thread."""
         self._context = contextvars.copy_context()
 
     def follow(self, shell: Any) -> None:
-        """Follows the shell's cells from now on, in place of any other."""
+        """Follow the shell's cells from now on, in place of any other."""
         follow_cells(shell, pre_run_cell=self._began)
 
     def _began(self, info: object) -> None:
         self._context = contextvars.copy_context()
 
     def write(self, line: str, *, error: bool = False) -> None:
-        """Writes a line to the cell's stdout or, for an `error`, its stderr; in one piece, as other threads write,
+        """Write a line to the cell's stdout or, for an `error`, its stderr; in one piece, as other threads write,
         too."""
         # of a context only one thread can be in at a time
         self._context.copy().run(_write, line + "\n", error)

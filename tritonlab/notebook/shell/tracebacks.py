@@ -1,6 +1,6 @@
-"""This module shows errors in a notebook as the author's exception with the cell's own lines, or as a few words.
+"""Errors in a notebook, shown as the author's exception with the cell's own lines, or as a few words.
 
-IPython asks an exception for its traceback (`_render_traceback_`); `install` gives that method to our error classes. A
+IPython calls an exception's `_render_traceback_` for its traceback; `install` gives that method to our error classes. A
 cell that raises one of them fails as any cell does, so Run All and nbclient stop there.
 """
 
@@ -31,7 +31,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
-    """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
+    """The rendering of errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
     `config_of` returns a model's config, `names` those of all models, `paused` which of them a debugger has paused,
     `shown` whether a line that a model printed stands below the cell already."""
 
@@ -54,7 +54,7 @@ class Tracebacks:
         self._shown = shown
 
     def render(self, error: BaseException) -> list[str]:
-        """Returns the lines that IPython prints for `error`."""
+        """Return the lines that IPython prints for `error`."""
         return [line.replace(f"#{_MAGIC}", _MAGIC) for line in self._lines(error)]
 
     def _lines(self, error: BaseException) -> list[str]:
@@ -78,14 +78,14 @@ class Tracebacks:
         return lines
 
     def text(self, error: BaseException) -> str:
-        """Returns the author's traceback without colours; "" if the error is not the author's."""
+        """Return the author's traceback without colours; "" if the error is not the author's."""
         if not isinstance(error, ModelError) or error.exception is None:
             return ""
         text = _COLOUR.sub("", "\n".join(self._trace(error.exception, None)))
         return text.replace(f"#{_MAGIC}", _MAGIC).strip("-\n")
 
     def _author(self, error: ModelError) -> list[str]:
-        """Returns the author's traceback, below the frames that called the model, and what a client is told."""
+        """Return the author's traceback, below the frames that called the model, and what a client gets."""
         assert error.exception is not None
         lines = self._trace(error.exception, self._callers(error)) + self._printed(error)
         if not isinstance(error, ModelLoadError):
@@ -98,7 +98,7 @@ class Tracebacks:
         return lines
 
     def place(self, place: str) -> str:
-        """Returns a place that is a line of a model's file as the cell's, and a text that names such lines with the
+        """Return a place that is a line of a model's file as the cell's, and a text that names such lines with the
         cells' in it."""
         found = _LINE.fullmatch(place)
         if found is None:
@@ -107,7 +107,7 @@ class Tracebacks:
         return cell_place(self._shell, origin, line)
 
     def advice(self, text: str) -> str:
-        """Returns what to do about an error of this text; "" if that is not known."""
+        """Return what to do about an error of this text; "" if that is not known."""
         if text == _TIMED_OUT and (paused := self._paused()):
             return f"{self._places(paused)}: type to it with %triton debug"
         return hint(text, self._config_of, self._names)
@@ -131,7 +131,7 @@ class Tracebacks:
         return self._traceback(exception)
 
     def _calling(self, error: BaseException, text: str) -> list[str]:
-        """Returns the error, as `text`, with the author's line that led to it, if there is one."""
+        """Return the error, as `text`, with the author's line that led to it, if there is one."""
         callers = self._callers(error)
         if callers is None:
             return self._only(error)
@@ -151,7 +151,7 @@ class Tracebacks:
         return lines
 
     def _callers(self, error: BaseException) -> TracebackType | None:
-        """Returns the author's frames above ours, from the cell to the call of tritonlab; None if the cell ran a
+        """Return the author's frames above ours, from the cell to the call of tritonlab; None if the cell ran a
         magic."""
         kept = []
         trace = error.__traceback__
@@ -169,7 +169,7 @@ class Tracebacks:
 
 
 def install(tracebacks: Tracebacks) -> None:
-    """Makes IPython show our errors through `tracebacks`, in place of any that was installed before; they also say
+    """Make IPython show our errors through `tracebacks`, in place of any that was installed before; they also say
     where they are through these.
     """
 

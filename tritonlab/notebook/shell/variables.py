@@ -1,4 +1,4 @@
-"""This module gives a model that a cell loads a variable of its name."""
+"""The variable of a model's name that a cell which loads it gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bind(shell: Any, model: Model) -> str:
-    """Binds the model to a variable of its name, if there can be one and it holds nothing else. Returns why it did
+    """Bind the model to a variable of its name, if there can be one and it holds nothing else. Returns why it did
     not, and what to write instead."""
     name = model.name
     holds = shell.user_ns.get(name)

@@ -1,4 +1,4 @@
-"""This module reports requests that wait for long where the author waits, too: below the running cell."""
+"""Reports of requests that wait for long, shown where the author waits, too: below the running cell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT = re.compile(r"^(?P<indent> {2})(?P<file>[^\n]+)\((?P<line>\d+)\)(?=: )", re
 
 
 class CellPlaces:
-    """Replaces lines of model files in a text by lines of cells. `locate` maps lines, `label` names a cell (`Cell
+    """Lines of model files in a text, replaced by lines of cells. `locate` maps lines, `label` names a cell (`Cell
     In[3]`). `earlier`: where a line came from in files that were replaced, and which may still be executed."""
 
     def __init__(self, locate: Locate, label: Callable[[str], str], earlier: Earlier = lambda file, line: ()) -> None:
@@ -28,7 +28,7 @@ class CellPlaces:
         self._earlier = earlier
 
     def reading(self, locate: Locate) -> CellPlaces:
-        """Returns the same for other lines."""
+        """Return the same for other lines."""
         return CellPlaces(locate, self._label, self._earlier)
 
     def __call__(self, text: str) -> str:
@@ -50,7 +50,7 @@ class CellPlaces:
 
 
 class WaitingNotice(Instrument):
-    """Prints each report below the running cell."""
+    """Each report, printed below the running cell."""
 
     def __init__(self, places: CellPlaces, cell: RunningCell) -> None:
         self._places = places

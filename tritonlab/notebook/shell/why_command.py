@@ -1,4 +1,4 @@
-"""This command says what everything waits for, and why what failed has failed."""
+"""`%triton why`: what everything waits for, and why what failed has failed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .results import Text
 
 
 def why(workspace: Workspace, name: str | None) -> Text:
-    """Returns the sentences of `server.why()`; of a load that a cell asked for, the cell's own error. Raises the
-    client's NotFoundError for a name that is not known."""
+    """Return the sentences of `server.why()`; of a load that a cell started, the cell's own error. Raises the client's
+    NotFoundError for an unknown name."""
     if name is not None and name not in workspace.names():
         workspace.server.model(name).config()
     told = workspace.server.why(name)
@@ -22,7 +22,7 @@ def why(workspace: Workspace, name: str | None) -> Text:
 
 
 def _of_cell(workspace: Workspace, name: str) -> Reason | None:
-    """Returns why the last load of a model by a cell failed, perhaps before the server heard of it."""
+    """Return why the last load of a model by a cell failed, perhaps before the server heard of it."""
     report = workspace.report(name)
     error = report.error if report is not None else None
     if report is None or not isinstance(error, Exception) or not isinstance(error, Explained):
