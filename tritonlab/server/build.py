@@ -1,4 +1,4 @@
-"""This module builds the parts of a server and connects them. No other place makes them, and none of them is exchanged
+"""The composition of a server: its parts are made and connected here, and nowhere else; none of them is exchanged
 later.
 
 A part gets what is below it as an object, and what it has to call above it as a function.
@@ -52,7 +52,7 @@ from .options import Options
 
 
 class Upward(Protocol):
-    """Names the calls that the parts make on the server above them, once all of them are there."""
+    """The calls that the parts make on the server above them, once all of them are there."""
 
     def infer(
         self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False
@@ -70,7 +70,7 @@ class Upward(Protocol):
 
 
 class Parts(NamedTuple):
-    """Lists what a server is made of."""
+    """The parts of a server."""
 
     clock: Clock
     instruments: Instruments
@@ -100,7 +100,7 @@ class Parts(NamedTuple):
 def build(
     repositories: Sequence[str | Path], options: Options, server: Upward, metrics: MetricRegistry | None
 ) -> Parts:
-    """Builds the parts of a server; nothing runs yet. `metrics`: custom ones that servers share. Raises TritonError."""
+    """Build the parts of a server; nothing runs yet. `metrics`: custom ones that servers share. Raises TritonError."""
     mode = _control_mode(options)
     shm, execution = shm_settings(options.backend_config or {}), _execution_options(options)
     repository = _repository(repositories, options)
@@ -160,7 +160,7 @@ def build(
 
 
 def check_options(options: Options) -> None:
-    """Raises InvalidArgumentError for options that no server can be built with; builds nothing."""
+    """Raise InvalidArgumentError for options that no server can be built with; builds nothing."""
     _control_mode(options)
     shm_settings(options.backend_config or {})
     _execution_options(options)

@@ -1,5 +1,4 @@
-"""This module is the server: it finds the version a request is for, hands the request over, and controls which models
-are loaded.
+"""The server: it finds the version of each request, submits the request to it, and controls which models are loaded.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _EXPLAIN_SECONDS = 0.5
 
 
 class InferenceServer(RunningServer):
-    """Is the core behind every surface: it takes requests, and loads and unloads models, from any thread."""
+    """The core behind every surface: it takes requests, and loads and unloads models, from any thread."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class InferenceServer(RunningServer):
         load_models: bool = True,
         metrics: MetricRegistry | None = None,
     ) -> None:
-        """Builds the server. `load_models=False`: the caller calls `load_startup_models` later, when listeners have
+        """Build the server. `load_models=False`: the caller calls `load_startup_models` later, when listeners have
         been added. `metrics`: the custom ones, where servers share them; then no `metric` hook hears of them.
         """
         self._options = options = options or Options()
@@ -83,7 +82,7 @@ class InferenceServer(RunningServer):
                 raise ModelLoadError.at_start(failed)
 
     def load_startup_models(self) -> dict[str, TritonError]:
-        """Loads all models of the start that can be loaded, and returns the failures by model name."""
+        """Load all models of the start that can be loaded, and return the failures by model name."""
         try:
             if self._parts.poller is not None:
                 self._parts.poller.start()
@@ -96,13 +95,13 @@ class InferenceServer(RunningServer):
     # -- inference
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
-        """Returns the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
+        """Return the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
         5.11.6).
         """
         return self._models.find(name, version)
 
     def infer(self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False) -> None:
-        """Starts a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
+        """Start a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
         `within`: a model or an ensemble asks, and the request is traced where its parent is. Raises TritonError if it
         is refused; then nothing was executed.
         """
@@ -129,7 +128,7 @@ class InferenceServer(RunningServer):
                 version = None
 
     def infer_here(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
-        """Does as `infer`, for a thread that only waits for the answer: it reads that itself if it comes at once."""
+        """Do as `infer`, for a thread that only waits for the answer: it reads that itself if it comes at once."""
         request.waiter = threading.get_ident()
         try:
             self.infer(request, version)
@@ -141,7 +140,7 @@ class InferenceServer(RunningServer):
                 executor.lead(lambda: request.executor is None or request.state is _RELEASED, patient=False)
 
     def explain(self, request: InferenceRequest) -> str:
-        """Returns what a request waits for now, in sentences and stacks; empty if it is not in flight. Blocks a second
+        """Return what a request waits for now, in sentences and stacks; empty if it is not in flight. Blocks a second
         at most; an interrupt of the caller ends the wait and nothing else.
         """
         found: list[str] = []
@@ -153,7 +152,7 @@ class InferenceServer(RunningServer):
         return "".join(found)
 
     def _infer_traced(self, request: InferenceRequest, version: ModelVersion | None) -> None:
-        """Does as `infer`, for clients' requests while the trace settings let some of them be traced."""
+        """Do as `infer`, for clients' requests while the trace settings let some of them be traced."""
         trace = request.trace or self.tracer.begin(request)
         try:
             self.infer(request, version, within=True)
@@ -167,7 +166,7 @@ class InferenceServer(RunningServer):
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> None:
-        """Loads or reloads a model and blocks until it serves. A reload that fails leaves the versions that serve (rule
+        """Load or reloads a model and blocks until it serves. A reload that fails leaves the versions that serve (rule
         2.5.8). Raises ModelLoadError, or UnavailableError outside the explicit mode.
         """
         self._control.load(name, config, files)
@@ -175,14 +174,14 @@ class InferenceServer(RunningServer):
     def unload(
         self, name: str, unload_dependents: bool = False, wait: bool = True, timeout: float | None = None
     ) -> None:
-        """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: block until
+        """Stop serving a model at once and let it end; an unknown one is ignored (rule 5.11.5). `wait`: block until
         it has ended. `timeout`: the seconds after which requests that still execute fail and stubs are killed. Raises
         UnavailableError outside the explicit mode.
         """
         self._control.unload(name, unload_dependents, wait, timeout)
 
     def poll_model_repository(self) -> None:
-        """Looks for changes in the repositories now; their loads go on in the background. Raises UnavailableError
+        """Look for changes in the repositories now; their loads go on in the background. Raises UnavailableError
         outside the poll mode.
         """
         if self._parts.poller is None:
@@ -190,29 +189,29 @@ class InferenceServer(RunningServer):
         self._parts.poller.poll()
 
     def register_model_repository(self, path: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
-        """Adds a repository to load from; `name_mapping` gives directories of it other model names. Raises
+        """Add a repository to load from; `name_mapping` gives directories of it other model names. Raises
         UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11).
         """
         self._control.require_explicit_for("repository registration")
         self.repository.register(path, name_mapping)
 
     def unregister_model_repository(self, path: str | Path) -> None:
-        """Forgets a repository; what was loaded from it goes on. Raises UnsupportedError, InvalidArgumentError."""
+        """Forget a repository; what was loaded from it goes on. Raises UnsupportedError, InvalidArgumentError."""
         self._control.require_explicit_for("repository unregistration")
         self.repository.unregister(path)
 
     def stop_loading(self, name: str) -> None:
-        """Ends the loads of a model that go on, so that they fail."""
+        """End the loads of a model that go on, so that they fail."""
         self._control.stop_loading(name)
 
     def kill(self, endings: Sequence[Ending]) -> None:
-        """Ends these versions at once: their requests fail and their stubs are killed. Blocks some seconds at most."""
+        """End these versions at once: their requests fail and their stubs are killed. Blocks some seconds at most."""
         self._control.kill(endings)
 
     # -- end
 
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
-        """Unloads everything and ends all processes and threads; blocks, and is safe to call twice. Requests that still
+        """Unload everything and end all processes and threads; blocks, and is safe to call twice. Requests that still
         execute after `timeout` seconds, or when the caller is interrupted, fail, and their stubs are killed.
         """
         if self._control.stopped:
@@ -238,7 +237,7 @@ _servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """Has each server of a forked child drop its stubs, which are the parent's."""
+    """Let each server of a forked child drop its stubs, which are the parent's."""
     for server in _servers:
         server._control.forget()
 

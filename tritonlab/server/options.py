@@ -1,4 +1,4 @@
-"""`Options` says how a server runs, under the names of tritonserver's flags."""
+"""The options of a server, under the names of tritonserver's flags."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .server_metadata import SERVER_NAME
 @explains_unknown
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Holds the options of a `Server`, with the names of NVIDIA's in-process package `tritonserver` and Triton's
+    """The options of a `Server`, with the names of NVIDIA's in-process package `tritonserver` and Triton's
     defaults.
 
-    server_id: the server's name, as its metadata tell it.
+    server_id: the server's name in its metadata.
     model_control_mode: `none` loads every model of the repositories at the start, `poll` also looks for what has
         changed, `explicit` loads only `startup_models`, the rest with `load`.
     startup_models: what the mode `explicit` loads at the start; "*" is all.
@@ -54,13 +54,12 @@ class Options:
         None is for ever, as in Triton (a notebook: a minute).
     recording: whether the notebook's server records what it does from its start (`tritonlab.recording()`); if not, a
         view, the panel or that call begins it. Other servers are recorded from then on in any case.
-    cuda_memory_pool_sizes: bytes by device of the GPU memory in which tensors cross to models; 64 MB where nothing is
-        said.
+    cuda_memory_pool_sizes: bytes by device of the GPU memory in which tensors cross to models; 64 MB by default.
     max_message_size: bytes of one request over HTTP or gRPC, and of one answer over gRPC; all requests together may
         have twice as many. 0 is a quarter of the memory there is (rule 6.3.10).
     simulated_gpus: how many GPUs to simulate in the place of this machine's, so that models for GPUs load and their
         placement can be tried where there is none; 0 takes those of the machine.
-    clock: what tells the time; None is the machine's clock, tests have one of their own.
+    clock: the source of time; None is the machine's clock, tests have one of their own.
     """
 
     server_id: str = SERVER_NAME

@@ -1,4 +1,4 @@
-"""`RunningServer` is the part of the core of a server that answers what it does now."""
+"""The part of a server's core that reports what it does now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .server_metadata import parse_version
 
 
 class RunningServer:
-    """Tells which models a server has, whether it is ready, and which requests are in flight and what they wait for."""
+    """Which models a server has, whether it is ready, and which requests are in flight and what they wait for."""
 
     clock: Clock
     failures: FailureBook
@@ -35,7 +35,7 @@ class RunningServer:
         return not self._control.stopped
 
     def ready(self) -> bool:
-        """Tells whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
+        """Return whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
         return self.live() and (not self._options.strict_readiness or self._models.settled())
 
     def model_ready(self, name: str, version: str = "") -> bool:
@@ -48,13 +48,13 @@ class RunningServer:
             return False
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Returns the repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were
+        """Return the repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were
         loaded or tried. `ready`: list READY versions only.
         """
         return list(repository_index(self.repository, self._models, ready))
 
     def models(self) -> list[LoadedModel]:
-        """Returns every model that was loaded, or tried, at least once."""
+        """Return every model that was loaded, or tried, at least once."""
         return self._models.known()
 
     def model(self, name: str) -> LoadedModel | None:
@@ -64,23 +64,23 @@ class RunningServer:
             return None
 
     def requests(self) -> list[HeldRequest]:
-        """Returns every request in flight, also those of versions that are being unloaded, oldest first."""
+        """Return every request in flight, also those of versions that are being unloaded, oldest first."""
         return survey(self._control.running(), self._parts.executor.calls(), self.clock.now())
 
     def loading(self, name: str = "") -> list[ModelVersion]:
-        """Returns the versions, of one model or all, that are being loaded."""
+        """Return the versions, of one model or all, that are being loaded."""
         return [version for version in self._control.loading() if not name or version.name == name]
 
     def draining(self, name: str = "") -> list[Ending]:
-        """Returns the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
+        """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
         return self._control.draining(name)
 
     def memory(self) -> MemoryUse:
-        """Returns what this process and those of the models take in memory now."""
+        """Return what this process and those of the models take in memory now."""
         return self._parts.idle_memory.use()
 
     def why(self, name: str = "") -> Why:
-        """Returns what everything waits for, of one model or of all, and why the last loads failed. Blocks while the
+        """Return what everything waits for, of one model or of all, and why the last loads failed. Blocks while the
         stubs on the way say what they are doing, a second each at most.
         """
         control, calls, now = self._control, self._parts.executor.calls(), self.clock.now()

@@ -1,4 +1,4 @@
-"""`ServerFacts` tells what a server and its models are and have done: metadata, configurations, statistics."""
+"""What a server and its models are and have done: metadata, configurations, statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
 
 class ServerFacts:
-    """Tells the facts of one server. Methods about one model raise NotFoundError, UnavailableError,
+    """The facts of one server. Methods about one model raise NotFoundError, UnavailableError,
     InvalidArgumentError.
     """
 
@@ -25,11 +25,11 @@ class ServerFacts:
         self._execution = execution
 
     def server_metadata(self) -> dict[str, Any]:
-        """Returns `name`, `version` and `extensions` (rule 6.2)."""
+        """Return `name`, `version` and `extensions` (rule 6.2)."""
         return {"name": self._server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
-        """Returns the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
+        """Return the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
         6.1.2).
         """
         number = parse_version(version)
@@ -37,11 +37,11 @@ class ServerFacts:
         return found.rules.metadata(sorted(self._models[found.identifier].versions) if number == -1 else [number])
 
     def model_config(self, name: str, version: str = "") -> ModelConfig:
-        """Returns the complete configuration (rule 5.2)."""
+        """Return the complete configuration (rule 5.2)."""
         return self._models.find(name, parse_version(version)).config
 
     def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """Returns the statistics of rule 5.12.1, in nanoseconds, of one version or of all that serve; without a name,
+        """Return the statistics of rule 5.12.1, in nanoseconds, of one version or of all that serve; without a name,
         of all models. Raises InvalidArgumentError.
         """
         number = parse_version(version)
@@ -56,7 +56,7 @@ class ServerFacts:
         return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
 
     def metrics_text(self, model: str = "") -> str:
-        """Returns Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
+        """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
         the custom ones that its code made."""
         cache = self._execution.cache
         text = self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
@@ -75,5 +75,5 @@ class ServerFacts:
 
 
 def _sample(line: str) -> str:
-    """Returns name and labels of a sample, which may have another value by now."""
+    """Return name and labels of a sample, which may have another value by now."""
     return line.rpartition(" ")[0]

@@ -1,4 +1,4 @@
-"""This module holds what the server says of itself, and how its clients name versions."""
+"""The metadata of the server, and how its clients name versions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?[0-9]{1,99}")
 
 
 def parse_version(text: str) -> int:
-    """Returns the number of a version that a client wrote; `""` is -1, the latest. Raises InvalidArgumentError with
+    """Return the number of a version that a client wrote; `""` is -1, the latest. Raises InvalidArgumentError with
     Triton's texts (rule 1.15.7).
 
     Triton reads as far as there is a number: `1x` is 1 (measured).

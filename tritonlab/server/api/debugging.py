@@ -27,7 +27,7 @@ _SOON = 0.2
 
 
 def follow_pauses(debugger: Debugger, model: str | None) -> None:
-    """Types to a paused model until it goes on; without a name, to the one that paused first. Raises NotFoundError if
+    """Type to a paused model until it goes on; without a name, to the one that paused first. Raises NotFoundError if
     none is paused."""
     paused = [session for session in debugger.sessions(model) if session.live]
     if not paused:
@@ -42,7 +42,7 @@ def follow_pauses(debugger: Debugger, model: str | None) -> None:
 
 
 def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelInstance]) -> None:
-    """Types to a debugger that looks at the latest exception that these instances keep. Raises NotFoundError if they
+    """Type to a debugger that looks at the latest exception that these instances keep. Raises NotFoundError if they
     keep none."""
     found = [(age, instance) for instance in instances if (age := _last_error_age(instance, begin=False)) is not None]
     if not found:
@@ -123,7 +123,7 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
 
 
 def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
-    """Returns how many seconds ago `execute` raised the exception that the instance's stub keeps, None if it keeps
+    """Return how many seconds ago `execute` raised the exception that the instance's stub keeps, None if it keeps
     none; with `begin` a debugger looks at it."""
     if (stub := instance.stub) is None:
         return None

@@ -41,16 +41,16 @@ class KeptFailure:
 
     @property
     def text(self) -> str:
-        """Returns the error as a client reads it."""
+        """The error as a client reads it."""
         return self.capsule.text
 
     @property
     def request_ids(self) -> list[str]:
-        """Returns the ids of the requests that failed, in their order in the batch."""
+        """The ids of the requests that failed, in their order in the batch."""
         return [request.request_id for request in self.capsule.requests]
 
     def replay(self) -> Any:
-        """Sends the requests again, to the model as it is now, and returns the answer as `model(…)` does: a dict of
+        """Send the requests again, to the model as it is now, and return the answer as `model(…)` does: a dict of
         arrays, or a list of these for a decoupled model. Several requests of a batch are sent together, and their
         answers are a list.
 
@@ -96,7 +96,7 @@ class KeptFailure:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all that is kept, as JSON can hold it; tensors by their first elements."""
+        """Return all that is kept, as JSON can hold it; tensors by their first elements."""
         return self.capsule.to_dict()
 
     def __repr__(self) -> str:

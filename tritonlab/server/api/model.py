@@ -66,17 +66,17 @@ class Model:
         return self._core.find(self.name, self.version)
 
     def _version(self) -> str:
-        """Returns the version as clients write it."""
+        """Return the version as clients write it."""
         return "" if self.version == -1 else str(self.version)
 
     def versions(self) -> list[ModelVersion]:
-        """Returns the versions that serve, for views of what they do."""
+        """Return the versions that serve, for views of what they do."""
         model = self._core.model(self.name)
         return list(model.versions.values()) if model is not None else []
 
     @property
     def server_gpus(self) -> VisibleGpus:
-        """Returns the GPUs that its server may use."""
+        """The GPUs that its server may use."""
         return self._core.gpus
 
     @property
@@ -85,12 +85,12 @@ class Model:
 
     @property
     def state(self) -> str:
-        """Returns LOADING, READY, UNLOADING, UNAVAILABLE, or UNKNOWN for a model that was never loaded."""
+        """Return LOADING, READY, UNLOADING, UNAVAILABLE, or UNKNOWN for a model that was never loaded."""
         return self._state()[0]
 
     @property
     def reason(self) -> str:
-        """Returns why the model is UNAVAILABLE; empty if nothing is wrong."""
+        """Why the model is UNAVAILABLE; empty if nothing is wrong."""
         return self._state()[1]
 
     def _state(self) -> tuple[str, str]:
@@ -107,42 +107,43 @@ class Model:
 
     @property
     def directory(self) -> Path:
-        """Returns the model directory that the running version was read from."""
+        """The model directory that the running version was read from."""
         return self._found().files.directory
 
     @property
     def load_ns(self) -> int:
-        """Returns how many nanoseconds it took to load the running version."""
+        """How many nanoseconds it took to load the running version."""
         return self._found().load_ns
 
     def ready(self) -> bool:
-        """Tells whether the model can answer now: it is READY, its stubs are alive, and its own `is_ready()` agrees."""
+        """Return whether the model can answer now: it is READY, its stubs are alive, and its own `is_ready()`
+        agrees."""
         try:
             return self._found().ready()
         except TritonError:
             return False
 
     def metadata(self) -> dict[str, Any]:
-        """Returns the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
+        """Return the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
         6.1.2).
         """
         return self._core.facts.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
-        """Returns the complete configuration in the JSON form that Triton's config endpoint prints (rule 5.2)."""
+        """Return the complete configuration in the JSON form that Triton's config endpoint prints (rule 5.2)."""
         return to_dict(self._found().config)
 
     def config_pbtxt(self) -> str:
-        """Returns the complete configuration as the text of a config.pbtxt."""
+        """Return the complete configuration as the text of a config.pbtxt."""
         return print_pbtxt(self._found().config)
 
     def statistics(self) -> dict[str, Any]:
-        """Returns how often the model ran and how long its requests took, as Triton's statistics endpoint tells it;
+        """Return how often the model ran and how long its requests took, as Triton's statistics endpoint tells it;
         times are nanoseconds."""
         return self._core.facts.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
-        """Returns each instance's name, kind, device, process id, state, restarts and the reason of its last death.
+        """Return each instance's name, kind, device, process id, state, restarts and the reason of its last death.
 
         `simulated`: whether the server's GPUs are simulated. `gpu_memory`: the bytes that its process holds of each
         GPU, as far as they can be seen. If an instance does not run, `failure` says why, and `next_try` in how many
@@ -169,20 +170,20 @@ class Model:
         ]
 
     def called(self) -> list[str]:
-        """Returns the names of the models that it has called (BLS) since it was loaded, whether they were there or not,
+        """Return the names of the models that it has called (BLS) since it was loaded, whether they were there or not,
         in alphabetical order.
         """
         return sorted(set().union(*(instance.called for instance in self._found().instances)))
 
     def logs(self, request: str | int | None = None) -> list[LogRecord]:
-        """Returns what the model printed, logged and raised, oldest first; with `request`, an id or a serial number,
+        """Return what the model printed, logged and raised, oldest first; with `request`, an id or a serial number,
         the lines of the execution or stream of that request.
         """
         records = self._server.logs(self.name)
         return records if request is None else [record for record in records if record.is_of(str(request))]
 
     def stacks(self, timeout: float = 2.0) -> dict[str, str]:
-        """Returns by instance name the Python stacks of what each instance's threads and coroutines are doing now.
+        """Return by instance name the Python stacks of what each instance's threads and coroutines are doing now.
 
         The text is empty for an instance that did not answer within `timeout` seconds: it is being restarted, or C code
         holds its interpreter.
@@ -191,7 +192,7 @@ class Model:
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
     def expected_shape(self, name: str) -> str:
-        """Returns the shape that a client must send for an input, with the batch dimension; -1 is any size."""
+        """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""
         return self._found().rules.expected_shape(name)
 
     @property
@@ -207,7 +208,7 @@ class Model:
         return KeptFailure(self, capsule)
 
     def debug(self) -> None:
-        """Lets you type to the debugger that has paused the model at `breakpoint()`, until the model goes on. Raises
+        """Let you type to the debugger that has paused the model at `breakpoint()`, until the model goes on. Raises
         NotFoundError if none has."""
         follow_pauses(self._core.debugger, self.name)
 
@@ -218,25 +219,25 @@ class Model:
         return attach_editor(self._found().instances, local)
 
     def postmortem(self) -> None:
-        """Lets you look with a debugger at the last exception of `execute`, whose frames are still alive; the model
+        """Let you look with a debugger at the last exception of `execute`, whose frames are still alive; the model
         goes on serving. Raises NotFoundError if none is kept (`Options.postmortem_seconds`)."""
         look_at_last_error(self._core.debugger, self.name, self._found().instances)
 
     def why(self) -> Why:
-        """Returns, in sentences, what the model's requests, instances, sequences and loads wait for."""
+        """Return, in sentences, what the model's requests, instances, sequences and load wait for."""
         return self._core.why(self.name)
 
     # -- inference
 
     @spelt_out(RequestFields)
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
-        """Makes a request for `infer`. A list becomes a tensor of the input's datatype; where Triton would read it as
+        """Make a request for `infer`. A list becomes a tensor of the input's datatype; where Triton would read it as
         another one, as numpy does, a warning says so, once.
         """
         return self._asked(None, fields)[0]
 
     def _asked(self, request: InferenceRequest | None, fields: RequestFields) -> _Asked:
-        """Returns the given request, or makes one for the version that is there. Only the function that the user calls
+        """Return the given request, or make one for the version that is there. Only the function that the user calls
         may call this, because warnings point at its caller.
         """
         if request is not None:
@@ -253,7 +254,7 @@ class Model:
         enable_empty_final_response: bool = False,
         **fields: Unpack[RequestFields],
     ) -> ResponseIterator:
-        """Starts a request (given, or made of the arguments of `create_request`) and returns the iterator over its
+        """Start a request (given, or made of the arguments of `create_request`) and return the iterator over its
         responses.
 
         Raises TritonError at once if the request is refused. `enable_empty_final_response`: also yield a final response
@@ -285,7 +286,7 @@ class Model:
         enable_empty_final_response: bool = False,
         **fields: Unpack[RequestFields],
     ) -> AsyncResponseIterator:
-        """Starts a request as `infer` does, for asyncio: `async for response in model.async_infer(…)`. Call it on the
+        """Start a request as `infer` does, for asyncio: `async for response in model.async_infer(…)`. Call it on the
         running loop.
         """
         request, found = self._asked(request, fields)
@@ -294,7 +295,7 @@ class Model:
         return iterator
 
     def __call__(self, /, *unnamed: Any, **inputs: Any) -> dict[str, NDArray[Any]]:
-        """Sends one request and returns its one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are
+        """Send one request and return its one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are
         object arrays of `bytes`.
 
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
@@ -324,7 +325,7 @@ class Model:
         return Outputs({name: tensor.numpy() for name, tensor in response.outputs.items()})
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the name, version, state, reason and, while it serves, `metadata()`, as JSON values."""
+        """Return the name, version, state, reason and, while it serves, `metadata()`, as JSON values."""
         state, reason = self._state()
         metadata = self.metadata() if state == "READY" else {}
         return {**metadata, "name": self.name, "version": self._version() or None, "state": state, "reason": reason}
@@ -335,7 +336,7 @@ class Model:
 
 
 def _await_end(answers: ResponseIterator) -> None:
-    """Waits for the final flag of a request that has its answer. Raises what its model did wrong after that, with the
+    """Wait for the final flag of a request that has its answer. Raises what its model did wrong after that, with the
     text that a client gets instead of the answer (rule 6.7.4)."""
     try:
         next(answers, None)

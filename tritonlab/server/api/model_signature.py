@@ -1,4 +1,4 @@
-"""This module shows the call of a model as Python sees it: `inspect.signature`, help and completion list the inputs
+"""The call of a model as Python sees it: `inspect.signature`, help and completion list the inputs
 with datatypes and shapes.
 """
 
@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Described(Protocol):
-    """Names the part of `Model` that says what it is."""
+    """The part of `Model` that describes it."""
 
     name: str
 
@@ -24,7 +24,7 @@ class Described(Protocol):
 
 
 class Said(str):
-    """A `Said` is a text that a signature shows without quotes."""
+    """A text that a signature shows without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
@@ -34,7 +34,7 @@ _OPTIONAL = Said("optional")
 
 
 def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
-    """Returns the shape that a client sends for `dims` of the config, such as `[batch ≤ 8, 3, any]`, or `[batch, 3,
+    """Return the shape that a client sends for `dims` of the config, such as `[batch ≤ 8, 3, any]`, or `[batch, 3,
     any]` without the limit.
     """
     batch = [f"batch ≤ {max_batch_size}" if limit else "batch"] if max_batch_size > 0 else []
@@ -42,7 +42,7 @@ def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> 
 
 
 def tensors_of(config: Mapping[str, Any], key: str) -> Iterator[tuple[str, Said, bool]]:
-    """Returns (name, `FP32[batch ≤ 8, 4]`, whether it is optional) for each `input` or `output` of the config."""
+    """Return (name, `FP32[batch ≤ 8, 4]`, whether it is optional) for each `input` or `output` of the config."""
     for tensor in config[key]:
         datatype = DataType.from_config_name(tensor["data_type"]).name
         shape = shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input")
@@ -50,12 +50,12 @@ def tensors_of(config: Mapping[str, Any], key: str) -> Iterator[tuple[str, Said,
 
 
 def is_keyword_name(name: str) -> bool:
-    """Tells whether `model(name=…)` can be written with this name."""
+    """Return whether `model(name=…)` can be written with this name."""
     return name.isidentifier() and not iskeyword(name)
 
 
 def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
-    """Returns a signature with the inputs as keyword-only parameters; inputs whose names are no identifiers go into
+    """Return a signature with the inputs as keyword-only parameters; inputs whose names are no identifiers go into
     `**inputs`.
     """
     tensors = list(tensors_of(config, "input"))
@@ -79,7 +79,7 @@ def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
 
 
 def call_help(name: str, config: Mapping[str, Any]) -> str:
-    """Returns the help text of a model: how it is called, what to send and what comes back."""
+    """Return the help text of a model: how it is called, what to send and what comes back."""
     inputs, outputs = list(tensors_of(config, "input")), list(tensors_of(config, "output"))
     given = [f"{tensor}=…" for tensor, _, optional in inputs if not optional and is_keyword_name(tensor)]
     odd = [f"{tensor!r}: …" for tensor, _, optional in inputs if not optional and not is_keyword_name(tensor)]
@@ -100,7 +100,7 @@ def call_help(name: str, config: Mapping[str, Any]) -> str:
 
 
 class SignatureOfModel:
-    """Gives `Model.__signature__`: on a handle the signature of its model, on the class none."""
+    """`Model.__signature__`: on a handle the signature of its model, on the class none."""
 
     def __get__(self, model: Described | None, owner: type[Described]) -> inspect.Signature:
         if model is None:
@@ -112,7 +112,7 @@ class SignatureOfModel:
 
 
 class HelpOfModel:
-    """Gives `Model.__doc__`: on a handle the help of its model, on the class the text `about`."""
+    """`Model.__doc__`: on a handle the help of its model, on the class the text `about`."""
 
     def __init__(self, about: str | None) -> None:
         self._about = about
@@ -127,7 +127,7 @@ class HelpOfModel:
 
 
 def spelt_out(fields: type[Any]) -> Callable[[Function], Function]:
-    """Gives a function with `**fields: Unpack[fields]` a signature with one parameter for each of them, which help and
+    """Give a function with `**fields: Unpack[fields]` a signature with one parameter for each of them, which help and
     completion show.
     """
 

@@ -1,4 +1,4 @@
-"""This module checks what a program says of a request besides its inputs. It allows only what a client can say, because
+"""The checks of a request's fields besides its inputs. They allow only what a client can send, because
 what runs in a notebook must run over the network, too.
 """
 
@@ -24,7 +24,7 @@ _OWN_FIELDS = {
 
 
 def check_said(request: InferenceRequest) -> None:
-    """Raises InvalidArgumentError for fields that no client could have sent. Texts of a type derived from `str`, such
+    """Raise InvalidArgumentError for fields that no client could have sent. Texts of a type derived from `str`, such
     as numpy's, become plain ones: `serialization.pack_body` would write the memory of numpy's instead."""
     if not isinstance(request, InferenceRequest):
         raise InvalidArgumentError(f"a {type(request).__name__} is no request: inputs={{…}} makes one of arrays")
@@ -73,7 +73,7 @@ def _check_unsigned(name: str, value: Any, most: int) -> None:
 
 
 def _text(name: str, value: Any) -> str:
-    """Returns the text as a plain `str`."""
+    """Return the text as a plain `str`."""
     if not isinstance(value, str):
         _refuse(name, value, "text")
     if not value.isascii():

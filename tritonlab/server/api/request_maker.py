@@ -1,4 +1,4 @@
-"""This module makes a request from what a caller in this process has: lists, arrays, torch tensors."""
+"""A request made from what a caller in this process has: lists, arrays, torch tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .request_check import check_said
 
 
 class RequestFields(TypedDict, total=False):
-    """Lists what a caller may say of a request, as keyword arguments.
+    """The fields of a request, as keyword arguments of a caller.
 
     `inputs`: anything `Tensor.from_any` takes, by name: arrays, torch tensors, lists, text. `timeout`: microseconds, 0
     for none. `priority`: 0 for the model's default. `requested_outputs`: empty for all.
@@ -34,7 +34,7 @@ class RequestFields(TypedDict, total=False):
 
 
 def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Tensor]:
-    """Makes the tensors of a request. `types` are the datatypes of the model's inputs, by name. Raises
+    """Make the tensors of a request. `types` are the datatypes of the model's inputs, by name. Raises
     InvalidArgumentError for a value that cannot become a tensor.
     """
     from_numpy, from_any, tensors = Tensor.from_numpy, Tensor.from_any, {}
@@ -50,12 +50,12 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
 
 
 def _plain(name: Any) -> Any:
-    """Returns a name of a type derived from `str` as a plain one; see `check_said`."""
+    """Return a name of a type derived from `str` as a plain one; see `check_said`."""
     return str.__str__(name) if isinstance(name, str) else name
 
 
 class Named(Protocol):
-    """Names the part of `Model` that says which model a request is for."""
+    """The part of `Model` that names the model of a request."""
 
     name: str
     version: int
@@ -64,7 +64,7 @@ class Named(Protocol):
 def make_request(
     model: Named, types: Mapping[str, DataType], fields: RequestFields, casts: set[tuple[str, str]]
 ) -> InferenceRequest:
-    """Makes a request of `fields` for `model`. `casts` holds the inputs that somebody was warned of already. Raises
+    """Make a request of `fields` for `model`. `casts` holds the inputs that somebody was warned of already. Raises
     InvalidArgumentError.
     """
     given = fields.get("inputs", {})
@@ -86,7 +86,7 @@ def make_request(
 
 
 def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidArgumentError:
-    """Returns the error of a call that names what is no field of a request: mostly its inputs."""
+    """Return the error of a call with keywords that are not fields of a request: mostly its inputs."""
     said = [name for name in names if name in inputs]
     if said:
         form = ", ".join(f"{name!r}: …" for name in sorted(said))
@@ -96,7 +96,7 @@ def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidA
 
 
 def _cast(value: Any, datatype: DataType) -> str:
-    """Returns the warning for a list that was cast to a datatype other than the one that Triton's in-process API would
+    """Return the warning for a list that was cast to a datatype other than the one that Triton's in-process API would
     make of it.
     """
     plain = DataType.from_numpy(np.asarray(value).dtype)

@@ -1,4 +1,4 @@
-"""This module iterates over the responses of one request, for a thread that waits and for asyncio."""
+"""Iterators over the responses of one request, for a thread that waits and for asyncio."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 class RequestInterrupted(Explained, KeyboardInterrupt):
-    """Says that an interrupt reached a thread that waited for a model, what the thread waited for, and where the model
+    """An interrupt of a thread that waited for a model; the text has what the thread waited for, and where the model
     was.
     """
 
@@ -28,11 +28,11 @@ class RequestInterrupted(Explained, KeyboardInterrupt):
 
 
 class ResponseIterator(Iterator[InferenceResponse]):
-    """Yields the responses of one request, in order. An empty final response ends the iteration and is not yielded
+    """The responses of one request, in order. An empty final response ends the iteration and is not yielded
     (rule 3.7.5).
 
-    The thread that waits in `next` reads the stub's answer itself, when nobody else does. `explain` says what a request
-    waits for, where the wait is interrupted. `debugger`: the main thread serves its prompts meanwhile.
+    The thread that waits in `next` reads the stub's answer itself, when nobody else does. `explain` returns what a
+    request waits for, where the wait is interrupted. `debugger`: the main thread serves its prompts meanwhile.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
                 pass  # a debugger's prompt has done it meanwhile
 
     def _arrived(self) -> bool:
-        """Tells whether waiting for the stub is over: a response is here, or the request went back into a queue (rule
+        """Return whether waiting for the stub is over: a response is here, or the request went back into a queue (rule
         3.9), where another thread may fail it.
         """
         return bool(self._responses) or self.request.executor is None
@@ -92,11 +92,11 @@ class ResponseIterator(Iterator[InferenceResponse]):
                 self._wait()
 
     def interrupted(self, why: str = "") -> NoReturn:
-        """Raises RequestInterrupted in place of the KeyboardInterrupt that is being handled, and which may say why."""
+        """Raise RequestInterrupted in place of the KeyboardInterrupt that is being handled, and which may say why."""
         raise RequestInterrupted(why or self._explain(self.request)) from None
 
     def _wait(self) -> None:
-        """Sleeps until a response is there, while some other thread reads."""
+        """Sleep until a response is there, while some other thread reads."""
         waiter = threading.Lock()
         waiter.acquire()
         self._waiter = waiter
@@ -114,12 +114,12 @@ class ResponseIterator(Iterator[InferenceResponse]):
         return _shown(self, self.request, self._done, len(there), f": {', '.join(shown)}" if shown else "")
 
     def cancel(self) -> None:
-        """Asks for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
+        """Ask for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
         self.request.cancel()
 
 
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
-    """Yields the responses of one request as ResponseIterator does, for `async for`."""
+    """The responses of one request as of a ResponseIterator, for `async for`."""
 
     def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
         self.request = request
@@ -147,7 +147,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         return _shown(self, self.request, self._done, self._responses.qsize(), "")
 
     def cancel(self) -> None:
-        """Asks for cancellation; keep iterating."""
+        """Ask for cancellation; keep iterating."""
         self.request.cancel()
 
 

@@ -53,17 +53,17 @@ class Server:
 
     @property
     def repositories(self) -> list[Path]:
-        """Returns the directories that models are loaded from, in the order in which they are searched."""
+        """The directories that models are loaded from, in the order in which they are searched."""
         return list(self._core.repository.repositories)
 
     @property
     def instruments(self) -> Instruments:
-        """Returns the hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
+        """The hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
         return self._core.instruments
 
     @property
     def core(self) -> InferenceServer:
-        """Returns the core, for what is built on it: frontends, facades, load tests and tuning. A program finds all
+        """The core, for what is built on it: frontends, facades, load tests and tuning. A program finds all
         that it needs on the server itself."""
         return self._core
 
@@ -73,7 +73,7 @@ class Server:
         config: dict[str, Any] | str | None = None,
         files: dict[str, bytes] | None = None,
     ) -> Model:
-        """Loads or reloads a model and waits until it is READY.
+        """Load or reloads a model and wait until it is READY.
 
         Nothing happens if nothing has changed; if only the instance groups have changed, equal instances go on.
         `config` (dict or JSON text) replaces config.pbtxt until a file of the model changes or it is unloaded; `files`
@@ -81,7 +81,7 @@ class Server:
         reload that fails leaves the running version as it is. With `model_namespacing` the call loads the models of
         this name of all repositories.
 
-        Raises ModelLoadError with what a client would be told; `.reason`, `.exception` and `.log` say why.
+        Raises ModelLoadError with the text that a client would get; `.reason`, `.exception` and `.log` say why.
         """
         self._core.load(name, config, files)
         return self.model(name)
@@ -93,7 +93,7 @@ class Server:
         wait: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Takes a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
+        """Take a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
         runs.
 
         `unload_dependents`: with an ensemble, also unload the models that were loaded for it alone. `wait`: return only
@@ -105,7 +105,7 @@ class Server:
     def register_model_repository(
         self, repository_path: str | Path, name_mapping: Mapping[str, str] | None = None
     ) -> None:
-        """Adds a directory that models can be loaded from. `name_mapping`: directory name -> the model's name, where
+        """Add a directory that models can be loaded from. `name_mapping`: directory name -> the model's name, where
         they differ.
 
         Raises UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError.
@@ -113,23 +113,23 @@ class Server:
         self._core.register_model_repository(repository_path, name_mapping)
 
     def unregister_model_repository(self, repository_path: str | Path) -> None:
-        """Removes a directory that models can be loaded from; its models that are loaded go on serving. Raises
+        """Remove a directory that models can be loaded from; its models that are loaded go on serving. Raises
         UnsupportedError outside the explicit mode, InvalidArgumentError.
         """
         self._core.unregister_model_repository(repository_path)
 
     def poll_model_repository(self) -> None:
-        """Looks for changes in the repositories now, and loads what they ask for in the background. Raises
+        """Look for changes in the repositories now, and load what they ask for in the background. Raises
         UnavailableError outside the poll mode.
         """
         self._core.poll_model_repository()
 
     def model(self, name: str, version: int = -1) -> Model:
-        """Returns a handle on a model, loaded or not; version -1 is the latest that its policy serves."""
+        """Return a handle on a model, loaded or not; version -1 is the latest that its policy serves."""
         return Model(self, name, version)
 
     def models(self, exclude_not_ready: bool = False) -> Mapping[tuple[str, int], Model]:
-        """Returns every version that was loaded or tried, or only those that are READY, by (name, version)."""
+        """Return every version that was loaded or tried, or only those that are READY, by (name, version)."""
         found: dict[tuple[str, int], Model] = {}
         for model in self._core.models():
             for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
@@ -137,29 +137,29 @@ class Server:
         return found
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Returns the repository index: `name` of each model, and `version`, `state` and `reason` of each version that
+        """Return the repository index: `name` of each model, and `version`, `state` and `reason` of each version that
         was loaded or tried. `ready`: list READY versions only.
         """
         return self._core.index(ready)
 
     def metadata(self) -> dict[str, Any]:
-        """Returns `name`, `version` and `extensions`, as Triton's `/v2` tells them."""
+        """Return `name`, `version` and `extensions`, as Triton's `/v2` tells them."""
         return self._core.facts.server_metadata()
 
     def live(self) -> bool:
-        """Tells whether the server takes requests: it does until it is stopped."""
+        """Return whether the server takes requests: it does until it is stopped."""
         return self._core.live()
 
     def ready(self) -> bool:
-        """Tells whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
+        """Return whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
         return self._core.ready()
 
     def stop_loading(self, name: str) -> None:
-        """Ends the loads of a model that go on: they raise ModelLoadError. Versions that serve are left alone."""
+        """End the loads of a model that go on: they raise ModelLoadError. Versions that serve are left alone."""
         self._core.stop_loading(name)
 
     def cancel(self, serial: int) -> bool:
-        """Asks for the cancellation of a request in flight, by its `serial` in `requests()`; False if it has ended. The
+        """Ask for the cancellation of a request in flight, by its `serial` in `requests()`; False if it has ended. The
         model decides what still comes (rule 3.10)."""
         found = [held.request for held in self._core.requests() if held.request.serial == serial]
         for request in found:
@@ -167,7 +167,7 @@ class Server:
         return bool(found)
 
     def draining(self, model: str | None = None, stacks: bool = False) -> list[dict[str, Any]]:
-        """Returns the versions that a reload or an unload took out of service and that have not ended, oldest first,
+        """Return the versions that a reload or an unload took out of service and that have not ended, oldest first,
         with these facts:
 
         `model`, `version`, `since` (wall clock seconds), `ends_in` (seconds until it is killed, None: never), `awaits`
@@ -181,7 +181,7 @@ class Server:
         ]
 
     def kill(self, name: str | Model) -> list[dict[str, Any]]:
-        """Ends at once the versions of a model that are draining: their requests fail, their processes are killed.
+        """End at once the versions of a model that are draining: their requests fail, their processes are killed.
         Versions that serve are left alone. Returns what was ended, as `draining` tells it.
         """
         now, endings = self._core.clock.now(), self._core.draining(name.name if isinstance(name, Model) else name)
@@ -190,7 +190,7 @@ class Server:
         return ended
 
     def prewarm(self, remembered: Path | None = None) -> None:
-        """Starts in the background the processes that models are forked from, so that the first load is as quick as
+        """Start in the background the processes that models are forked from, so that the first load is as quick as
         later ones.
 
         remembered: a file that keeps the models' imports from one server to the next, so that they are made in advance.
@@ -200,7 +200,7 @@ class Server:
     # -- what goes on
 
     def why(self, name: str | None = None) -> Why:
-        """Returns, in sentences, what every request, instance, sequence and load waits for, of one model or of all, and
+        """Return, in sentences, what every request, instance, sequence and load waits for, of one model or of all, and
         why the last load of a model failed, with line and fix.
 
         `.text()` has all of it, `.to_dict()` the same for programs.
@@ -208,7 +208,7 @@ class Server:
         return self._core.why(name or "")
 
     def requests(self) -> list[dict[str, Any]]:
-        """Returns the requests in flight, oldest first, each with these facts:
+        """Return the requests in flight, oldest first, each with these facts:
 
         `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
         execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
@@ -218,7 +218,7 @@ class Server:
         return [held.to_dict() for held in self._core.requests()]
 
     def loading(self, model: str | None = None) -> list[dict[str, Any]]:
-        """Returns the versions that are being loaded, each with these facts: `model`, `version`, `age` (seconds since
+        """Return the versions that are being loaded, each with these facts: `model`, `version`, `age` (seconds since
         the load began), and `imports_anew` (the modules that it has to import itself, and why; empty if they were
         ready, which is quicker).
         """
@@ -234,33 +234,33 @@ class Server:
         ]
 
     def logs(self, model: str | None = None) -> list[LogRecord]:
-        """Returns what models printed and logged, oldest first."""
+        """Return what models printed and logged, oldest first."""
         return self._core.log.records(model)
 
     def statistics(self, model: str = "") -> dict[str, Any]:
-        """Returns the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
+        """Return the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
         tells them; times are nanoseconds.
         """
         return self._core.facts.statistics(model)
 
     def metrics(self, model: str = "") -> str:
-        """Returns Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
+        """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
         the custom ones that its code made.
         """
         return self._core.facts.metrics_text(model)
 
     def gpus(self) -> list[dict[str, Any]]:
-        """Returns the GPUs that models may be placed on: `ordinal`, `uuid`, `name`, `total_bytes`, `simulated`."""
+        """Return the GPUs that models may be placed on: `ordinal`, `uuid`, `name`, `total_bytes`, `simulated`."""
         return [gpu._asdict() for gpu in self._core.gpus.all]
 
     def memory(self) -> MemoryUse:
-        """Returns the bytes that this process and those of the models take in memory, and what was given back the last
+        """Return the bytes that this process and those of the models take in memory, and what was given back the last
         time the server was idle.
         """
         return self._core.memory()
 
     def check_outputs(self) -> None:
-        """Checks the first responses of every version that becomes READY from now on: `logs()` warns of outputs that
+        """Check the first responses of every version that becomes READY from now on: `logs()` warns of outputs that
         differ from the config, which Triton passes on without a word.
         """
         core = self._core
@@ -268,34 +268,34 @@ class Server:
             core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
 
     def check_placement(self) -> None:
-        """Looks where the instances of every version that becomes READY from now on hold GPU memory: `logs()` warns of
-        those that use another device than they were told.
+        """Look where the instances of every version that becomes READY from now on hold GPU memory: `logs()` warns of
+        those that use another device than their own.
         """
         core = self._core
         if not any(isinstance(one, PlacementCheck) for one in core.instruments):
             core.instruments.add(PlacementCheck(core.instruments, core.find, core.gpus, core.log))
 
     def trace(self, path: str | Path | None = None) -> ChromeTrace:
-        """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and
+        """Collect everything that happens while it is open, and write it to `path` as a file for Perfetto and
         chrome://tracing: `with server.trace("trace.json"): …`. Triton's own trace file is `trace_settings`."""
         return ChromeTrace(self._core.instruments, self._core.clock, path)
 
     @property
     def trace_settings(self) -> TraceSettings:
-        """Returns the settings that choose which requests leave a trace in Triton's trace file: `get` and `update`, and
+        """The settings that choose which requests leave a trace in Triton's trace file: `get` and `update`, and
         `start` and `stop` for what no client may set (rule 5.14.1).
         """
         return self._core.trace_settings
 
     @property
     def log_settings(self) -> LogSettings:
-        """Returns the settings of what `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
+        """The settings of what `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
         return self._core.log_settings
 
     # -- its end
 
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
-        """Unloads all models and ends all processes. Safe to call twice.
+        """Unload all models and end all processes. Safe to call twice.
 
         Requests that still execute after `timeout` seconds, or when the caller is interrupted, fail.
         """

@@ -1,4 +1,4 @@
-"""This module reads the settings of `--backend-config=python,<key>=<value>` (rule 2.9).
+"""The settings of `--backend-config=python,<key>=<value>` (rule 2.9).
 
 Triton reads them when the first model loads and fails that load; here a wrong one fails the server's construction.
 """
@@ -27,7 +27,7 @@ _NUMBERS: dict[str, tuple[str | None, int, str]] = {
 
 
 def shm_settings(backend_config: Mapping[str, str]) -> ShmSettings:
-    """Returns the sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as Triton
+    """Return the sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as Triton
     does."""
     values: dict[str, int] = {}
     for key, text in backend_config.items():
@@ -54,6 +54,6 @@ def _check_prefix(prefix: str) -> None:
 
 
 def check_stub_name(name: str) -> None:
-    """Checks the name of a model or an instance (rule 2.9.2). Raises InvalidArgumentError."""
+    """Check the name of a model or an instance (rule 2.9.2). Raises InvalidArgumentError."""
     if not _REFUSED.isdisjoint(name):
         raise InvalidArgumentError("Invalid stub name: contains invalid characters")

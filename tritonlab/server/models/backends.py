@@ -30,8 +30,8 @@ _CPU_ONLY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 
 class Backends:
-    """Finds the code and the interpreter of models. `directory` holds one directory per backend; the Python backend
-    itself is this package and needs none there. `log` hears of environments."""
+    """The code and the interpreters of models. `directory` holds one directory per backend; the Python backend
+    itself is this package and needs none there. `log` gets what is to report of environments."""
 
     def __init__(self, directory: str | Path | None = None, log: LogBook | None = None) -> None:
         self.directory = DEFAULT_DIRECTORY if directory is None else Path(directory)
@@ -45,7 +45,7 @@ class Backends:
         version: int,
         check: Callable[[ModelConfig], None] = lambda config: None,
     ) -> tuple[ModelConfig, ModelSource]:
-        """Returns the configuration with what the backend adds to it, and where the model's code is.
+        """Return the configuration with what the backend adds to it, and where the model's code is.
 
         `directory`: the model's. `check` is called when the backend is found, before the environment is looked for;
         it may raise. Raises TritonError with Triton's text where it has one: no such backend (rules 2.5.7,
@@ -67,7 +67,7 @@ class Backends:
         return filled, _based_source(filled, directory, version, interpreter, home)
 
     def _home(self, config: ModelConfig, directory: Path, version: int) -> Path | None:
-        """Returns the directory of the Python-based backend, None for the Python backend, and fills in the runtime."""
+        """Return the directory of the Python-based backend, None for the Python backend, and fills in the runtime."""
         home = self.directory / str(config.backend)
         searched = (directory / str(version), directory, home)
         if not config.runtime:
@@ -111,12 +111,12 @@ class Backends:
         return of_environment(environment) if environment is not None else KERNEL
 
     def close(self) -> None:
-        """Releases what it holds; called after the last model has ended."""
+        """Release what it holds; called after the last model has ended."""
         self._environments.close()
 
 
 def force_cpu_only(config: ModelConfig) -> bool:
-    """Tells whether inputs are delivered in CPU memory whatever the client sent (rule 2.12.1). Raises
+    """Return whether inputs are delivered in CPU memory whatever the client sent (rule 2.12.1). Raises
     UnsupportedError.
     """
     value = config.parameters[_CPU_ONLY].string_value if _CPU_ONLY in config.parameters else "yes"
@@ -126,7 +126,7 @@ def force_cpu_only(config: ModelConfig) -> bool:
 
 
 def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...]) -> None:
-    """Refuses a compiled backend, which is found before a model.py (rule 2.11.5): Triton would load it, but nothing
+    """Refuse a compiled backend, which is found before a model.py (rule 2.11.5): Triton would load it, but nothing
     here can.
     """
     for place in searched:
@@ -145,7 +145,7 @@ def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...
 
 
 def _source(config: ModelConfig, directory: Path, version: int, interpreter: Interpreter) -> ModelSource:
-    """Returns where a model's code is (rules 2.1.2, 2.1.4, 2.1.5). A default_model_filename may have directories; then
+    """Return where a model's code is (rules 2.1.2, 2.1.4, 2.1.5). A default_model_filename may have directories; then
     they count as Triton counts: what is above the file is the version directory to the stub.
     """
     name = config.default_model_filename
@@ -167,7 +167,7 @@ def _source(config: ModelConfig, directory: Path, version: int, interpreter: Int
 def _based_source(
     config: ModelConfig, directory: Path, version: int, interpreter: Interpreter, home: Path
 ) -> ModelSource:
-    """Returns the source that has the backend's code and the model's directory (rule 2.11.2)."""
+    """Return the source that has the backend's code and the model's directory (rule 2.11.2)."""
     return ModelSource(
         model=config.name,
         version=version,

@@ -13,7 +13,7 @@ from ...core.model_config_rules import is_ensemble, step_model
 
 
 def composing_models(config: ModelConfig) -> tuple[str, ...]:
-    """Returns the identifiers of the models that an ensemble's steps name, each once, in their order; nothing for other
+    """Return the identifiers of the models that an ensemble's steps name, each once, in their order; nothing for other
     models.
     """
     if not is_ensemble(config):
@@ -24,7 +24,7 @@ def composing_models(config: ModelConfig) -> tuple[str, ...]:
 def required_models(
     configs: Mapping[str, ModelConfig], find: Callable[[str], ModelConfig | None]
 ) -> dict[str, ModelConfig]:
-    """Returns what must be loaded together with `configs`: their composing models, and those of these, without
+    """Return what must be loaded together with `configs`: their composing models, and those of these, without
     themselves.
 
     `find` reads the configuration of a model that is not loaded yet; it returns None if the model is loaded, or cannot
@@ -46,7 +46,7 @@ def required_models(
 
 
 class DependencyGraph:
-    """Holds the dependencies among `configs`, by identifier; a composing model that is not in it is a mere name."""
+    """The dependencies among `configs`, by identifier; a composing model that is not in it is a mere name."""
 
     def __init__(self, configs: Mapping[str, ModelConfig]) -> None:
         self._composing = {name: composing_models(config) for name, config in configs.items()}
@@ -56,11 +56,11 @@ class DependencyGraph:
                 self._ensembles.setdefault(model, []).append(name)
 
     def composing(self, name: str) -> tuple[str, ...]:
-        """Returns the direct composing models of an ensemble."""
+        """Return the direct composing models of an ensemble."""
         return self._composing.get(name, ())
 
     def dependents(self, names: Iterable[str]) -> list[str]:
-        """Returns the ensembles that contain one of `names`, directly or not, without `names` themselves: they become
+        """Return the ensembles that contain one of `names`, directly or not, without `names` themselves: they become
         unavailable with these. An ensemble comes after those that it contains, which is the order of a reload.
         """
         given = set(names)
@@ -74,7 +74,7 @@ class DependencyGraph:
         return self.load_order(found)
 
     def load_order(self, names: Iterable[str]) -> list[str]:
-        """Returns `names` so that each comes after those of them that it contains, and else by name. Ensembles that
+        """Return `names` so that each comes after those of them that it contains, and else by name. Ensembles that
         contain themselves come at some place, too; `circle` finds them.
         """
         wanted = sorted(set(names))
@@ -94,7 +94,7 @@ class DependencyGraph:
         return [name for name in order if name in wanted]
 
     def circle(self, name: str) -> str:
-        """Returns the text of the refusal if ensemble `name` contains itself, directly or not; else empty."""
+        """Return the text of the refusal if ensemble `name` contains itself, directly or not; else empty."""
         seen: set[str] = set()
         waiting = [name]
         while waiting:
@@ -108,7 +108,7 @@ class DependencyGraph:
         return ""
 
     def needed_by_none_but(self, name: str, explicit: Iterable[str]) -> list[str]:
-        """Returns what `unload_dependents` unloads with ensemble `name`: the models it contains, directly or not, that
+        """Return what `unload_dependents` unloads with ensemble `name`: the models it contains, directly or not, that
         nobody loaded by name (`explicit`) and that no other ensemble contains. Ensembles come before what they contain,
         which is the order of unloading.
         """

@@ -1,5 +1,4 @@
-"""`Endings` lets versions that no longer serve end, each on a thread of its own; it waits for them, or ends those that
-take too long, as it is told."""
+"""The ends of versions that no longer serve, each on a thread of its own, waited for or cut short."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _KILLED = 5.0
 
 
 class Ending:
-    """Stands for one version that ends. `over` is set when it has: an interrupted `Thread.join` takes a thread that
+    """One version that ends. `over` is set when it has: an interrupted `Thread.join` takes a thread that
     runs for one that has ended (Python 3.11)."""
 
     def __init__(self, version: ModelVersion) -> None:
@@ -35,7 +34,7 @@ class Ending:
         self.limit: int | None = None
 
     def to_dict(self, now: int) -> dict[str, Any]:
-        """Returns the facts for people and views; times in seconds."""
+        """Return the facts for people and views; times in seconds."""
         version = self.version
         return {
             "model": version.identifier,
@@ -47,7 +46,7 @@ class Ending:
         }
 
     def stacks(self, timeout: float) -> dict[str, str]:
-        """Returns what the threads of its instances are doing now, by instance name; the text is empty for one that
+        """Return what the threads of its instances are doing now, by instance name; the text is empty for one that
         does not answer in `timeout` seconds.
         """
         stubs = {instance.name: instance.stub for instance in self._instances()}
@@ -58,8 +57,8 @@ class Ending:
 
 
 class Endings:
-    """Ends versions that no longer serve. `tell` gets a version that is waited for and a sentence about it. `later(ns,
-    function)` calls a function that must not block. Any thread may call.
+    """The versions that no longer serve, until they have ended. `tell` gets a version that is waited for and a sentence
+    about it. `later(ns, function)` calls a function that must not block. Any thread may call.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Endings:
         self._running: dict[Ending, None] = {}
 
     def retire(self, model: LoadedModel, after: Sequence[Ending] = ()) -> list[Ending]:
-        """Takes all versions of a model out of service and lets them end. `after`: as in `end`."""
+        """Take all versions of a model out of service and let them end. `after`: as in `end`."""
 
         def retire() -> list[Ending]:
             versions = model.versions
@@ -85,7 +84,7 @@ class Endings:
             return shielded(retire)  # a version that neither serves nor ends would stay for ever
 
     def end(self, model: LoadedModel, version: ModelVersion, after: Sequence[Ending] = ()) -> Ending:
-        """Unloads a version that no longer serves, in the background. `after`: unloads of the ensembles that contain
+        """Unload a version that no longer serves, in the background. `after`: unloads of the ensembles that contain
         it, whose last requests it still serves."""
         if version.version not in model.versions:
             model.ended[version.version] = (ModelState.UNLOADING, "")
@@ -108,17 +107,17 @@ class Endings:
         return ending
 
     def versions(self) -> list[ModelVersion]:
-        """Returns the versions that have not ended."""
+        """Return the versions that have not ended."""
         return [ending.version for ending in list(self._running)]
 
     def of(self, identifiers: Iterable[str]) -> list[Ending]:
-        """Returns the endings of these models, among them older versions that a reload took out of service."""
+        """Return the endings of these models, among them older versions that a reload took out of service."""
         wanted = set(identifiers)
         return [ending for ending in list(self._running) if ending.version.identifier in wanted]
 
     def limit(self, endings: Sequence[Ending], seconds: float | None) -> None:
-        """Has these versions ended after so many seconds, if they have not ended by themselves; without a number there
-        is no limit. Does not block.
+        """End these versions after so many seconds, if they have not ended by themselves; without a number there is no
+        limit. Does not block.
         """
         if seconds is None:
             return
@@ -131,7 +130,7 @@ class Endings:
             self._later(nanoseconds, partial(self._end_late, weakref.WeakSet(endings), seconds))
 
     def _end_late(self, endings: weakref.WeakSet[Ending], seconds: float) -> None:
-        """Ends what has not ended in time; called on the timer's thread."""
+        """End what has not ended in time; called on the timer's thread."""
         late = [ending for ending in endings if not ending.over.is_set()]
         for ending in late:
             version = ending.version
@@ -142,13 +141,13 @@ class Endings:
             threading.Thread(target=self.kill, args=(late,), name="kill", daemon=True).start()
 
     def kill(self, endings: Sequence[Ending]) -> None:
-        """Ends these versions now: their requests fail and their stubs are killed."""
+        """End these versions now: their requests fail and their stubs are killed."""
         for ending in endings:
             ending.version.abort()
         _await(endings, time.monotonic() + _KILLED)
 
     def wait(self, endings: Sequence[Ending], timeout: float | None) -> None:
-        """Blocks until these versions have ended.
+        """Block until these versions have ended.
 
         A version that has not ended after `timeout` seconds, or when the caller is interrupted, is ended at once: its
         requests fail and its stubs are killed. Without a timeout it ends by itself, and an interrupt ends only the

@@ -17,7 +17,7 @@ from .model_repository_manager import ModelFiles, ModelRepositoryManager, poll_f
 
 
 class EnsembleCompletion:
-    """Completes the ensembles among `models`. `load` loads a model that an ensemble needs."""
+    """The completion of the ensembles among `models`. `load` loads a model that an ensemble needs."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class EnsembleCompletion:
         self._endings = endings
 
     def config(self, identifier: str) -> ModelConfig | None:
-        """Returns the configuration of a model: the one that serves, else the one on disk; None if that cannot be
+        """Return the configuration of a model: the one that serves, else the one on disk; None if that cannot be
         read."""
         model = self._models.get(identifier)
         if model is not None and model.files is not None:

@@ -1,5 +1,4 @@
-"""`ExecutionOptions` is what a server was told about executing; it is made once and used where a model version
-loads."""
+"""The options of a server for executing; made once and used where a model version loads."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from .response_cache import ResponseCache, parse_cache_config
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Holds the options. `limiter` and `cache` are None where the server has none. `count_warmup`: whether warmup shows
+    """The options. `limiter` and `cache` are None where the server has none. `count_warmup`: whether warmup shows
     in statistics.
     """
 
@@ -23,7 +22,7 @@ class ExecutionOptions:
     def of(
         cache_config: str, rate_limit: str, rate_limit_resource: Limits | None, count_warmup: bool
     ) -> ExecutionOptions:
-        """Makes the options from the server's arguments. Raises InvalidArgumentError."""
+        """Make the options from the server's arguments. Raises InvalidArgumentError."""
         size = parse_cache_config(cache_config)
         limiter = make_rate_limiter(rate_limit, rate_limit_resource)
         return ExecutionOptions(limiter, ResponseCache(size) if size else None, count_warmup)

@@ -14,7 +14,7 @@ from .model_lifecycle import ModelVersion
 
 
 class GlobalMap(dict[str, LoadedModel]):
-    """Holds the models by identifier; entries are never taken out, so that requests look here without a lock.
+    """The models by identifier; entries are never taken out, so that requests look here without a lock.
     `namespacing`: whether several models may have one name.
     """
 
@@ -23,33 +23,33 @@ class GlobalMap(dict[str, LoadedModel]):
         self._lock = threading.Lock()  # guards additions
 
     def add(self, identifier: str, name: str, namespace: str) -> LoadedModel:
-        """Returns the model of this identifier, a new one if there is none yet."""
+        """Return the model of this identifier, a new one if there is none yet."""
         with self._lock:
             return self.setdefault(identifier, LoadedModel(name, namespace))
 
     def known(self, name: str = "") -> list[LoadedModel]:
-        """Returns every model, or those of a name or identifier, that was loaded, or tried, at least once."""
+        """Return every model, or those of a name or identifier, that was loaded, or tried, at least once."""
         known = [model for _, model in sorted(self.items()) if model.versions or model.ended]
         return [model for model in known if name in ("", model.name, model.identifier)]
 
     def settled(self) -> bool:
-        """Tells whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
+        """Return whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
         return all(model.settled() for model in self.known())
 
     def graph(self) -> DependencyGraph:
-        """Returns the dependencies among the ensembles that somebody wants."""
+        """Return the dependencies among the ensembles that somebody wants."""
         with self._lock:
             models = list(self.values())
         return DependencyGraph({model.identifier: model.wanted.config for model in models if model.wanted is not None})
 
     def named(self, name: str) -> list[LoadedModel]:
-        """Returns the models of this name, or identifier, that were loaded, or tried, and that nobody has unloaded
+        """Return the models of this name, or identifier, that were loaded, or tried, and that nobody has unloaded
         since.
         """
         return [model for model in list(self.values()) if model.listed and name in (model.name, model.identifier)]
 
     def only(self, name: str) -> LoadedModel:
-        """Returns the one model that a name means. Raises NotFoundError, InvalidArgumentError, with Triton's texts."""
+        """Return the one model that a name means. Raises NotFoundError, InvalidArgumentError, with Triton's texts."""
         found = self.named(name)
         if len(found) == 1:
             return found[0]
@@ -66,7 +66,7 @@ class GlobalMap(dict[str, LoadedModel]):
         raise InvalidArgumentError(unknown)
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
-        """Returns the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
+        """Return the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
         5.11.6).
         """
         model = self.get(name)
@@ -87,7 +87,7 @@ class GlobalMap(dict[str, LoadedModel]):
     def resolve(
         self, config: ModelConfig, namespace: str, more: Callable[[str], Sequence[str]] = lambda name: ()
     ) -> ModelConfig:
-        """Returns the configuration of an ensemble with the namespaces of the models it contains: the ensemble's own if
+        """Return the configuration of an ensemble with the namespaces of the models it contains: the ensemble's own if
         that has the model, else the only one that has. `more`: other namespaces that have a model of a name.
         """
         resolved = ModelConfig()
@@ -98,7 +98,7 @@ class GlobalMap(dict[str, LoadedModel]):
         return resolved
 
     def resolves_anew(self, config: ModelConfig, namespace: str) -> bool:
-        """Tells whether an ensemble that was resolved names other models now, all of them known."""
+        """Return whether an ensemble that was resolved names other models now, all of them known."""
         if not self.namespacing:
             return False
         resolved = self.resolve(config, namespace)

@@ -1,4 +1,4 @@
-"""This module reads the label files of a model's outputs, for classification (rule 6.6.2)."""
+"""The label files of a model's outputs, for classification (rule 6.6.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = dict[str, tuple[str, ...]]
 
 
 def read_labels(config: ModelConfig, directory: Path) -> Labels:
-    """Returns the labels of every output that names a file, which has one per line. Raises InternalError for a file
+    """Return the labels of every output that names a file, which has one per line. Raises InternalError for a file
     that cannot be read, UnsupportedError for one outside the model directory (rule 5.3.4).
     """
     labels: Labels = {}

@@ -1,4 +1,4 @@
-"""`LoadedModel` is what a server knows of one model name, and what a load has to do with its versions."""
+"""What a server knows of one model name, and what a load has to do with its versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class FailedLoad:
-    """Is why a load failed, with what the error told then: later the cells may be others."""
+    """Why a load failed, with the place and the advice of that moment: later the cells may be others."""
 
     error: TritonError
     where: str | None
@@ -35,7 +35,7 @@ class FailedLoad:
 
 
 class LoadedModel:
-    """Holds all that a server knows of one model: its versions, and what became of those that are gone. `identifier`:
+    """All that a server knows of one model: its versions, and the last state of those that are gone. `identifier`:
     its name, or with namespacing its namespace and name.
     """
 
@@ -63,14 +63,14 @@ class LoadedModel:
         self.explicit = False
 
     def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
-        """Sends new requests to these versions from now on."""
+        """Send new requests to these versions from now on."""
         self.versions = versions
         self.latest = versions[max(versions)] if versions else None
         self.files = files
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Loads it inside: keeps why that failed, until a load succeeds."""
+        """Load it inside: keeps why that failed, until a load succeeds."""
         try:
             yield
         except TritonError as error:
@@ -80,13 +80,13 @@ class LoadedModel:
         self.failure = None
 
     def states(self) -> dict[int, tuple[str, str]]:
-        """Returns state and reason of every version that was loaded or tried, as the index tells them, lowest first."""
+        """Return state and reason of every version that was loaded or tried, as the index tells them, lowest first."""
         states = {number: (state.value, reason) for number, (state, reason) in self.ended.items()}
         states |= {number: (version.state.value, version.reason) for number, version in self.versions.items()}
         return dict(sorted(states.items()))
 
     def settled(self) -> bool:
-        """Tells whether every version serves or was unloaded on purpose (rule 5.11.9)."""
+        """Return whether every version serves or was unloaded on purpose (rule 5.11.9)."""
         if not all(version.ready() for version in self.versions.values()):
             return False
         ended = [pair for number, pair in self.ended.items() if number not in self.versions]
@@ -95,7 +95,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Changes:
-    """Says what a load does: which versions it loads, and which stay; those in `update` get other instances."""
+    """What a load does: which versions it loads, and which stay; those in `update` get other instances."""
 
     load: tuple[int, ...]
     keep: tuple[int, ...] = ()
@@ -106,7 +106,7 @@ class Changes:
 
 
 def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelFiles) -> Changes:
-    """Compares what `serving` versions were loaded from with what was `found` (rule 5.11.2).
+    """Compare what `serving` versions were loaded from with what was `found` (rule 5.11.2).
 
     A version is loaded again if a file of its directory has changed; all are if a file above them has, or a field of
     the configuration other than `instance_group` and `version_policy`.
@@ -125,7 +125,7 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
 
 
 def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
-    """Tells whether a version may get other instances while it serves. It may not where slots of sequences belong to
+    """Return whether a version may get other instances while it serves. It may not where slots of sequences belong to
     instances, nor where instances are passive, although Triton can there, too.
     """
     groups = [*now.config.instance_group, *found.config.instance_group]
@@ -133,7 +133,7 @@ def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
 
 
 def _is_other(now: ModelFiles, found: ModelFiles) -> bool:
-    """Tells whether the model lies elsewhere, or something above the versions has changed. A load that brings files
+    """Return whether the model lies elsewhere, or something above the versions has changed. A load that brings files
     makes a directory of its own, so it always is another; Triton ignores files of a version that serves already
     (measured).
     """
@@ -141,7 +141,7 @@ def _is_other(now: ModelFiles, found: ModelFiles) -> bool:
 
 
 def _part(files: ModelFiles, directory: str) -> Fingerprint:
-    """Returns the fingerprint of a version's directory, or of all that is in none and is not the configuration."""
+    """Return the fingerprint of a version's directory, or of all that is outside of them, but the configuration."""
     return {
         path: stamp
         for path, stamp in files.fingerprint.items()

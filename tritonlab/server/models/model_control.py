@@ -22,8 +22,8 @@ CONTROL_MODES = ("none", "poll", "explicit")
 
 
 class ModelControl:
-    """Loads and unloads the models of a repository, from any thread. `on_state` hears of every state of every version,
-    `on_wait` of versions whose end is waited for, with a sentence about it.
+    """The loads and unloads of the models of a repository, from any thread. `on_state` gets every state of every
+    version, `on_wait` versions whose end is waited for, with a sentence about it.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class ModelControl:
 
     @property
     def stopped(self) -> bool:
-        """Tells whether it loads nothing any more."""
+        """Return whether it loads nothing any more."""
         return self._loader.stopped
 
     # -- load
 
     def load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> None:
-        """Loads all models of this name that can be loaded. Raises ModelLoadError, InvalidArgumentError (rule 5.11.4),
+        """Load all models of this name that can be loaded. Raises ModelLoadError, InvalidArgumentError (rule 5.11.4),
         or UnavailableError outside the explicit mode.
         """
         self._require_explicit()
@@ -73,7 +73,7 @@ class ModelControl:
             raise UnavailableError("explicit model load / unload is not allowed if polling is enabled")
 
     def require_explicit_for(self, what: str) -> None:
-        """Raises UnsupportedError outside the explicit mode."""
+        """Raise UnsupportedError outside the explicit mode."""
         if not self.explicit:
             raise UnsupportedError(f"{what} is not allowed if model control mode is not EXPLICIT")
 
@@ -125,7 +125,7 @@ class ModelControl:
             raise
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
-        """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4), and
+        """Load again the ensembles that contain a model, also those that its absence had taken down (rule 5.7.4), and
         those whose steps name another model now (rule 5.11.12).
         """
         graph = self.models.graph()
@@ -146,7 +146,7 @@ class ModelControl:
     # -- unload
 
     def unload(self, name: str, unload_dependents: bool, wait: bool, timeout: float | None = None) -> None:
-        """Unloads the model of this name. Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule
+        """Unload the model of this name. Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule
         5.11.4). `wait`: block until all have ended. `timeout`: the seconds after which they are ended, also what a
         reload or an earlier call took out of service.
         """
@@ -163,7 +163,7 @@ class ModelControl:
             self._endings.limit(list(dict.fromkeys(endings)), timeout)
 
     def unload_model(self, identifier: str, unload_dependents: bool = False) -> list[Ending]:
-        """Stops serving a model at once, and the ensembles that contain it, and lets them end; an unknown one is
+        """Stop serving a model at once, and the ensembles that contain it, and let them end; an unknown one is
         ignored (rule 5.11.5). `unload_dependents`: of an ensemble also the models that only it needs, if nobody loaded
         them by name."""
         if identifier not in self.models:
@@ -187,30 +187,30 @@ class ModelControl:
     # -- state
 
     def running(self) -> list[ModelVersion]:
-        """Returns every version that may have requests in flight, also those that are being unloaded."""
+        """Return every version that may have requests in flight, also those that are being unloaded."""
         serving = [version for model in self.models.known() for version in model.versions.values()]
         return [*serving, *self._endings.versions()]
 
     def loading(self) -> list[ModelVersion]:
-        """Returns the versions that are being loaded."""
+        """Return the versions that are being loaded."""
         return self._loader.loading()
 
     def draining(self, name: str = "") -> list[Ending]:
-        """Returns the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
+        """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
         return self._endings.of([model.identifier for model in self.models.known(name)])
 
     def stop_loading(self, name: str) -> None:
-        """Makes the loads fail that go on for the models of this name."""
+        """Make the loads fail that go on for the models of this name."""
         self._loader.end(name)
 
     def kill(self, endings: Sequence[Ending]) -> None:
-        """Ends these versions at once. Blocks some seconds at most."""
+        """End these versions at once. Blocks some seconds at most."""
         self._endings.kill(endings)
 
     # -- end
 
     def stop(self, timeout: float) -> None:
-        """Unloads everything; requests that still execute after `timeout` seconds, or at an interrupt, fail, and their
+        """Unload everything; requests that still execute after `timeout` seconds, or at an interrupt, fail, and their
         stubs are killed."""
         try:
             self._loader.stop()
@@ -226,7 +226,7 @@ class ModelControl:
             raise
 
     def forget(self) -> None:
-        """Drops the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
+        """Drop the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
         them at exit.
         """
         self.models.clear()

@@ -1,4 +1,4 @@
-"""This module leads a model version through its life: from files to READY, and to its end.
+"""The life of a model version: from files to READY, and to its end.
 
 load:    import in two stubs at once -> auto_complete_config in the one that is thrown away
          -> merge, check -> initialize -> READY
@@ -32,7 +32,7 @@ from .version_load import LoadServices, VersionLoad, final_config
 
 
 class ModelState(enum.Enum):
-    """Lists the states as the repository index reports them (rule 5.11.7)."""
+    """The states as the repository index reports them (rule 5.11.7)."""
 
     LOADING = "LOADING"
     READY = "READY"
@@ -57,9 +57,9 @@ TRANSITIONS = {
 
 
 class ModelVersion:
-    """Holds one loaded version: its configuration, rules, scheduler and instances.
+    """One loaded version: its configuration, rules, scheduler and instances.
 
-    `on_state` hears of every state change with (version, reason).
+    `on_state` gets every state change as (version, reason).
     """
 
     def __init__(
@@ -93,19 +93,19 @@ class ModelVersion:
 
     @property
     def instances(self) -> list[ModelInstance]:
-        """Returns the instances that serve; an ensemble has none."""
+        """The instances that serve; an ensemble has none."""
         running = self.loading.instances
         return running.serving if running is not None else []
 
     @property
     def leaving(self) -> list[ModelInstance]:
-        """Returns the instances that only finish their last requests, since others serve now."""
+        """The instances that only finish their last requests, since others serve now."""
         running = self.loading.instances
         return list(running.leaving) if running is not None else []
 
     @property
     def serves(self) -> bool:
-        """Tells whether new requests go here."""
+        """Return whether new requests go here."""
         return self.state is ModelState.READY
 
     def advance(self, event: ModelEvent, reason: str = "") -> None:
@@ -116,7 +116,7 @@ class ModelVersion:
     # -- load
 
     def load(self) -> None:
-        """Loads the version; blocks. Raises TritonError with the text of `<Code>: <text>` in a load failure (rule
+        """Load the version; blocks. Raises TritonError with the text of `<Code>: <text>` in a load failure (rule
         2.5.1).
         """
         clock = self._services.instances.clock
@@ -137,7 +137,7 @@ class ModelVersion:
         self.advance(ModelEvent.LOADED)
 
     def update_instances(self, files: ModelFiles) -> None:
-        """Replaces the instances for a configuration that differs in nothing else (rule 5.11.2), while the version goes
+        """Replace the instances for a configuration that differs in nothing else (rule 5.11.2), while the version goes
         on serving; blocks. Raises TritonError; then nothing has changed, and `reason` says why.
         """
         assert self.loading.instances is not None
@@ -154,7 +154,7 @@ class ModelVersion:
         self.config, self.files, self.reason = config, files, ""
 
     def _entrance(self) -> Callable[[InferenceRequest], None]:
-        """Returns where checked requests go. It is decided here, so that what is off costs a request nothing."""
+        """Return where checked requests go. It is decided here, so that what is off costs a request nothing."""
         services, cache = self._services.instances, self._services.execution.cache
         if self.instances and all(instance.plan.passive for instance in self.instances):
             return self._refuse
@@ -180,7 +180,7 @@ class ModelVersion:
         return self._cached.enqueue
 
     def _refuse(self, request: InferenceRequest) -> None:
-        """Refuses a request where Triton 2.51 crashes."""
+        """Refuse a request where Triton 2.51 crashes."""
         raise UnavailableError(
             f"{request.prefix}all instance groups of model '{self.name}' are passive: nothing executes its requests"
         )
@@ -188,12 +188,12 @@ class ModelVersion:
     # -- use
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Checks the request and hands it to the scheduler. Raises TritonError; then nothing was executed."""
+        """Check the request and hand it to the scheduler. Raises TritonError; then nothing was executed."""
         self.rules.check(request)
         self._submit(request)
 
     def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
-        """Takes a request out of the queue and ends it with `error`; returns False if it is not there (any more)."""
+        """Take a request out of the queue and end it with `error`; returns False if it is not there (any more)."""
         if not self.scheduler.withdraw(request):
             return False
         services = self._services.instances
@@ -201,7 +201,7 @@ class ModelVersion:
         return True
 
     def ready(self) -> bool:
-        """Tells whether it is READY, every stub is alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3,
+        """Return whether it is READY, every stub is alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3,
         2.7).
         """
         if self.state is not ModelState.READY:
@@ -211,11 +211,11 @@ class ModelVersion:
         return not self._has_is_ready or self._author_says_ready()
 
     def failed(self) -> bool:
-        """Tells whether an instance does not run: its stub died, and no other has come up yet."""
+        """Return whether an instance does not run: its stub died, and no other has come up yet."""
         return any(instance.state is InstanceState.FAILED for instance in self.instances)
 
     def _author_says_ready(self) -> bool:
-        """Asks all instances at once. Only the log tells why one is not ready, as in Triton (rule 2.7.4)."""
+        """Ask all instances at once. Only the log tells why one is not ready, as in Triton (rule 2.7.4)."""
         checks = [instance.stub.readiness for instance in self.instances if instance.stub is not None]
         queries = [check.ask() for check in checks]
         try:
@@ -229,7 +229,7 @@ class ModelVersion:
     # -- end
 
     def unload(self, reason: str = "unloaded") -> None:
-        """Lets requests end, finalizes, and ends the processes; blocks. The state is UNLOADING already."""
+        """Let requests end, finalizes, and end the processes; blocks. The state is UNLOADING already."""
         self.scheduler.stop()
         if self.loading.instances is not None:
             self.loading.instances.stop()
@@ -237,20 +237,20 @@ class ModelVersion:
         self.advance(ModelEvent.UNLOADED, reason)
 
     def awaited(self) -> str:
-        """Returns in words what an unload waits for; empty if that is over in a moment."""
+        """Return in words what an unload waits for; empty if that is over in a moment."""
         found = [text for instance in [*self.instances, *self.leaving] if (text := instance.awaited())]
         pending = self.scheduler.pending
         return ", ".join([*found, *([f"{pending} more in the queue"] if pending else [])])
 
     def abort(self) -> None:
-        """Ends everything at once, whatever the state: requests that wait or execute fail, a load fails."""
+        """End everything at once, whatever the state: requests that wait or execute fail, a load fails."""
         self.loading.abort()
         if isinstance(scheduler := getattr(self, "scheduler", None), EnsembleScheduler):  # a failed load has none
             scheduler.abort()
         self._leave()
 
     def _leave(self) -> None:
-        """Drops what the server keeps of this version: cached answers."""
+        """Drop what the server keeps of this version: cached answers."""
         if self._cached is not None:
             self._cached.close()
 
@@ -259,5 +259,5 @@ class ModelVersion:
 
 
 def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:
-    """Adds a line to the server's log, in the version's name."""
+    """Add a line to the server's log, in the version's name."""
     log.add(LogRecord(time.time_ns(), name, version, "", "server", level, text))

@@ -1,5 +1,5 @@
-"""This module reads model repositories on disk: which models there are, their configuration, versions and fingerprints.
-It loads nothing.
+"""Model repositories on disk: which models there are, their configuration, versions and fingerprints.
+Nothing is loaded here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Fingerprint = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Holds one model as it lies on disk, read and filled in, before its own auto_complete_config.
+    """One model as it lies on disk, read and filled in, before its own auto_complete_config.
 
     `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those the
     policy selects, lowest first. `fingerprint` is of the directory alone: like Triton, a load does not see that a
@@ -56,19 +56,19 @@ class ModelFiles:
 
     @property
     def configured(self) -> bool:
-        """Tells whether there is a configuration, or one was passed; else the model's auto_complete_config has to say
+        """Return whether there is a configuration, or one was passed; else the model's auto_complete_config has to say
         it all.
         """
         return self.override is not None or self.config_file in self.fingerprint
 
     def is_configuration(self, path: str) -> bool:
-        """Tells whether `path` is a configuration: the file that is read, or one of those beside it under other
+        """Return whether `path` is a configuration: the file that is read, or one of those beside it under other
         names."""
         return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
 
 
 def check_repositories(paths: Sequence[str | Path]) -> None:
-    """Refuses paths that are no directories when a server starts, with Triton's texts (measured). Raises InternalError,
+    """Refuse paths that are no directories when a server starts, with Triton's texts (measured). Raises InternalError,
     InvalidArgumentError.
     """
     for path in paths:
@@ -79,7 +79,7 @@ def check_repositories(paths: Sequence[str | Path]) -> None:
 
 
 class ModelRepositoryManager:
-    """Reads models from one or more repositories, by their identifiers.
+    """The models of one or more repositories, by their identifiers.
 
     An identifier is the model's name, which only one repository may have (rule 5.11.10), or with `namespacing` the
     repository and the name (rule 5.11.12). `strict`: each model needs a configuration (rule 5.1.5). `config_name`: the
@@ -103,13 +103,13 @@ class ModelRepositoryManager:
         self._elsewhere: frozenset[str] = frozenset()
 
     def allow(self, names: Iterable[str]) -> None:
-        """Lets these models lie outside a repository, or deeper in it: the one who starts the server may say
+        """Let these models lie outside a repository, or deeper in it: the one who starts the server may say
         `team/model`, its clients may not (rule 5.11.4).
         """
         self._elsewhere = frozenset(filter(_leads_elsewhere, names))
 
     def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
-        """Adds a repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
+        """Add a repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
         AlreadyExistsError, with Triton's texts.
         """
         path, mapping = Path(repository), dict(name_mapping or {})
@@ -129,7 +129,7 @@ class ModelRepositoryManager:
         self.repositories = [*self.repositories, path]
 
     def unregister(self, repository: str | Path) -> None:
-        """Forgets a repository; what was loaded from it stays loaded. Raises InvalidArgumentError."""
+        """Forget a repository; what was loaded from it stays loaded. Raises InvalidArgumentError."""
         path = Path(repository)
         if path not in self.repositories:
             raise InvalidArgumentError(f"failed to unregister '{repository}', repository not found")
@@ -137,7 +137,7 @@ class ModelRepositoryManager:
         self._mappings.pop(path, None)
 
     def directories(self) -> dict[str, list[Path]]:
-        """Returns every model directory of every repository by the model's identifier, sorted by it.
+        """Return every model directory of every repository by the model's identifier, sorted by it.
 
         Hidden ones are left out, unlike in Triton, where an `.ipynb_checkpoints` is a model that cannot be loaded.
         """
@@ -151,30 +151,30 @@ class ModelRepositoryManager:
         return dict(sorted(found.items()))
 
     def names(self) -> list[str]:
-        """Returns every model of every repository, sorted."""
+        """Return every model of every repository, sorted."""
         return list(self.directories())
 
     def _namespace(self, repository: Path) -> str:
         return str(repository) if self.namespacing else ""
 
     def split(self, identifier: str) -> tuple[str, str]:
-        """Returns the namespace and the name in an identifier."""
+        """Return the namespace and the name in an identifier."""
         for repository in self.repositories if self.namespacing else ():
             if identifier.startswith(f"{repository}::"):
                 return str(repository), identifier.removeprefix(f"{repository}::")
         return "", identifier
 
     def namespaces(self, name: str) -> list[str]:
-        """Returns the namespaces that have a model of this name; none without namespacing."""
+        """Return the namespaces that have a model of this name; none without namespacing."""
         found = map(self._namespace, self.repositories) if self.namespacing else ()
         return [namespace for namespace in found if self.holds(identifier(name, namespace))]
 
     def identifiers(self, name: str) -> list[str]:
-        """Returns the identifiers that a load by this name is about: the model of every repository that has one."""
+        """Return the identifiers that a load by this name is about: the model of every repository that has one."""
         return [identifier(name, namespace) for namespace in self.namespaces(name)] or [name]
 
     def holds(self, identifier: str) -> bool:
-        """Tells whether there is exactly one such model."""
+        """Return whether there is exactly one such model."""
         return len(self._places(identifier)) == 1
 
     def _places(self, identifier: str) -> list[Path]:
@@ -193,7 +193,7 @@ class ModelRepositoryManager:
         return found
 
     def _directory(self, identifier: str) -> Path:
-        """Returns the directory of the model. Raises ModelLoadError if it is nowhere, or at more than one place (rule
+        """Return the directory of the model. Raises ModelLoadError if it is nowhere, or at more than one place (rule
         5.11.10).
         """
         found = self._places(identifier)
@@ -212,7 +212,7 @@ class ModelRepositoryManager:
     def read(
         self, identifier: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> ModelFiles:
-        """Reads the model, with what a load request overrides (rule 5.11.3).
+        """Read the model, with what a load request overrides (rule 5.11.3).
 
         Raises ModelLoadError with the short text clients get; its `reason` is what Triton only logs (rule 2.5.3).
         """
@@ -264,7 +264,7 @@ class ModelRepositoryManager:
 
 
 def fingerprint(directory: Path) -> Fingerprint:
-    """Returns what a reload compares: every file with its modification time and size. Files that come or go meanwhile
+    """Return what a reload compares: every file with its modification time and size. Files that come or go meanwhile
     do no harm.
     """
     found: Fingerprint = {}
@@ -280,7 +280,7 @@ def fingerprint(directory: Path) -> Fingerprint:
 
 
 def check_name(name: str) -> None:
-    """Refuses names that nobody may ask to load or unload (rule 5.11.4). Raises InvalidArgumentError."""
+    """Refuse names that nobody may ask to load or unload (rule 5.11.4). Raises InvalidArgumentError."""
     trimmed = name.strip()
     if not trimmed:
         raise InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.")
@@ -291,12 +291,12 @@ def check_name(name: str) -> None:
 
 
 def _leads_elsewhere(name: str) -> bool:
-    """Tells whether a directory of this name would not be one of the repository's own."""
+    """Return whether a directory of this name would not be one of the repository's own."""
     return "/" in name or name in ("", ".", "..")
 
 
 def _version_directories(directory: Path) -> list[int]:
-    """Returns the numbers of the directories with a decimal name without a leading zero, `0` itself included (rule
+    """Return the numbers of the directories with a decimal name without a leading zero, `0` itself included (rule
     2.1.1).
     """
     return sorted(
@@ -307,7 +307,7 @@ def _version_directories(directory: Path) -> list[int]:
 
 
 def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
-    """Returns the versions that the policy wants of those there are (rule 5.11.6), lowest first."""
+    """Return the versions that the policy wants of those there are (rule 5.11.6), lowest first."""
     policy = config.version_policy
     if policy.HasField("specific"):
         return tuple(version for version in versions if version in policy.specific.versions)
@@ -318,7 +318,7 @@ def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
 
 
 def _write_files(directory: Path, files: dict[str, bytes]) -> None:
-    """Writes file overrides as a model directory of their own; keys without the prefix are ignored, as Triton does
+    """Write file overrides as a model directory of their own; keys without the prefix are ignored, as Triton does
     (rules 1.15.4, 5.11.3). Raises ConfigError.
     """
     root = os.path.realpath(directory)
@@ -343,7 +343,7 @@ def _write_files(directory: Path, files: dict[str, bytes]) -> None:
 
 
 def poll_failure(name: str, reason: str) -> ModelLoadError:
-    """Returns the error of a model that cannot be read: clients get the short text, `reason` is only logged (rule
+    """Return the error of a model that cannot be read: clients get the short text, `reason` is only logged (rule
     2.5.3)."""
     return ModelLoadError(
         f"failed to load '{name}', failed to poll from model repository", code=Code.INTERNAL, reason=reason

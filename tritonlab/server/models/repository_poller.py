@@ -1,9 +1,9 @@
-"""This module is the poll mode: it looks at the repositories now and then, and loads, reloads and unloads what has
-changed (rule 5.11.1).
+"""The poll mode: a look at the repositories now and then, which loads, reloads and unloads what has changed (rule
+5.11.1).
 
 One bad model must not keep the others from being served (server issue 6534: in Triton one can): each load runs on a
 thread of its own, and a failure touches nothing but its model. Triton tries what failed again at every poll; here it is
-tried again when its files have changed, since nothing else can have made it good, and says so once.
+tried again when its files have changed, since nothing else can have mended it, and is logged once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Control(Protocol):
-    """Does what the poller asks for: `model_control.ModelControl`, or a fake."""
+    """What the poller needs: `model_control.ModelControl`, or a fake."""
 
     def load_model(self, name: str) -> object: ...
 
@@ -35,7 +35,7 @@ def run_in_thread(work: Callable[[], None]) -> None:
 
 
 class RepositoryPoller:
-    """Polls every `seconds` (0: never), from `start` on until `stop`. `run` starts work that must not hold up the
+    """The poll every `seconds` (0: never), from `start` on until `stop`. `run` starts work that must not hold up the
     timer.
     """
 
@@ -62,7 +62,7 @@ class RepositoryPoller:
         self._stopped = False
 
     def start(self) -> None:
-        """Starts, and takes what is there now as known; it must be called before the models are loaded at the start."""
+        """Start, and take what is there now as known; it must be called before the models are loaded at the start."""
         self._seen = self._look()
         self._arm()
 
@@ -70,7 +70,7 @@ class RepositoryPoller:
         self._stopped = True
 
     def poll(self) -> None:
-        """Starts the loads and unloads that the changes since the last poll ask for."""
+        """Start the loads and unloads that the changes since the last poll ask for."""
         with self._lock:
             found = self._look()
             differing = [name for name, seen in found.items() if seen != self._seen.get(name)]
@@ -128,7 +128,7 @@ class RepositoryPoller:
 
 
 def _is_gone(seen: Iterable[str]) -> bool:
-    """Tells whether the model was removed. It was not if its repository is away as a whole, as a network's may be for a
-    while.
+    """Return whether the model was removed. It was not if its repository is away as a whole, as a network's may be for
+    a while.
     """
     return all(Path(place).parent.is_dir() for place in seen)

@@ -1,9 +1,10 @@
-"""The response cache has equal requests of a model with `response_cache { enable: true }` executed once (rule 5.9).
+"""The response cache, by which equal requests of a model with `response_cache { enable: true }` are executed once (rule
+5.9).
 
 Where Triton's answers are wrong, ours differ on purpose (rules 5.9.2, 5.9.3): its key is the bytes of the inputs, so
 that a request of another shape, or for another output, gets an answer that is not its own; it stores errors as empty
-successes, drops the parameters of responses, and answers from what an earlier load of the model said. Here the key is
-all that a model may answer by, errors are not stored, parameters are, and what a load stored goes with it.
+successes, drops the parameters of responses, and answers from what an earlier load of the model answered. Here the key
+is all that a model may answer by, errors are not stored, parameters are, and what a load stored goes with it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _OVERHEAD = 128
 
 
 def parse_cache_config(text: str) -> int:
-    """Returns the bytes of `--cache-config=local,size=<bytes>`; 0 for an empty text. Raises InvalidArgumentError."""
+    """Return the bytes of `--cache-config=local,size=<bytes>`; 0 for an empty text. Raises InvalidArgumentError."""
     if not text:
         return 0
     name, _, setting = text.partition(",")
@@ -50,7 +51,7 @@ class _Entry:
 
 
 class ResponseCache:
-    """Holds answers by key, at most `size` bytes of them; the one that was not asked for longest goes first. Any thread
+    """The answers by key, at most `size` bytes of them; the one that was not used for longest goes first. Any thread
     may call any method. Entries are copies, so that none keeps a stub's region, or can be changed by a client.
     """
 
@@ -63,7 +64,7 @@ class ResponseCache:
         self._lookup_ns = self._insertion_ns = 0
 
     def lookup(self, owner: object, key: bytes) -> InferenceResponse | None:
-        """Returns a response that has the stored tensors and parameters, None if there is none."""
+        """Return a response that has the stored tensors and parameters, None if there is none."""
         with self._lock:
             entry = self._entries.get((owner, key))
             if entry is None:
@@ -74,7 +75,7 @@ class ResponseCache:
         return InferenceResponse(outputs=_copies(entry.outputs), parameters=dict(entry.parameters))
 
     def insert(self, owner: object, key: bytes, response: InferenceResponse) -> bool:
-        """Stores an answer; returns False if the key has one. Raises InvalidArgumentError for one that is larger than
+        """Store an answer; returns False if the key has one. Raises InvalidArgumentError for one that is larger than
         all of the cache.
         """
         size = _OVERHEAD + sum(len(name) + 8 * len(t.shape) + t.byte_size for name, t in response.outputs.items())
@@ -96,24 +97,24 @@ class ResponseCache:
         return True
 
     def forget(self, owner: object) -> None:
-        """Drops all that was stored for `owner`."""
+        """Drop all that was stored for `owner`."""
         with self._lock:
             for entry in [entry for entry in self._entries if entry[0] is owner]:
                 self._used -= self._entries.pop(entry).size
 
     def took(self, lookup_ns: int = 0, insertion_ns: int = 0) -> None:
-        """Adds the time that a look took, for the metrics."""
+        """Add the time that a look took, for the metrics."""
         with self._lock:
             self._lookup_ns += lookup_ns
             self._insertion_ns += insertion_ns
 
     @property
     def used(self) -> int:
-        """Returns the bytes of the entries."""
+        """The bytes of the entries."""
         return self._used
 
     def metrics(self) -> dict[str, float]:
-        """Returns the server's `nv_cache_` metrics without that prefix (rule 5.13.4); times are microseconds."""
+        """Return the server's `nv_cache_` metrics without that prefix (rule 5.13.4); times are microseconds."""
         with self._lock:
             return {
                 "util": self._used / self._size,
@@ -131,7 +132,7 @@ class ResponseCache:
 
 
 class CachedModel:
-    """Stands before the scheduler of a model version that uses the cache. It is made when the version is loaded, so
+    """The cache before the scheduler of a model version that uses it. It is made when the version is loaded, so
     that others pay nothing. `outputs` are the names of all that it has, `execute` is the scheduler's `enqueue`.
     """
 
@@ -158,7 +159,7 @@ class CachedModel:
         self._warn = warn
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Answers a checked request from the cache at once, or has it executed. Answers from the cache wait for no
+        """Answer a checked request from the cache at once, or let it be executed. Answers from the cache wait for no
         earlier request, with `preserve_ordering` as well, as in Triton (measured). Raises TritonError if the scheduler
         refuses it.
         """
@@ -202,13 +203,13 @@ class CachedModel:
             self._stats.record_cache_miss(lookup_ns + took)
 
     def close(self) -> None:
-        """Drops the answers of a version that is gone, because they may not be those of the next one."""
+        """Drop the answers of a version that is gone, because they may not be those of the next one."""
         self._cache.forget(self)
 
 
 class _FirstResponse:
-    """Keeps a request's first response, which is its only one, but for an empty final one of a model that answers
-    through its sender, and passes all on."""
+    """A request's first response, kept and passed on. It is the only one, but for an empty final one of a model that
+    answers through its sender."""
 
     def __init__(self, keep: Callable[[InferenceResponse], None]) -> None:
         self.below: ResponseCallback | None = None
@@ -223,7 +224,7 @@ class _FirstResponse:
 
 
 def request_key(request: InferenceRequest, outputs: frozenset[str]) -> bytes:
-    """Returns a key that is equal for requests that a model can tell apart only by request id and timeout. A request
+    """Return a key that is equal for requests that a model can tell apart only by request id and timeout. A request
     for no output by name is one for all of the model's `outputs`."""
     digest = hashlib.blake2b(digest_size=16)
     said = (

@@ -1,4 +1,4 @@
-"""This module holds the instances of a version that serves, and replaces them while it does (rule 5.11.2)."""
+"""The instances of a version that serves, replaced while it does (rule 5.11.2)."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class ServingInstances:
         self._starting: list[ModelInstance] = []
 
     def start(self, config: ModelConfig, first: ModelStub) -> None:
-        """Starts all instances of a final configuration; `first` already imports the model for the first of them.
+        """Start all instances of a final configuration; `first` already imports the model for the first of them.
         Blocks. Raises TritonError; then none runs.
         """
         self.serving = self._start(config, instance_specs(config), first)
 
     def update(self, config: ModelConfig) -> None:
-        """Starts what `config` has more than there is, then lets go what it has less; what is equal goes on, whatever
+        """Start what `config` has more than there is, then let go what it has less; what is equal goes on, whatever
         its name. Blocking until they have started. Raises TritonError; then all is as it was."""
         wanted = [(spec, _signature(config, spec)) for spec in instance_specs(config)]
         kept, new = match_instances([(i, self._signatures[i]) for i in self.serving], wanted)
@@ -81,14 +81,14 @@ class ServingInstances:
             thread.start()
 
     def stop(self) -> None:
-        """Lets all finish their requests and finalize, after the scheduler has stopped. Blocks."""
+        """Let all finish their requests and finalize, after the scheduler has stopped. Blocks."""
         stop_instances(self.serving)
         for thread in list(self.leaving.values()):
             thread.join()
         self._unregister(self.serving)
 
     def abort(self) -> None:
-        """Ends all at once, also those that start; requests that wait or execute fail."""
+        """End all at once, also those that start; requests that wait or execute fail."""
         instances = [*self.serving, *self.leaving, *self._starting]
         abort_instances(instances)
         for instance in [*self.serving, *self.leaving]:
@@ -150,7 +150,7 @@ class ServingInstances:
         return events if limiter is None else limiter.events(events)
 
     def _limit(self, instances: Sequence[ModelInstance], specs: Sequence[InstanceSpec]) -> None:
-        """Registers the resources that instances need (rule 5.10.2), after `initialize` as Triton does. Raises
+        """Register the resources that instances need (rule 5.10.2), after `initialize` as Triton does. Raises
         InvalidArgumentError for resources that will never be there.
         """
         limiter = self._execution.limiter
@@ -176,7 +176,7 @@ class ServingInstances:
         self._scheduler.instance_gone(instance, error)
 
     def _leave(self, instance: ModelInstance) -> None:
-        """Takes one instance from a scheduler that goes on, and ends it."""
+        """Take one instance from a scheduler that goes on, and end it."""
         assert isinstance(self._scheduler, DynamicBatchScheduler)  # see `loaded_model.find_changes`
         left = threading.Event()
         instance.retire()
@@ -192,7 +192,7 @@ class ServingInstances:
 def match_instances(
     running: Sequence[tuple[Instance, Signature]], wanted: Sequence[tuple[InstanceSpec, Signature]]
 ) -> tuple[list[Instance], list[InstanceSpec]]:
-    """Says which of the running instances stay, and which are to be started.
+    """Return which of the running instances stay, and which are to be started.
 
     The last of equal ones stays, as in Triton, so the names may come out odd: of three, `m_0_1` and `m_0_2` stay for
     two, and a third is then another `m_0_2` (measured).

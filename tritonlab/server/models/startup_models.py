@@ -1,4 +1,4 @@
-"""This module loads the models of a server's start: several at a time, ensembles after the models they contain."""
+"""The models of a server's start: several at a time, ensembles after the models they contain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .model_control import ModelControl
 
 
 def load_startup_models(control: ModelControl, startup_models: Sequence[str], threads: int) -> dict[str, TritonError]:
-    """Loads all that can be loaded, `threads` at a time, and returns the failures by model name. `startup_models`: what
+    """Load all that can be loaded, `threads` at a time, and return the failures by model name. `startup_models`: what
     the explicit mode loads, `*` for everything. Raises InvalidArgumentError if `*` is named beside others.
     """
     if "*" in startup_models and len(startup_models) > 1:

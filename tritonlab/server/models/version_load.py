@@ -1,8 +1,8 @@
-"""A `VersionLoad` makes what a model version runs on: its final configuration, rules, scheduler and instances.
+"""What a model version runs on: its final configuration, rules, scheduler and instances.
 
 A configuration is completed in two steps, since a reload compares what the first gave before it starts anything:
 `core.model_config_rules.polled` parses, autofills and validates when the repository is read, and `complete_config` here
-asks the author's auto_complete_config, merges, normalises and validates.
+calls the author's auto_complete_config, merges, normalises and validates.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .serving_instances import ServingInstances
 
 
 class VersionMetrics(Protocol):
-    """Makes what a new version counts into, as the server's metrics configuration wants it."""
+    """The maker of what a new version counts into, by the server's metrics configuration."""
 
     def stats(self) -> InferStats: ...
 
@@ -54,7 +54,7 @@ class VersionMetrics(Protocol):
 
 
 class ComposingVersion(Protocol):
-    """Names what an ensemble needs of the version that a step names (`model_lifecycle.ModelVersion`)."""
+    """What an ensemble needs of the version that a step names (`model_lifecycle.ModelVersion`)."""
 
     config: ModelConfig
     stats: InferStats
@@ -67,7 +67,7 @@ class ComposingVersion(Protocol):
 
 @dataclass(frozen=True)
 class LoadServices:
-    """Holds what loading needs of the server."""
+    """What loading needs of the server."""
 
     instances: InstanceServices[ModelInstance]
     timer: Timer
@@ -85,7 +85,7 @@ class LoadServices:
 
 @dataclass(frozen=True)
 class VersionParts:
-    """Lists what a version runs on."""
+    """What a version runs on."""
 
     config: ModelConfig
     labels: Labels
@@ -95,7 +95,7 @@ class VersionParts:
 
 
 class VersionLoad:
-    """Loads a version, once. `warn` gets what Triton writes into its log, and what it should write."""
+    """The load of a version, once. `warn` gets what Triton writes into its log, and what it should write."""
 
     def __init__(
         self, files: ModelFiles, version: int, services: LoadServices, stats: InferStats, warn: Callable[[str], None]
@@ -110,19 +110,19 @@ class VersionLoad:
         self._importing: list[ModelStub] = []
 
     def load(self) -> VersionParts:
-        """Loads the version; blocks. Raises TritonError; then nothing runs."""
+        """Load the version; blocks. Raises TritonError; then nothing runs."""
         return self._ensemble() if is_ensemble(self._files.config) else self._model()
 
     def stacks(self, seconds: float) -> dict[str, str]:
-        """Returns what the processes are doing that load it, by instance, as far as each says so in that time."""
+        """Return what the processes are doing that load it, by instance, as far as each says so in that time."""
         return {stub.instance: text for stub in self._importing if (text := stub.dump_stacks(seconds))}
 
     def imports_anew(self) -> str:
-        """Returns which modules it imports itself while it loads, and why; empty if they were ready."""
+        """Return which modules it imports itself while it loads, and why; empty if they were ready."""
         return next((stub.process.imports_anew for stub in self._importing), "")
 
     def abort(self) -> None:
-        """Ends all that runs, also while it loads; then `load` raises."""
+        """End all that runs, also while it loads; then `load` raises."""
         for stub in self._importing:
             stub.kill()
         if self.instances is not None:
@@ -152,7 +152,7 @@ class VersionLoad:
                 threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
 
     def _start(self, config: ModelConfig, first: ModelStub, source: ModelSource) -> VersionParts:
-        """Starts the instances of the final configuration; `first` imports the model already."""
+        """Start the instances of the final configuration; `first` imports the model already."""
         services, execution = self._services.instances, self._services.execution
         name, directory = self._files.name, self._files.directory
         labels = read_labels(config, directory)
@@ -169,7 +169,7 @@ class VersionLoad:
         return VersionParts(config, labels, rules, scheduler, first_response)
 
     def _ensemble(self) -> VersionParts:
-        """Makes the parts of an ensemble. Nothing starts: the steps' models serve already, and the graph was checked
+        """Make the parts of an ensemble. Nothing starts: the steps' models serve already, and the graph was checked
         against them (`ensemble_consistency`).
         """
         services, files = self._services, self._files
@@ -205,8 +205,8 @@ class VersionLoad:
 def complete_config(
     config: ModelConfig, auto: ModelStub | None, configured: bool, warn: Callable[[str], None], gpus: VisibleGpus
 ) -> ModelConfig:
-    """Returns the final configuration, with what the author's auto_complete_config, asked in the stub `auto`, adds to
-    it. `configured`: whether a config.pbtxt said it. Raises TritonError.
+    """Return the final configuration, with what the author's auto_complete_config, called in the stub `auto`, adds to
+    it. `configured`: whether there is a config.pbtxt. Raises TritonError.
     """
     if auto is not None:
         auto.await_import()
@@ -223,7 +223,7 @@ def complete_config(
 
 
 def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
-    """Returns the configuration that a model runs with (table 5.3.2), placed on these GPUs. Raises TritonError."""
+    """Return the configuration that a model runs with (table 5.3.2), placed on these GPUs. Raises TritonError."""
     try:
         return final(config, gpu_ids=gpus.ordinals)
     except ConfigError as error:
@@ -231,7 +231,7 @@ def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
 
 
 def check_instance_groups(config: ModelConfig, gpus: VisibleGpus) -> None:
-    """Checks the instance groups, which Triton does before it looks at the model's environment and its code (rule
+    """Check the instance groups, which Triton does before it looks at the model's environment and its code (rule
     5.3.3). Raises TritonError."""
     grouped = normalize_instance_groups(config, gpu_ids=gpus.ordinals)
     try:
@@ -241,7 +241,7 @@ def check_instance_groups(config: ModelConfig, gpus: VisibleGpus) -> None:
 
 
 def _first_instance(config: ModelConfig, gpus: VisibleGpus) -> str:
-    """Returns the first instance's name, for the log lines of its import; the final configuration decides (rule
+    """Return the first instance's name, for the log lines of its import; the final configuration decides (rule
     2.3.2)."""
     specs = instance_specs(normalize_instance_groups(config, gpu_ids=gpus.ordinals))
     return specs[0].name if specs else config.name

@@ -15,8 +15,8 @@ from .version_load import LoadServices
 
 
 class VersionLoader:
-    """Loads versions, one after the other. `on_state` hears of every state of every version; `endings` ends those that
-    were replaced, `drain_seconds` later at most, and those that were loaded although another failed.
+    """The loader of versions, one after the other. `on_state` gets every state of every version; `endings` ends those
+    that were replaced, `drain_seconds` later at most, and those that were loaded although another failed.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class VersionLoader:
         self._loading: set[ModelVersion] = set()
 
     def swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
-        """Has the versions of `changes` take over from those that serve. Raises ModelLoadError; then those go on. The
+        """Let the versions of `changes` take over from those that serve. Raises ModelLoadError; then those go on. The
         caller holds the model's lock."""
         if not found.versions:
             text = f"at least one version must be available under the version policy of model '{model.identifier}'"
@@ -53,7 +53,7 @@ class VersionLoader:
         self._endings.limit(endings, self._drain_seconds)
 
     def _load(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> dict[int, ModelVersion]:
-        """Returns the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then."""
+        """Return the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then."""
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
         try:
@@ -86,7 +86,7 @@ class VersionLoader:
             raise _load_failure(model.identifier, failed, ModelState.READY)
 
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
-        """Returns the version, or why it does not load, after as many tries as `load_retries` allows."""
+        """Return the version, or why it does not load, after as many tries as `load_retries` allows."""
         retries = self._services.load_retries
         while True:
             version = ModelVersion(found, number, self._services, self._on_state)
@@ -114,17 +114,17 @@ class VersionLoader:
         return None
 
     def loading(self) -> list[ModelVersion]:
-        """Returns the versions that are being loaded."""
+        """Return the versions that are being loaded."""
         return list(self._loading)
 
     def end(self, name: str) -> None:
-        """Ends the loads that go on for the models of this name, so that they fail."""
+        """End the loads that go on for the models of this name, so that they fail."""
         for version in list(self._loading):
             if name in (version.name, version.identifier):
                 version.abort()
 
     def stop(self) -> None:
-        """Ends the loads that go on, since they would serve nobody. It tries again and again, since a load may be
+        """End the loads that go on, since they would serve nobody. It tries again and again, since a load may be
         between two steps that can be ended.
         """
         self.stopped = True
@@ -134,7 +134,7 @@ class VersionLoader:
             time.sleep(0.01)
 
     def say(self, model: str, text: str) -> None:
-        """Adds an error to the server's log, in the model's name."""
+        """Add an error to the server's log, in the model's name."""
         self._services.instances.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))
 
 

@@ -1,4 +1,4 @@
-"""This module tells the hooks and the log of a server what happens in it."""
+"""What happens in a server, passed on to its hooks and its log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .requests_in_flight import HeldRequest
 
 
 class Announcer:
-    """Has one method for each callback of a part of the server; any thread may call it."""
+    """One method for each callback of a part of the server; any thread may call it."""
 
     def __init__(self, clock: Clock, instruments: Instruments) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class Announcer:
             hook(record)
 
     def say(self, level: str, text: str) -> None:
-        """Adds a line of the server's own to the log."""
+        """Add a line of the server's own to the log."""
         self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
 
     def metric_made(

@@ -32,7 +32,7 @@ _REQUESTS, _BATCHES = "requests", "batches"
 
 
 class ChromeTrace(Instrument):
-    """Listens from `start` to `stop`, or as a context manager; then the trace is written to `path`, if there is one."""
+    """A trace from `start` to `stop`, or of a context manager, which is then written to `path`, if there is one."""
 
     def __init__(self, instruments: Instruments, clock: Clock, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else None
@@ -50,14 +50,14 @@ class ChromeTrace(Instrument):
         self._executing: dict[tuple[str, int], list[tuple[str, int, list[str]]]] = {}
 
     def start(self) -> ChromeTrace:
-        """Begins to listen. Raises OSError if the file could not be written at the end."""
+        """Begin to listen. Raises OSError if the file could not be written at the end."""
         if self.path is not None:
             self.path.touch()
         self._instruments.add(self)
         return self
 
     def stop(self) -> None:
-        """Stops listening and writes the file; safe to call twice. Raises OSError if the file cannot be written."""
+        """Stop listening and write the file; safe to call twice. Raises OSError if the file cannot be written."""
         self._instruments.remove(self)
         if self.path is not None:
             self.save(self.path)
@@ -71,18 +71,18 @@ class ChromeTrace(Instrument):
         self.stop()
 
     def events(self) -> list[dict[str, Any]]:
-        """Returns the events in the Trace Event Format: names of processes and lanes first, then what happened, in
+        """Return the events in the Trace Event Format: names of processes and lanes first, then what happened, in
         order."""
         with self._lock:
             return [*self._names, *sorted(self._events, key=lambda event: float(event["ts"]))]
 
     def save(self, path: str | Path) -> None:
-        """Writes what was collected so far."""
+        """Write what was collected so far."""
         text = json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}, ensure_ascii=False)
         Path(path).write_text(text, encoding="utf-8")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the file, and how many events there are, as JSON values."""
+        """Return the file, and how many events there are, as JSON values."""
         return {"path": str(self.path) if self.path is not None else None, "events": len(self._events)}
 
     def __repr__(self) -> str:
@@ -204,5 +204,5 @@ def _name(request: InferenceRequest) -> str:
 
 
 def _brief(tensor: Tensor) -> str:
-    """Describes a tensor without its values, which its repr has: they take time, and may be nobody else's business."""
+    """Describe a tensor without its values, which its repr has: they take time, and may be nobody else's business."""
     return f"<Tensor {tensor.datatype.name} {list(tensor.shape)}>"

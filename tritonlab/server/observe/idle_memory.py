@@ -146,7 +146,7 @@ def private(pid: int) -> int:
 
 
 def resident(pid: int) -> int:
-    """Return the bytes in memory of a process, whoever else uses them; 0 for a process that has ended."""
+    """Return the bytes in memory of a process, shared ones too; 0 for a process that has ended."""
     return _pages(pid)[0] * _PAGE
 
 

@@ -1,4 +1,4 @@
-"""This module writes a server's log as Triton does: one line per record, to stderr or to a file (rules
+"""A server's log, written as Triton does: one line per record, to stderr or to a file (rules
 1.13.2, 5.14.3).
 """
 
@@ -29,13 +29,13 @@ _STATES = {
 
 
 class LogWriter(Instrument):
-    """Writes the log once it is added to a server's instruments. What models print goes to `stdout` and `stderr` as it
-    is; records go to `stderr`, or to the settings' `log_file`, if the settings show their level. A file that cannot be
-    opened is an error line, and `stderr` takes its place.
+    """The writer of the log, once it is added to a server's instruments. What models print goes to `stdout` and
+    `stderr` as it is; records go to `stderr`, or to the settings' `log_file`, if the settings show their level. A file
+    that cannot be opened is an error line, and `stderr` takes its place.
     """
 
     def __init__(self, settings: LogSettings, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
-        """Writes to this process's own `stdout` and `stderr` if they are left out."""
+        """Write to this process's own `stdout` and `stderr` if they are left out."""
         self._settings = settings
         self._stdout = stdout or sys.stdout
         self._stderr = stderr or sys.stderr
@@ -61,7 +61,7 @@ class LogWriter(Instrument):
             self.write("INFO", _STATES[state].format(model=model, version=version))
 
     def write(self, level: str, text: str, place: str = _OWN, time_ns: int | None = None) -> None:
-        """Writes one record, if the settings show its level. `place` is `file:line`, `time_ns` wall-clock
+        """Write one record, if the settings show its level. `place` is `file:line`, `time_ns` wall-clock
         nanoseconds.
         """
         setting = self._settings.setting
@@ -72,7 +72,7 @@ class LogWriter(Instrument):
             )
 
     def write_table(self, text: str) -> None:
-        """Writes lines of a start-up table as INFO, without prefixes, as Triton prints its own."""
+        """Write lines of a start-up table as INFO, without prefixes, as Triton prints its own."""
         if self._settings.setting.shows("INFO"):
             self._put(self._file or self._stderr, text)
 
@@ -82,7 +82,7 @@ class LogWriter(Instrument):
             stream.flush()
 
     def close(self) -> None:
-        """Closes the file; what is written later goes to `stderr`."""
+        """Close the file; what is written later goes to `stderr`."""
         with self._lock:
             file, self._file = self._file, None
         if file is not None:
@@ -90,7 +90,7 @@ class LogWriter(Instrument):
 
 
 def record_prefix(log_format: str, level: str, time_ns: int) -> str:
-    """Returns what stands before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
+    """Return what stands before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
     moment = time.gmtime(time_ns // 1_000_000_000)
     letter = _LETTERS[level]
     if log_format == "ISO8601":

@@ -1,6 +1,6 @@
-"""This module reads what the machine is doing, for the metrics: /proc, and the GPUs through NVML where there is one.
+"""What the machine is doing, for the metrics: /proc, and the GPUs through NVML where there is one.
 
-There is no thread: whoever asks for the metrics reads, at most once per interval, and gets the numbers of the last
+There is no thread: a request for the metrics reads, at most once per interval, and gets the numbers of the last
 reading until then. Triton reads by a thread of its own all the time.
 """
 
@@ -15,7 +15,7 @@ from ...ipc.nvml import Nvml
 
 
 class MachineUsage:
-    """Reads the machine's usage; any thread may call any method. `clock()` is monotonic nanoseconds, `proc` the
+    """The machine's usage; any thread may call any method. `clock()` is monotonic nanoseconds, `proc` the
     directory of /proc.
     """
 
@@ -42,7 +42,7 @@ class MachineUsage:
             return self._cpu, self._gpus
 
     def _cpu_ticks(self) -> tuple[int, int]:
-        """Returns busy ticks and all ticks of all CPUs since the machine started; zeros where there is no /proc."""
+        """Return busy ticks and all ticks of all CPUs since the machine started; zeros where there is no /proc."""
         try:
             first = (self._proc / "stat").read_text().partition("\n")[0]
         except OSError:
@@ -52,7 +52,7 @@ class MachineUsage:
         return sum(ticks) - idle, sum(ticks)
 
     def _memory(self) -> tuple[int, int]:
-        """Returns the bytes of memory that the machine has, and those in use."""
+        """Return the bytes of memory that the machine has, and those in use."""
         try:
             lines = (self._proc / "meminfo").read_text().splitlines()
         except OSError:

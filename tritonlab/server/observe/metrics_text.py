@@ -23,7 +23,7 @@ from .machine_usage import MachineUsage
 
 
 class FirstResponses(Instrument):
-    """Measures how long requests wait for their first response, error or not (rule 5.13.2)."""
+    """The times that requests wait for their first response, error or not (rule 5.13.2)."""
 
     def __init__(self, find: Callable[[str, int], ModelVersion]) -> None:
         self._find = find
@@ -46,7 +46,7 @@ class FirstResponses(Instrument):
 
 
 class ServerMetrics:
-    """Decides at load time what a model version counts: a feature that is off costs a request nothing."""
+    """What a model version counts, decided at load time: a feature that is off costs a request nothing."""
 
     def __init__(self, config: MetricsConfig, registry: MetricRegistry, clock: Clock, gpus: VisibleGpus) -> None:
         self._config = config
@@ -57,17 +57,17 @@ class ServerMetrics:
         self._machine: MachineUsage | None = None
 
     def stats(self) -> InferStats:
-        """Returns the counters of a new version."""
+        """Return the counters of a new version."""
         if self._config.summary_latencies:
             return LatencyStats(self._config.summary_quantiles, self._clock.now)
         return InferStats()
 
     def first_response(self, config: ModelConfig) -> Histogram | None:
-        """Returns the histogram of a new version with that configuration."""
+        """Return the histogram of a new version with that configuration."""
         return Histogram(first_response_buckets(config)) if self._config.histogram_latencies else None
 
     def text(self, versions: Iterable[ModelVersion], cache: Mapping[str, float] | None = None) -> str:
-        """Returns the text of /metrics. `cache`: the numbers of the local response cache, if there is one
+        """Return the text of /metrics. `cache`: the numbers of the local response cache, if there is one
         (`core.server_metrics.cache_families`).
         """
         versions = list(versions)
@@ -93,7 +93,7 @@ class ServerMetrics:
         return self._registry.expose(models, families, self._config)
 
     def made_by(self, model: str) -> str:
-        """Returns the part of that text that has the custom metrics which the model's code made."""
+        """Return the part of that text that has the custom metrics which the model's code made."""
         return self._registry.made_by(model)
 
     def _usage(self, versions: Sequence[ModelVersion]) -> tuple[CpuUsage, list[GpuUsage]]:
@@ -118,7 +118,7 @@ def _simulated_usage(gpus: VisibleGpus, versions: Sequence[ModelVersion]) -> lis
 
 
 def _gpu_uuid(version: ModelVersion, gpus: VisibleGpus) -> str:
-    """Returns the UUID of the GPU that the instances are on. Triton counts for each GPU apart; here a version has one
+    """Return the UUID of the GPU that the instances are on. Triton counts for each GPU apart; here a version has one
     set of counters, so one with instances on several GPUs gets no label.
     """
     devices = {instance.plan.device_id if instance.plan.kind == "GPU" else -1 for instance in version.instances}

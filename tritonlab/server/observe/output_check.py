@@ -1,8 +1,8 @@
-"""This module warns of outputs that Triton passes on without a word (rule 3.4): those that differ from the config, and
+"""Warnings of outputs that Triton passes on without a word (rule 3.4): those that differ from the config, and
 responses that have none.
 
 It looks at the first responses of each model version and then takes itself off, so that later ones cost nothing. The
-stub itself says when it drops an output that the config does not have, because nobody else sees it.
+stub itself reports that it drops an output that the config does not have, because nobody else sees it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ENOUGH = 32
 
 
 class OutputCheck(Instrument):
-    """Checks the first responses of each version that becomes READY. What it finds goes once into the log, as a warning
-    that begins with UNCHECKED.
+    """The check of the first responses of each version that becomes READY. What it finds goes once into the log, as a
+    warning that begins with UNCHECKED.
     """
 
     def __init__(self, instruments: Instruments, find: Callable[[str, int], ModelVersion], log: LogBook) -> None:
@@ -77,7 +77,7 @@ class OutputCheck(Instrument):
 
 
 class _Look(Instrument):
-    """Listens to responses, while there are versions to look at."""
+    """The listener to responses, while there are versions to look at."""
 
     def __init__(self, check: OutputCheck) -> None:
         self._check = check
@@ -87,7 +87,7 @@ class _Look(Instrument):
 
 
 class VersionCheck:
-    """Holds what the config of one version promises, and which promises have been found broken."""
+    """What the config of one version promises, and which promises have been found broken."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._outputs = {output.name: output for output in config.output}
@@ -98,7 +98,7 @@ class VersionCheck:
         self.seen = 0
 
     def warnings(self, request: InferenceRequest, response: InferenceResponse) -> Iterator[str]:
-        """Returns what is wrong with this response and was not said before."""
+        """Return what is wrong with this response and was not reported before."""
         self.seen += 1
         for (name, kind), text in self._differences(request, response):
             if (name, kind) not in self._said:

@@ -1,5 +1,5 @@
-"""This module warns of instances that use another device than the one they were put on, which Triton does not notice:
-most often a model says "cuda" and never reads which GPU it was told.
+"""Warnings of instances that use another device than the one they were put on, which Triton does not notice: most often
+a model uses "cuda" and never reads which GPU it has.
 
 Where a process holds memory is seen from outside (`VisibleGpus.held`), when a version is READY and after some of its
 first executions. Then the check takes itself off; where there is no GPU it never begins.
@@ -25,8 +25,8 @@ LOOKS = (1, 2, 4, 8, 16, 32)
 
 
 class PlacementCheck(Instrument):
-    """Looks at the instances of each version that becomes READY. What it finds goes into the log, once per instance, as
-    a warning that begins with MISPLACED.
+    """The look at the instances of each version that becomes READY. What it finds goes into the log, once per instance,
+    as a warning that begins with MISPLACED.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PlacementCheck(Instrument):
         threading.Thread(target=self.look, args=key, name="placement", daemon=True).start()
 
     def look(self, model: str, version: int) -> None:
-        """Looks at a version now."""
+        """Look at a version now."""
         try:
             instances = self._find(model, version).instances
         except TritonError:  # unloaded meanwhile
@@ -89,7 +89,7 @@ class PlacementCheck(Instrument):
 
 
 class _Executions(Instrument):
-    """Listens to executions, while there are versions to look at."""
+    """The listener to executions, while there are versions to look at."""
 
     def __init__(self, check: PlacementCheck) -> None:
         self._check = check
@@ -99,7 +99,7 @@ class _Executions(Instrument):
 
 
 def misplaced(plan: InstancePlan, held: Mapping[int, int], simulated: bool) -> str:
-    """Returns a sentence about memory of other GPUs than the one that the instance was told; empty if there is none, or
+    """Return a sentence about memory of other GPUs than the one of the instance; empty if there is none, or
     if its model chooses for itself (KIND_MODEL).
     """
     others = {gpu: size for gpu, size in held.items() if plan.kind != "GPU" or gpu != plan.device_id}
@@ -112,6 +112,6 @@ def misplaced(plan: InstancePlan, held: Mapping[int, int], simulated: bool) -> s
 
 
 def gpu_memory_text(size: int, gpu: int, simulated: bool) -> str:
-    """Returns "4 MiB of simulated GPU 1"."""
+    """Return "4 MiB of simulated GPU 1"."""
     scaled = f"{short_number(size / (1 << 20))} MiB" if size < 1 << 30 else f"{short_number(size / (1 << 30))} GiB"
     return f"{scaled} of {'simulated ' * simulated}GPU {gpu}"

@@ -1,4 +1,4 @@
-"""This module makes the repository index: what the repositories hold now, and what became of it (rule 5.11.7)."""
+"""The repository index: what the repositories hold now, and its state (rule 5.11.7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_UNIQUE = "model appears in two or more repositories"
 def repository_index(
     repository: ModelRepositoryManager, models: Mapping[str, LoadedModel], ready: bool = False
 ) -> Iterator[dict[str, str]]:
-    """Returns `name` of each model, and `version`, `state`, `reason` of versions that were loaded or tried. `models`:
+    """Return `name` of each model, and `version`, `state`, `reason` of versions that were loaded or tried. `models`:
     those that were, by identifier. `ready`: list READY versions only.
     """
     for identifier, directories in repository.directories().items():

@@ -1,4 +1,4 @@
-"""This module finds the requests that a server has not answered yet: where they are, how long, who made them and what
+"""The requests that a server has not answered yet: where they are, how long, who made them and what
 they wait for.
 """
 
@@ -17,7 +17,7 @@ from ..models.model_lifecycle import ModelVersion
 
 @dataclass(frozen=True, slots=True)
 class HeldRequest:
-    """Describes one request in flight.
+    """One request in flight.
 
     If `instance` is None, it waits in the queue of `version`, or for the steps of an ensemble. `caller`: the instance
     whose model made it (BLS); None for a client's. Times are nanoseconds: since it came, and since something happened
@@ -33,12 +33,12 @@ class HeldRequest:
 
     @property
     def steps(self) -> bool:
-        """Tells whether it is an ensemble's request, whose steps are requests of their own."""
+        """Return whether it is an ensemble's request, whose steps are requests of their own."""
         return isinstance(self.version.scheduler, EnsembleScheduler)
 
     @property
     def state(self) -> str:
-        """Returns `pending` in a queue, `executing`, or `open`: its `execute` call has returned and left it to its
+        """Return `pending` in a queue, `executing`, or `open`: its `execute` call has returned and left it to its
         sender.
         """
         if self.instance is None:
@@ -46,7 +46,7 @@ class HeldRequest:
         return "executing" if self.instance.executes(self.request) else "open"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts for people and views; times in seconds."""
+        """Return the facts for people and views; times in seconds."""
         request, instance, caller = self.request, self.instance, self.caller
         return {
             "model": self.version.name,
@@ -63,7 +63,7 @@ class HeldRequest:
 
 
 def survey(versions: Iterable[ModelVersion], calls: Sequence[BlsCall], now: int) -> list[HeldRequest]:
-    """Returns all requests in flight, oldest first. `calls`: the BLS calls that are not answered."""
+    """Return all requests in flight, oldest first. `calls`: the BLS calls that are not answered."""
     callers = {id(call.request): call.caller for call in calls}
     found: dict[int, HeldRequest] = {}
     for version in versions:

@@ -1,4 +1,4 @@
-"""This module traces clients' requests by the trace settings, into Triton's trace file (rule 5.14.4).
+"""Traces of clients' requests by the trace settings, in Triton's trace file (rule 5.14.4).
 
 A request takes no step more while nothing is traced: the server looks at requests, and the tracer listens to its hooks,
 only while the settings let some of them be traced.
@@ -26,7 +26,7 @@ _KEPT = 1 << 20
 
 
 class Reception:
-    """Holds what a frontend knows of a request, before there is one and after its answer.
+    """What a frontend knows of a request, before there is one and after its answer.
 
     `context`: what the client's own trace is continued by in mode opentelemetry, as JSON text of its headers.
     """
@@ -37,21 +37,21 @@ class Reception:
         self._early: list[tuple[str, int]] = []
 
     def stamp(self, name: str, ns: int) -> None:
-        """Notes when something happened, such as `HTTP_RECV_END`. `ns`: nanoseconds."""
+        """Note when something happened, such as `HTTP_RECV_END`. `ns`: nanoseconds."""
         if self.trace is not None:
             self.trace.stamp(name, ns)
         else:
             self._early.append((name, ns))
 
     def begin(self, trace: Trace) -> None:
-        """Notes that the request is traced; its trace waits for `end`."""
+        """Note that the request is traced; its trace waits for `end`."""
         self.trace = trace
         trace.hold()
         for name, ns in self._early:
             trace.stamp(name, ns)
 
     def end(self) -> None:
-        """Ends the trace, because the answer went out, or never will."""
+        """End the trace, because the answer went out, or never will."""
         if self.trace is not None:
             self.trace.release()
 
@@ -61,10 +61,10 @@ RECEPTION: ContextVar[Reception | None] = ContextVar("RECEPTION", default=None)
 
 
 class Tracer(Instrument):
-    """Traces requests. Any thread may call any method; hooks come on the server's threads."""
+    """The tracer of requests. Any thread may call any method; hooks come on the server's threads."""
 
     def __init__(self, settings: TraceSettings, instruments: Instruments, say: Callable[[str, str], None]) -> None:
-        """Makes a tracer that listens to nothing yet. `say(level, text)` writes to the server's log."""
+        """Make a tracer that listens to nothing yet. `say(level, text)` writes to the server's log."""
         self._settings = settings
         self._instruments = instruments
         self._say = say
@@ -83,7 +83,7 @@ class Tracer(Instrument):
         self._files: dict[str, TraceFile] = {}
 
     def refresh(self) -> None:
-        """Finds out whether clients' requests must be looked at from now on; called after a change of the settings."""
+        """Find out whether clients' requests must be looked at from now on; called after a change of the settings."""
         with self._refreshing:
             active = self._settings.active()
             with self._lock:
@@ -101,7 +101,7 @@ class Tracer(Instrument):
                 )
 
     def _listen(self, active: bool) -> None:
-        """Listens to hooks while requests may be traced, and until the last traced ones have ended. The caller holds
+        """Listen to hooks while requests may be traced, and until the last traced ones have ended. The caller holds
         the lock.
         """
         wanted = active or bool(self._trees)
@@ -110,7 +110,7 @@ class Tracer(Instrument):
             (self._instruments.add if wanted else self._instruments.remove)(self)
 
     def begin(self, request: InferenceRequest) -> Trace | None:
-        """Traces a client's request if the settings say so, or if the client traces it in mode opentelemetry."""
+        """Trace a client's request if the settings say so, or if the client traces it in mode opentelemetry."""
         reception = RECEPTION.get()
         context = reception.context if reception is not None else None
         setting = self._settings.sample(request.model_name, forced=context is not None)
@@ -128,11 +128,11 @@ class Tracer(Instrument):
         return request.trace
 
     def forget(self, trace: Trace) -> None:
-        """Drops the trace of a request that was refused, as Triton does: nothing is written."""
+        """Drop the trace of a request that was refused, as Triton does: nothing is written."""
         self._drop(trace.tree)
 
     def adopt(self, request: InferenceRequest, parent: int) -> None:
-        """Traces a request that a model made with the trace of one of its own; it is ignored if that trace has
+        """Trace a request that a model made with the trace of one of its own; it is ignored if that trace has
         ended."""
         with self._lock:
             trace = self._live.get(parent)
@@ -209,7 +209,7 @@ class Tracer(Instrument):
             self._say("ERROR", f"the trace file cannot be written: {error}")
 
     def close(self) -> None:
-        """Writes the traces that are left."""
+        """Write the traces that are left."""
         with self._lock:
             files = list(self._files.values())
         for file in files:
@@ -217,7 +217,7 @@ class Tracer(Instrument):
 
 
 class TraceFile:
-    """Writes a JSON array of entries: in one file, or, with a log frequency, in numbered files of that many traces
+    """A JSON array of entries: in one file, or, with a log frequency, in numbered files of that many traces
     each.
     """
 
@@ -230,7 +230,7 @@ class TraceFile:
         self._begun = False
 
     def add(self, text: str, frequency: int) -> None:
-        """Writes one trace, as JSON objects with commas between them."""
+        """Write one trace, as JSON objects with commas between them."""
         with self._lock:
             self._waiting.append(text)
             self._frequency = frequency
@@ -262,7 +262,7 @@ def _text(entry: object) -> str:
 
 
 def _continued(context: str | None) -> str:
-    """Returns the headers of a new span in the trace of `context`, or in a new trace (W3C Trace Context)."""
+    """Return the headers of a new span in the trace of `context`, or in a new trace (W3C Trace Context)."""
     try:
         trace_id = str(json.loads(context or "{}")["traceparent"]).split("-")[1]
     except (ValueError, KeyError, IndexError, TypeError):

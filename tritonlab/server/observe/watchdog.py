@@ -1,5 +1,5 @@
-"""The watchdog says, once per request, what a request that waits for long is waiting for: where it is, who waits for
-whom, and what the stubs on the way are doing. Triton never says anything.
+"""The watchdog, which reports once what a request that waits for long is waiting for: where it is, who waits for whom,
+and what the stubs on the way are doing. Triton reports nothing.
 
 There is no thread per request and nothing runs while none is in flight: the first request arms a timer, and the timer
 arms itself again as long as there are any. So it also notices when there is nothing to do any more.
@@ -36,7 +36,7 @@ Survey = Callable[[], list[HeldRequest]]
 
 
 class Watchdog:
-    """Looks for requests that have waited `seconds` without a sign of life (0: never).
+    """The look for requests that have waited `seconds` without a sign of life (0: never).
 
     `survey` gives the requests in flight, `calls` the BLS calls that are not answered. `warn(held, text)` gets each
     report with the first of its requests, on a thread of its own. `on_quiet` is called on the timer's thread, some
@@ -67,14 +67,14 @@ class Watchdog:
         self._ends = 0  # how often the end of all work was noticed
 
     def arm(self) -> None:
-        """Arms the timer, because a request came while nothing was in flight. The request's thread calls it; more than
+        """Arm the timer, because a request came while nothing was in flight. The request's thread calls it; more than
         one look does no harm.
         """
         self.armed = True
         self._timer.call_at(self._clock.now() + min(self._limit, _QUIET), self._look)
 
     def _look(self) -> None:
-        """Looks at the requests in flight, on the timer's thread."""
+        """Look at the requests in flight, on the timer's thread."""
         self.armed = False  # first: a request that comes from here on arms it again
         held = self._survey()
         now = self._clock.now()
@@ -102,7 +102,7 @@ class Watchdog:
             self._timer.call_at(self._clock.now() + pause, partial(self._look_again, end, longer))
 
     def _pause(self, held: Sequence[HeldRequest]) -> int:
-        """Returns the nanoseconds until the next one of them could be overdue."""
+        """Return the nanoseconds until the next one of them could be overdue."""
         left = [self._limit - one.waited for one in held if one.request.serial not in self._reported]
         return min(max(min(left, default=self._limit), self._limit // _SHARE), _QUIET)
 
@@ -119,7 +119,7 @@ class Watchdog:
             self._warn(group[0], "\n".join([*heads(group), *way.lines, *(stacks_of(i, _STACK_SECONDS) for i in fresh)]))
 
     def explain(self, request: InferenceRequest, seconds: float) -> str:
-        """Returns what one request waits for now; empty if it is not in flight. `seconds`: how long each stub has to
+        """Return what one request waits for now; empty if it is not in flight. `seconds`: how long each stub has to
         answer.
         """
         held = self._survey()
@@ -131,12 +131,12 @@ class Watchdog:
 
 
 def _typed_to(one: HeldRequest) -> bool:
-    """Tells whether the request waits for a person, who types to the debugger and needs no report."""
+    """Return whether the request waits for a person, who types to the debugger and needs no report."""
     return one.instance is not None and any(session.attended for session in one.instance.debugged)
 
 
 def heads(group: Sequence[HeldRequest]) -> list[str]:
-    """Returns a sentence for each of a model's requests; for the last of many one together."""
+    """Return a sentence for each of a model's requests; for the last of many one together."""
     lines = []
     for one in group[:_NAMED]:
         request = one.request
@@ -158,8 +158,7 @@ def _whereabouts(one: HeldRequest) -> str:
 
 
 class Way:
-    """Tells what a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the
-    way.
+    """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way.
     """
 
     def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:
@@ -176,7 +175,7 @@ class Way:
             self._follow_steps(one, [])
 
     def _busy(self, model: str, instances: Sequence[ModelInstance]) -> None:
-        """Adds what the instances that could take a queued request do instead."""
+        """Add what the instances that could take a queued request do instead."""
         for instance in instances:
             others = [one for one in self._held.values() if one.instance is instance and one.state == "executing"]
             what = ", ".join(f"request {one.request.serial}" for one in others)
@@ -187,7 +186,7 @@ class Way:
             self._follow(instance, [])
 
     def _follow(self, instance: ModelInstance, way: list[ModelInstance]) -> None:
-        """Adds what the instance waits for, then what that waits for, and so on."""
+        """Add what the instance waits for, then what that waits for, and so on."""
         if instance in way:
             names = [on_way.plan.source.model for on_way in [*way[way.index(instance) :], instance]]
             self.lines.append(f"  They may wait for one another: {' -> '.join(names)}.")
@@ -216,7 +215,7 @@ class Way:
             self._follow(instance, way)
 
     def _follow_steps(self, one: HeldRequest, way: list[ModelInstance]) -> None:
-        """Adds the requests that an ensemble has made of its steps' models for this one, and what they wait for."""
+        """Add the requests that an ensemble has made of its steps' models for this one, and what they wait for."""
         for step in self._held.values():
             if isinstance(step.request, StepRequest) and step.request.parent is one.request:
                 self.lines.append(
@@ -233,17 +232,17 @@ def _place(one: HeldRequest) -> str:
 
 
 def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
-    """Returns the instances that have requests of the group, each once."""
+    """Return the instances that have requests of the group, each once."""
     return list({id(one.instance): one.instance for one in group if one.instance is not None}.values())
 
 
 def stack_of(instance: ModelInstance, seconds: float) -> str:
-    """Returns what the threads of an instance are doing, or that it did not say."""
+    """Return what the threads of an instance are doing, or that it did not say."""
     stub = instance.stub
     text = stub.dump_stacks(seconds) if stub is not None else ""
     return text or f"It did not say within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
 
 
 def stacks_of(instance: ModelInstance, seconds: float) -> str:
-    """Returns the same below a line that names the instance."""
+    """Return the same below a line that names the instance."""
     return f"-- {instance.name} (process {instance.pid}):\n{stack_of(instance, seconds)}"

@@ -1,5 +1,5 @@
-"""`why` says in sentences what everything waits for now, requests, sequences, instances and loads, and why the last
-load of a model failed. Triton says none of it."""
+"""What everything waits for now, requests, sequences, instances and loads, and why the last load of a model failed, in
+sentences. Triton reports none of it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Reason:
-    """Is one thing that waits or has failed. `kind`: `loading`, `load` (a failed one), `instance`, `ending`,
-    `requests`, `sequences` or `failure`. `lines` say more; `stacks` are what the processes on the way are doing, by
+    """One thing that waits or has failed. `kind`: `loading`, `load` (a failed one), `instance`, `ending`,
+    `requests`, `sequences` or `failure`. `lines` are details; `stacks` are what the processes on the way are doing, by
     instance."""
 
     kind: str
@@ -42,7 +42,7 @@ class Reason:
     fix: str | None = None
 
     def told(self) -> Iterator[str]:
-        """Yields the lines of the text, with the cells' names in place of the models' files."""
+        """Yield the lines of the text, with the cells' names in place of the models' files."""
         yield Explained.cite(self.text)
         if self.where:
             yield f"  At {self.where}."
@@ -66,7 +66,7 @@ class Reason:
 
 
 class Why:
-    """Holds the reasons; as text it is sentences. `calm` is said if there are none."""
+    """The reasons; as text they are sentences. `calm` is the text if there are none."""
 
     def __init__(self, reasons: Sequence[Reason], calm: str) -> None:
         self.reasons = list(reasons)
@@ -83,7 +83,7 @@ class Why:
 
 
 class Moment(NamedTuple):
-    """Is what a server is like at one moment. `now` is nanoseconds of its clock."""
+    """The state of a server at one moment. `now` is nanoseconds of its clock."""
 
     models: Sequence[LoadedModel]
     versions: Sequence[ModelVersion]
@@ -95,7 +95,7 @@ class Moment(NamedTuple):
 
 
 def why(seen: Moment, name: str = "") -> Why:
-    """Returns why what is seen waits, of one model or of all."""
+    """Return why what is seen waits, of one model or of all."""
     reasons = [_loading(version, seen.now) for version in seen.loading if name in ("", version.name)]
     for model in seen.models:
         if name in ("", model.name, model.identifier):
@@ -129,7 +129,7 @@ def _loading(version: ModelVersion, now: int) -> Reason:
 
 
 def failed_load(model: str, error: Exception, where: str | None, fix: str | None, *, serves: bool) -> Reason:
-    """Returns why the last load of a model failed. `serves`: whether a version from before does."""
+    """Return why the last load of a model failed. `serves`: whether a version from before does."""
     reason = getattr(error, "reason", "") or str(error)
     exception = getattr(error, "exception", None)
     said = str(reason if exception is None else exception).strip().partition("\n")[0].rstrip(".")
@@ -177,7 +177,7 @@ def _named(instance: ModelInstance) -> str:
 
 
 def _queue(version: ModelVersion, group: Sequence[HeldRequest]) -> Iterator[str]:
-    """Yields why requests stay in the queue of a batcher although an instance is free."""
+    """Yield why requests stay in the queue of a batcher although an instance is free."""
     queued = [one for one in group if one.state == "pending"]
     delay = version.config.dynamic_batching.max_queue_delay_microseconds
     busy = {id(one.instance) for one in group if one.state == "executing"}
