@@ -353,9 +353,9 @@ class Editor:
                 if wanted.items() <= message.items():
                     self._aside.remove(message)
                     return message
-            message = self.read()
-            assert message is not None, (wanted, self._aside)
-            self._aside.append(message)
+            heard = self.read()
+            assert heard is not None, (wanted, self._aside)
+            self._aside.append(heard)
 
     def answer(self, command: str, **arguments: Any) -> dict[str, Any]:
         answer = self.until(type="response", request_seq=self.ask(command, **arguments))
@@ -366,7 +366,9 @@ class Editor:
     def attach(self, *lines: int) -> None:
         """Attach with a breakpoint at each of the lines of model.py."""
         assert self.answer("initialize", clientID="vscode", adapterID="debugpy")["supportsConfigurationDoneRequest"]
-        attached = self.ask("attach", **self.configuration)
+        # what VS Code's extension adds to a configuration of launch.json
+        added = {"host": "localhost", "clientOS": "unix", "debugOptions": ["RedirectOutput", "ShowReturnValue"]}
+        attached = self.ask("attach", **self.configuration, **added, showReturnValue=True, __sessionId="1")
         self.until(type="event", event="initialized")
         (mapping,) = self.configuration["pathMappings"]
         source = {"path": f"{mapping['localRoot']}/model.py"}
@@ -403,7 +405,7 @@ def twice(lab: Lab, tmp_path: Path) -> Model:
 
 
 def send(model: Model) -> Iterator[Any]:
-    return iter(model.infer(inputs={"IN": np.float32([21])}))
+    return iter(model.infer(inputs={"IN": np.array([21], np.float32)}))
 
 
 def test_an_editor_attaches_and_stops_at_its_breakpoint(twice: Model, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_the_path_may_be_longer_than_that_of_a_socket(tmp_path: Path, monkeypatc
     monkeypatch.setattr(scratch_directory, "_own_directory", lambda: long)
     relay = EditorRelay()
     with debugger(relay).link as link:
-        command = [sys.executable, relay.adapter]
+        command = [sys.executable, str(relay.adapter)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as adapter:
             assert adapter.stdin is not None and adapter.stdout is not None
             adapter.stdin.write(b"Content-Length: 2\r\n\r\n{}")

@@ -86,23 +86,23 @@ class EditorRelay:
             try:
                 while True:
                     for key, _ in selector.select():
-                        if (client := key.data) is None:
-                            client = _Peer(self._port.accept()[0])
+                        client: _Peer = key.data or _Peer(self._port.accept()[0])
+                        if key.data is None:
                             client.ask(1, "pydevdAuthorize")
                             selector.register(client.socket, selectors.EVENT_READ, client)
                             unknown.append(client)
-                            late = unknown[0] if len(unknown) > _UNKNOWN else None
+                            refused = unknown[0] if len(unknown) > _UNKNOWN else None
                         else:
                             has_token = self._has_token(client)
                             if has_token:
                                 unknown.remove(client)
                                 client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                                 return client
-                            late = client if has_token is False else None
-                        if late is not None and late in unknown:
-                            unknown.remove(late)
-                            selector.unregister(late.socket)
-                            late.socket.close()
+                            refused = client if has_token is False else None
+                        if refused in unknown:
+                            unknown.remove(refused)
+                            selector.unregister(refused.socket)
+                            refused.socket.close()
             finally:
                 for client in unknown:
                     client.socket.close()
