@@ -34,8 +34,8 @@ def load_target(name: str, version: int, target: LoadTarget, options: Mapping[st
     """Run a load test and return its result; with `wait=False` return the running test. `progress`: whether a notebook
     shows its progress meanwhile. The other options are those of LoadPlan.
     """
-    said = {key: value for key, value in options.items() if key not in ("wait", "progress")}
-    test = LoadTest(name, version, target, LoadPlan.from_options(said, name))
+    planned = {key: value for key, value in options.items() if key not in ("wait", "progress")}
+    test = LoadTest(name, version, target, LoadPlan.from_options(planned, name))
     if not options.get("wait", True):
         return test.start()
     try:
