@@ -240,9 +240,9 @@ def model_loader(server: Server) -> Iterator[Callable[..., Model]]:
         directory = Path(name)
         if source is None and directory.is_dir():
             name, source = directory.resolve().name, directory
-        said = {key: settings.pop(key) for key in ("config", "files", "version") if key in settings}
+        authored = {key: settings.pop(key) for key in ("config", "files", "version") if key in settings}
         options = ConfigOptions.of(**settings) if settings else None
-        return workspace.load(str(name), source, options=options, **said)
+        return workspace.load(str(name), source, options=options, **authored)
 
     try:
         yield load

@@ -111,17 +111,17 @@ def adopt(value: Any) -> tuple[DataType, tuple[int, ...], DeviceArray]:
     return DataType(datatype), tuple(shape), array
 
 
-def _cuda_array(value: Any, said: dict[str, Any]) -> tuple[int, list[int], DeviceArray]:
-    dtype, shape = np.dtype(said["typestr"]), list(said["shape"])
+def _cuda_array(value: Any, interface: dict[str, Any]) -> tuple[int, list[int], DeviceArray]:
+    dtype, shape = np.dtype(interface["typestr"]), list(interface["shape"])
     nbytes = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
     expected = dtype.itemsize
-    for size, stride in zip(reversed(shape), reversed(said.get("strides") or ()), strict=False):
+    for size, stride in zip(reversed(shape), reversed(interface.get("strides") or ()), strict=False):
         if size != 1 and nbytes and stride != expected:
             raise ValueError("it is not C-contiguous")
         expected *= size
-    address = said["data"][0]
+    address = interface["data"][0]
     driver = driver_of(address)
     device = driver.base_of(address)[2] if nbytes else 0
-    if said.get("stream") is not None:
+    if interface.get("stream") is not None:
         driver.synchronize(device)
     return int(DataType.from_numpy(dtype)), shape, DeviceArray(driver, device, address, nbytes, value)

@@ -206,8 +206,8 @@ class InferenceRequest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of the request, and its state, as JSON values."""
-        said = ("model_name", "model_version", "request_id", "correlation_id", "flags", "priority", "timeout")
-        found = {name: plain(getattr(self, name)) for name in (*said, "inputs", "parameters", "requested_outputs")}
+        names = ("model_name", "model_version", "request_id", "correlation_id", "flags", "priority", "timeout")
+        found = {name: plain(getattr(self, name)) for name in (*names, "inputs", "parameters", "requested_outputs")}
         return {**found, "state": self.state.name, "batch_size": self.batch_size}
 
     def __repr__(self) -> str:

@@ -285,8 +285,8 @@ class ModelLoadError(ModelError):
         """Return one error for several models of one name. It has the texts of all that are not INTERNAL (such
         a model could not be read at all), and `reason`, `exception` and `log` of the first of these; if all are
         INTERNAL it is like the first."""
-        told = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
-        first, text = told[0], "".join(error.message for error in told)
+        shown = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
+        first, text = shown[0], "".join(error.message for error in shown)
         return ModelLoadError(text, code=first.code, reason=first.reason, exception=first.exception, log=first.log)
 
     @staticmethod
@@ -294,8 +294,8 @@ class ModelLoadError(ModelError):
         """Return the error of a server some of whose models failed at its start: Triton's text, followed by theirs.
         `reason`, `exception` and `log` are those of the first."""
         first = next(iter(failed.values()))
-        told = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
-        error = ModelLoadError(f"failed to load all models{told}", code=Code.INTERNAL, reason=first.message)
+        texts = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
+        error = ModelLoadError(f"failed to load all models{texts}", code=Code.INTERNAL, reason=first.message)
         if isinstance(first, ModelLoadError):
             error.reason, error.exception, error.log = first.reason, first.exception, first.log
         return error

@@ -44,12 +44,12 @@ class LatencyChart:
         for value in _ticks(self.most_y):
             _, y = self.place(0, value)
             parts.append(self.line(value, "stroke='currentColor' opacity='.15'"))
-            told = self.time(value) if value else "0"
-            parts.append(f"<text x='{LEFT - 6}' y='{y + 4:.1f}' text-anchor='end' opacity='.7'>{told}</text>")
+            label = self.time(value) if value else "0"
+            parts.append(f"<text x='{LEFT - 6}' y='{y + 4:.1f}' text-anchor='end' opacity='.7'>{label}</text>")
         for value in _ticks(self.most_x):
             x, _ = self.place(value, 0)
-            told = self.count(value) if value else "0"
-            parts.append(f"<text x='{x:.1f}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{told}</text>")
+            label = self.count(value) if value else "0"
+            parts.append(f"<text x='{x:.1f}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{label}</text>")
         middle = (LEFT + _WIDTH - _RIGHT) / 2
         parts.append(f"<text x='{middle:g}' y='{_HEIGHT - 5}' text-anchor='middle'>{self.unit_x}</text>")
         return "".join(parts)

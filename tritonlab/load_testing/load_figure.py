@@ -35,9 +35,9 @@ def load_figure(model: str, rows: Sequence[LoadRow]) -> str:
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f"<polyline points='{way}' fill='none' stroke='{colour}' stroke-width='1.5' opacity='.6'/>")
         for row, (x, y) in zip(shown, points, strict=True):
-            told = f"{short_number(row.level)}: {short_number(row.inferences_per_s)}/s, {name} "
-            told += time_text(getattr(row.latency, name))
-            parts.append(f"<g><title>{told}</title><circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' fill='{colour}'/></g>")
+            label = f"{short_number(row.level)}: {short_number(row.inferences_per_s)}/s, {name} "
+            label += time_text(getattr(row.latency, name))
+            parts.append(f"<g><title>{label}</title><circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' fill='{colour}'/></g>")
         parts.append(f"<text x='{LEFT + 8 + number * 44}' y='14' fill='{colour}'>{name}</text>")
     for row in shown:
         x, y = place(row, "p99")

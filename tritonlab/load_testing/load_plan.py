@@ -62,9 +62,9 @@ class LoadPlan:
         if len(modes) > 1:
             raise InvalidArgumentError(f"give only one of {' and '.join(modes)}")
         mode = modes[0] if modes else CONCURRENCY
-        told = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
+        values = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
         mix = {name: options[name] for name in _MIX if name in options}
-        plan = LoadPlan(mode, (), **told, mix=mix)
+        plan = LoadPlan(mode, (), **values, mix=mix)
         if mode == ARRIVALS:
             times = tuple(given_times(options[ARRIVALS], model))
             if plan.duration is not None:
@@ -90,16 +90,16 @@ class LoadPlan:
         return self
 
 
-def _levels(mode: str, said: Any) -> tuple[float, ...]:
+def _levels(mode: str, value: Any) -> tuple[float, ...]:
     """Return the levels of load: one number, or several."""
     try:
-        levels = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else (said,)
+        levels = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
         if not levels or not all(level > 0 for level in levels):
-            raise InvalidArgumentError(f"{mode} must be more than 0, or a list of such numbers, not {said!r}")
+            raise InvalidArgumentError(f"{mode} must be more than 0, or a list of such numbers, not {value!r}")
         if mode == CONCURRENCY:
             if any(int(level) != level for level in levels):
-                raise InvalidArgumentError(f"concurrency must be a whole number, not {said!r}")
+                raise InvalidArgumentError(f"concurrency must be a whole number, not {value!r}")
             return tuple(int(level) for level in levels)
     except TypeError:
-        raise InvalidArgumentError(f"{mode} must be a number or a list of numbers, not {said!r}") from None
+        raise InvalidArgumentError(f"{mode} must be a number or a list of numbers, not {value!r}") from None
     return levels

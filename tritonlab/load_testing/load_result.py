@@ -60,10 +60,10 @@ class LoadResult:
             lines += table_lines(self.mode, self.rows[:_ROWS])
         if len(self.rows) > _ROWS:
             lines.append(f"… {len(self.rows) - _ROWS} more rows: to_dict(), to_csv(path)")
-        told = notes(self.mode, self.rows)
-        lines += told[:_NOTES]
-        if len(told) > _NOTES:
-            lines.append(f"… {len(told) - _NOTES} more such sentences: to_dict()")
+        sentences = notes(self.mode, self.rows)
+        lines += sentences[:_NOTES]
+        if len(sentences) > _NOTES:
+            lines.append(f"… {len(sentences) - _NOTES} more such sentences: to_dict()")
         return "\n".join(lines)
 
     def _title(self) -> str:
@@ -81,9 +81,11 @@ class LoadResult:
         body = "".join(f"<tr>{''.join(_cell('td', text) for text in line)}</tr>" for line in lines)
         head = "".join(_cell("th", name) for name in columns)
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if head else ""
-        told = "".join(f"<div class='tl-warn'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES])
+        warnings = "".join(
+            f"<div class='tl-warn'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES]
+        )
         table = f"<div style='overflow-x:auto'>{table}</div>"
-        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{table}{told}{self.figure()}</div>"
+        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{table}{warnings}{self.figure()}</div>"
 
     def _repr_html_(self) -> str:
         return self.html()

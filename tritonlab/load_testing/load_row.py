@@ -78,8 +78,10 @@ class LoadRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON values; `_us` are microseconds."""
-        told = {name: value for name, value in vars(self).items() if not isinstance(value, (Percentiles, ServerTimes))}
-        told["windows"] = [
+        values = {
+            name: value for name, value in vars(self).items() if not isinstance(value, (Percentiles, ServerTimes))
+        }
+        values["windows"] = [
             {
                 "seconds": (window.end - window.begin) / 1e9,
                 "inferences_per_s": window.inferences_per_s,
@@ -89,11 +91,11 @@ class LoadRow:
             for window in self.windows
         ]
         for name in ("latency", "first_response", "lag"):
-            told.pop(name, None)
+            values.pop(name, None)
             found = getattr(self, name)
-            told[f"{name}_us"] = asdict(found) if found is not None else None
-        told["server"] = asdict(self.server) if self.server is not None else None
-        return told | {"failed": self.failed, "network_us": self.network_us}
+            values[f"{name}_us"] = asdict(found) if found is not None else None
+        values["server"] = asdict(self.server) if self.server is not None else None
+        return values | {"failed": self.failed, "network_us": self.network_us}
 
 
 def row_of(

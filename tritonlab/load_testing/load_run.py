@@ -95,9 +95,9 @@ class LoadTest:
         second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
         """
         row, seconds = self._row, (monotonic_ns() - self._started) / 1e9
-        told: dict[str, Any] = {"rows": len(self.plan.levels), "row": len(self._rows), "seconds": seconds}
-        told |= {"finished": self.finished, "mode": self.plan.mode}
-        return told | (row.progress() if row is not None and not self.finished else {})
+        facts: dict[str, Any] = {"rows": len(self.plan.levels), "row": len(self._rows), "seconds": seconds}
+        facts |= {"finished": self.finished, "mode": self.plan.mode}
+        return facts | (row.progress() if row is not None and not self.finished else {})
 
     # -- the thread
 
@@ -237,11 +237,11 @@ class _RowUnderWay:
         else:
             whole = plan.warmup + (plan.duration or plan.window * STABLE_WINDOWS)
         trials = 1 if plan.mode == ARRIVALS else STABLE_WINDOWS if plan.duration else plan.max_trials
-        told: dict[str, Any] = {"level": self._level, "trial": len(windows) + 1, "trials": trials}
-        told["fixed"] = plan.duration is not None
-        told |= {"share": min((now - self._begin) / 1e9 / max(whole, 1e-3), 1.0)}
-        told |= {"outstanding": self._target.outstanding(), "errors": sum(window.failed for window in windows)}
-        return told | _lately(rows, now, begin)
+        facts: dict[str, Any] = {"level": self._level, "trial": len(windows) + 1, "trials": trials}
+        facts["fixed"] = plan.duration is not None
+        facts |= {"share": min((now - self._begin) / 1e9 / max(whole, 1e-3), 1.0)}
+        facts |= {"outstanding": self._target.outstanding(), "errors": sum(window.failed for window in windows)}
+        return facts | _lately(rows, now, begin)
 
 
 def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
@@ -249,10 +249,10 @@ def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
     good = rows[rows[:, ERROR] == 0]
     seconds = max((now - max(begin, now - _LATELY)) / 1e9, 1e-3)
     found = Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE])
-    told: dict[str, Any] = {"inferences_per_s": float(good[:, BATCH].sum()) / seconds}
+    facts: dict[str, Any] = {"inferences_per_s": float(good[:, BATCH].sum()) / seconds}
     for name in ("p50", "p95", "p99"):
-        told[f"{name}_us"] = getattr(found, name) if found is not None else None
-    return told
+        facts[f"{name}_us"] = getattr(found, name) if found is not None else None
+    return facts
 
 
 def run_load_test(

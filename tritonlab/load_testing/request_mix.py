@@ -43,10 +43,12 @@ class ModelInputs:
 
     def __init__(self, name: str, metadata: Mapping[str, Any], config: Mapping[str, Any] | None) -> None:
         self.name = name
-        self.types = {said["name"]: DataType[said["datatype"]] for said in metadata["inputs"]}
-        self._shapes = {said["name"]: [int(size) for size in said["shape"]] for said in metadata["inputs"]}
+        self.types = {described["name"]: DataType[described["datatype"]] for described in metadata["inputs"]}
+        self._shapes = {
+            described["name"]: [int(size) for size in described["shape"]] for described in metadata["inputs"]
+        }
         known = config or {}
-        self._optional = {said["name"] for said in known.get("input", ()) if said.get("optional")}
+        self._optional = {described["name"] for described in known.get("input", ()) if described.get("optional")}
         self.batches = int(known.get("max_batch_size", 0)) > 0
         if config is None:
             self.batches = all(shape[:1] == [-1] for shape in self._shapes.values())
@@ -81,11 +83,11 @@ class ModelInputs:
         for name, datatype in self.types.items():
             if name in self._optional and name not in shapes:
                 continue
-            said = self._shapes[name][1 if self.batches else 0 :]
-            shape = list(shapes.get(name, said))
+            dims = self._shapes[name][1 if self.batches else 0 :]
+            shape = list(shapes.get(name, dims))
             if any(size < 0 for size in shape):
                 raise InvalidArgumentError(
-                    f"input '{name}' of model '{self.name}' has shape {said}, where -1 is any size: "
+                    f"input '{name}' of model '{self.name}' has shape {dims}, where -1 is any size: "
                     f"give shapes={{'{name}': [...]}}, or send inputs={{...}}"
                 )
             found[name] = _random_tensor(datatype, ([batch] if self.batches else []) + shape, random)

@@ -39,13 +39,13 @@ def column(rows: Numbers, name: str) -> Numbers:
 
 def batch_facts(record: ModelRecord) -> BatchFacts:
     with record.lock:
-        batches, asked = record.batches.rows(), record.requests.rows()
+        batches, requests = record.batches.rows(), record.requests.rows()
         oldest, words, dropped = record.batches.dropped, record.words.lists()["reason"], record.dropped
         ended = record.rejected.rows()[:, REJECTED.index("reason")].astype(int).tolist()
     start, end = column(batches, "start"), column(batches, "end")
-    places = asked[:, record.requests.columns.index("batch")].astype(np.int64) - oldest
+    places = requests[:, record.requests.columns.index("batch")].astype(np.int64) - oldest
     known = places >= 0
-    waited = start[places[known]] - asked[known, record.requests.columns.index("queued")]
+    waited = start[places[known]] - requests[known, record.requests.columns.index("queued")]
     sizes = Counter(column(batches, "size").astype(int).tolist())
     reasons = Counter(words[number] if number >= 0 else "" for number in column(batches, "reason").astype(int).tolist())
     return BatchFacts(

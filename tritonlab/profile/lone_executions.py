@@ -75,11 +75,11 @@ class LoneExecutions:
         )
 
     def _write_few(self, taken: bytes, batches: Ring, requests: Ring) -> None:
-        data, asked = batches.reserve(), requests.reserve()
+        data, rows = batches.reserve(), requests.reserve()
         for serial, arrived, queued, number, start, end, batch_id, *took in _NOTE.iter_unpack(taken):
             instance, version, size, reason, failed, shapes = self._known[number]
             row, first = batches.total, requests.total
-            requests.write(asked, first % requests.capacity * requests.size, serial, arrived, queued, row, size, shapes)
+            requests.write(rows, first % requests.capacity * requests.size, serial, arrived, queued, row, size, shapes)
             at = row % batches.capacity * batches.size
             batches.write(data, at, start, end, instance, batch_id, version, size, 1, reason, *took, failed, first)
             batches.total, requests.total = row + 1, first + 1

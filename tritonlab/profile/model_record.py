@@ -237,8 +237,8 @@ class ModelRecord:
         self.open.pop(serial, None)
         cancelling = self.cancelling.pop(serial, None) or Cancelling()
         span = stream.arrived, stream.executed, stream.first, stream.last, now
-        told = cancelling.polls, cancelling.asked, cancelling.noticed
-        self.streams.add((serial, *span, stream.count, kind, *told))
+        facts = cancelling.polls, cancelling.asked, cancelling.noticed
+        self.streams.add((serial, *span, stream.count, kind, *facts))
 
     def know(self, alike: object, batch_size: int, shapes: int) -> None:
         """Record the number of the shapes of all requests that are alike."""

@@ -100,9 +100,9 @@ class Recorder(Instrument):
         now: int,
     ) -> None:
         """Add the rows of one execution; the caller holds the record's lock."""
-        asked, batches = record.requests, record.batches
-        data, write, size_of, capacity = asked.data or asked.reserve(), asked.write, asked.size, asked.capacity
-        batch, first = batches.total, asked.total
+        table, batches = record.requests, record.batches
+        data, write, size_of, capacity = table.data or table.reserve(), table.write, table.size, table.capacity
+        batch, first = batches.total, table.total
         known = record.alike.get(requests[0].alike, record.unlike)
         row = first
         for request in requests:
@@ -116,7 +116,7 @@ class Recorder(Instrument):
             if extra:
                 self._add_extras(request, record, row)
             row += 1
-        asked.total = row
+        table.total = row
         where, why = record.words.instances.get(instance), record.words.reasons.get(reason)
         if where is None or why is None:
             where, why = record.words.number("instance", instance), record.words.number("reason", reason)
@@ -176,8 +176,8 @@ class Recorder(Instrument):
         first_line = error.message.partition("\n")[0]
         with record.lock:
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
-            asked = record.cancelling.get(request.serial)
-            if asked is not None and asked.asked:  # one that ended before its first response
+            cancelling = record.cancelling.get(request.serial)
+            if cancelling is not None and cancelling.asked:  # one that ended before its first response
                 record.end_stream(request.serial, OpenStream.from_request(request), now, FINAL + ERROR)
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
@@ -187,8 +187,8 @@ class Recorder(Instrument):
         self._mark(model, now, "waits", text)
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
-        said = reason.partition("\n")[0]
-        self._mark(model, now, "state", f"version {version} {state}" + (f": {said}" if said else ""))
+        first_line = reason.partition("\n")[0]
+        self._mark(model, now, "state", f"version {version} {state}" + (f": {first_line}" if first_line else ""))
 
     def metric_made(
         self, name: str, kind: str, description: str, labels: dict[str, str], buckets: Sequence[float], now: int

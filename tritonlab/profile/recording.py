@@ -108,7 +108,7 @@ class Recording:
             series.append([*key, ring.total])
         about = {"format": FORMAT, "wall": self.wall, "events": self.events, "models": models, "series": series}
         about["refused"] = self.metrics.refused
-        about["families"] = {name: list(told) for name, told in self.metrics.families.items()}
+        about["families"] = {name: list(described) for name, described in self.metrics.families.items()}
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         path = Path(path)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
@@ -158,16 +158,16 @@ class Recording:
                 }
                 for record in list(self.records.values())
             },
-            "metrics": {name: list(told) for name, told in self.metrics.families.items()},
+            "metrics": {name: list(described) for name, described in self.metrics.families.items()},
         }
 
     def __repr__(self) -> str:
-        told = ", ".join(
+        counts = ", ".join(
             f"{record.name}: {record.batches.total} batches of {record.requests.total} requests"
             + (f", {record.dropped} events not kept" if record.dropped else "")
             for record in list(self.records.values())
         )
-        return f"<Recording [{told or 'nothing yet'}]>"
+        return f"<Recording [{counts or 'nothing yet'}]>"
 
 
 def _restored(about: dict[str, Any], arrays: Any) -> Recording:

@@ -37,10 +37,10 @@ def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_m
     for one, radius, tone in [*((one, 2, _FRONT) for one in shown), *((one, 4.5, _LIVE) for one in live)]:
         x, y = chart.place(one.numbers.rate, one.numbers.p99 / 1e6)
         p99 = short_number(one.numbers.p99 / 1e6)
-        told = f"{one.settings}, {one.load}: {one.numbers.rate:,.0f} requests/s, p99 {p99} ms"
+        title = f"{one.settings}, {one.load}: {one.numbers.rate:,.0f} requests/s, p99 {p99} ms"
         fill = tone if tone == _FRONT or one is live[0] else "none"
         dot = f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' fill='{fill}' stroke='{tone}' stroke-width='1.5'/>"
-        parts.append(f"<g><title>{escape(told)}</title>{dot}</g>")
+        parts.append(f"<g><title>{escape(title)}</title>{dot}</g>")
     parts.append(f"<text x='{LEFT + 8}' y='14' fill='{_FRONT}'>predicted front</text>")
     parts.append(f"<text x='{LEFT + 110}' y='14' fill='{_LIVE}'>measured, filled: the best</text>")
     return chart.svg(f"p99 latency against throughput of {name}", parts)

@@ -81,8 +81,8 @@ class Goal:
         widest = present.changed(max_batch_size=self.max_batch_size)
         widest.check_serving(ensembles)
         instances = self.max_instances or max(present.instances, min(os.cpu_count() or 1, 4), 2)
-        said = {**vars(self), "max_instances": instances, "max_batch_size": widest.max_batch_size}
-        return Goal(**said)
+        values = {**vars(self), "max_instances": instances, "max_batch_size": widest.max_batch_size}
+        return Goal(**values)
 
     def allows(self, settings: Settings) -> bool:
         """Return whether settings are within the limits of a checked goal."""

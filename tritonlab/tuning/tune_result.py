@@ -100,7 +100,7 @@ class TuneResult:
             lines.append(f"  {self._not_told_apart()}")
         if run.gains:
             lines += _table([_GAIN_HEADS, *map(self._gain_cells, run.gains)])
-        lines += [f"  {said}" for said in self._times()]
+        lines += [f"  {line}" for line in self._times()]
         lines += [f"  {note}" for note in run.notes]
         lines.append("  front, predicted (p99 ms: requests/s): " + ", ".join(self._front()))
         return "\n".join(lines)
@@ -204,7 +204,7 @@ class TuneResult:
     def html(self) -> str:
         lines = self.text().split("\n")
         begins = ("  best", "  no ", "  execution", f"  {len(self.as_good) + 1} are")
-        said = "".join(f"<div>{escape(line.strip())}</div>" for line in lines[1:] if line.startswith(begins))
+        notes = "".join(f"<div>{escape(line.strip())}</div>" for line in lines[1:] if line.startswith(begins))
         gains = ""
         if self.run.gains:
             gains = _html_table(_GAIN_HEADS, [self._gain_cells(one) for one in self.run.gains])
@@ -215,7 +215,7 @@ class TuneResult:
             gains,
             f"<pre class='tl-lines'>{escape(self.config)}</pre>" if self.best is not None else "",
         ]
-        return f"<div class='tl-panel'><b>{escape(lines[0])}</b>{said}{''.join(parts)}</div>"
+        return f"<div class='tl-panel'><b>{escape(lines[0])}</b>{notes}{''.join(parts)}</div>"
 
     def _repr_html_(self) -> str:
         return self.html()

@@ -94,9 +94,9 @@ class WhatIf:
 
     def html(self) -> str:
         first, *others = (escape(line.strip()) for line in self.text().splitlines())
-        said = "".join(f"<div>{line}</div>" for line in others)
+        notes = "".join(f"<div>{line}</div>" for line in others)
         lines = f"<pre class='tl-lines'>{escape(self.config)}</pre>"
-        return f"<div class='tl-panel'><b>{first}</b>{said}{self.figure()}{lines}</div>"
+        return f"<div class='tl-panel'><b>{first}</b>{notes}{self.figure()}{lines}</div>"
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -138,12 +138,12 @@ def notes(
     beyond = [size for size in set(replayed.size) if size > 1.5 * known[-1] or size < known[0] / 1.5]
     if beyond:
         seen = f"{known[0]} to {known[-1]}" if len(known) > 1 else f"{known[0]} alone"
-        said = f"{min(beyond)} to {max(beyond)}" if len(beyond) > 1 else f"{beyond[0]}"
-        found.append(f"How long batches of {said} take is guessed: sizes {seen} were recorded often enough.")
+        text = f"{min(beyond)} to {max(beyond)}" if len(beyond) > 1 else f"{beyond[0]}"
+        found.append(f"How long batches of {text} take is guessed: sizes {seen} were recorded often enough.")
     before = recorded.rejected_within(window)
     if replayed.refused or before:
-        said = f"{replayed.refused:,} requests would have been refused, cancelled, or their time would have been up"
-        found.append(f"{said}; {before:,} were.")
+        text = f"{replayed.refused:,} requests would have been refused, cancelled, or their time would have been up"
+        found.append(f"{text}; {before:,} were.")
     return found
 
 

@@ -35,7 +35,7 @@ def sent(form: RequestForm, **given: Any) -> dict[str, Any]:
 def test_only_a_page_is_made(form: RequestForm) -> None:
     pages = form.inputs
     assert len(pages) == 100 and list(pages.made) == [f"IN{number}" for number in range(PAGE)]
-    assert len(pages.rows_box.children) == PAGE and "1 to 10 of 100" in pages.said.value
+    assert len(pages.rows_box.children) == PAGE and "1 to 10 of 100" in pages.position.value
     values = sent(form)
     assert len(values) == 100 and values["IN99"].shape == (1, 2) and len(pages.made) == PAGE
     assert len(pages.to_dict()) == 100 and len(pages.made) == PAGE
@@ -45,13 +45,13 @@ def test_pages_are_turned_and_inputs_found(form: RequestForm) -> None:
     pages = form.inputs
     assert pages.earlier.disabled and not pages.later.disabled
     pages.later.click()
-    assert "11 to 20 of 100" in pages.said.value and pages.rows_box.children[0] is pages["IN10"].box
+    assert "11 to 20 of 100" in pages.position.value and pages.rows_box.children[0] is pages["IN10"].box
     pages.find.value = "in9"
-    assert "1 to 10 of 11" in pages.said.value and pages.rows_box.children[1] is pages["IN90"].box
+    assert "1 to 10 of 11" in pages.position.value and pages.rows_box.children[1] is pages["IN90"].box
     pages.later.click()
-    assert "11 to 11 of 11" in pages.said.value and pages.later.disabled
+    assert "11 to 11 of 11" in pages.position.value and pages.later.disabled
     pages.find.value = "nobody"
-    assert "no input has that name" in pages.said.value and pages.rows_box.children == ()
+    assert "no input has that name" in pages.position.value and pages.rows_box.children == ()
 
 
 def test_a_row_sends_what_it_stands_for(form: RequestForm) -> None:

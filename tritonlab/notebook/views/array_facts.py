@@ -30,16 +30,16 @@ def facts_text(tensor: Tensor) -> str:
     count = int(np.prod(tensor.shape))
     if count < _TOLD:
         return ""
-    said = f"{count:,} elements, {size_text(tensor.byte_size)}"
+    text = f"{count:,} elements, {size_text(tensor.byte_size)}"
     if not _is_numeric(tensor):
-        return said
+        return text
     read = _read(tensor)
     finite = read[np.isfinite(read)]
     odd = read.size - finite.size
     if finite.size:
-        said += f", {finite.min():.6g} to {finite.max():.6g}, mean {finite.mean():.6g}"
-    said += f", {odd:,} of them not finite" if odd else ""
-    return said + (f" (of {read.size:,} elements)" if read.size < count else "")
+        text += f", {finite.min():.6g} to {finite.max():.6g}, mean {finite.mean():.6g}"
+    text += f", {odd:,} of them not finite" if odd else ""
+    return text + (f" (of {read.size:,} elements)" if read.size < count else "")
 
 
 def size_text(count: int) -> str:

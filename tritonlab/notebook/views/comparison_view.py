@@ -35,8 +35,8 @@ def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
 
 def _tensor_row(diff: TensorDiff, one: Outcome, other: Outcome) -> str:
     name = diff.name + (f" of response {diff.response + 1}" if diff.response else "")
-    said = str(diff).partition(": ")[2]
-    return _row(name, _value(one, diff), _value(other, diff), said, "" if diff.same else "tl-bad")
+    difference = str(diff).partition(": ")[2]
+    return _row(name, _value(one, diff), _value(other, diff), difference, "" if diff.same else "tl-bad")
 
 
 def _row(name: str, one: str, other: str, difference: str = "", tone: str = "") -> str:

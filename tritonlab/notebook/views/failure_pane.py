@@ -44,8 +44,8 @@ class FailurePane(LiveView):
         return {**self.failure.to_dict(), "places": self._places, "replayed": self._replayed or None}
 
     def html(self) -> str:
-        said = f"<div class='tl-note'>{escape(self._replayed)}</div>" if self._replayed else ""
-        return f"<div class='tl-card tl-failure'>{self._body()}{said}</div>"
+        note = f"<div class='tl-note'>{escape(self._replayed)}</div>" if self._replayed else ""
+        return f"<div class='tl-card tl-failure'>{self._body()}{note}</div>"
 
     # -- buttons
 
@@ -73,13 +73,13 @@ class FailurePane(LiveView):
             found = getattr(error, "capsule", None)
             same = found is not None and found.headline == self.failure.capsule.headline
             kind = "the same" if same else "in another way"
-            said = f"It fails {kind}: {found.headline if found is not None else error}"
+            text = f"It fails {kind}: {found.headline if found is not None else error}"
         else:
             good = True
-            said = f"Answered in {(time.perf_counter() - started) * 1e3:.1f} ms. {_answered(answer)}"
-        self._replayed = f"Replayed at {time.strftime('%H:%M:%S')}. {said}"
+            text = f"Answered in {(time.perf_counter() - started) * 1e3:.1f} ms. {_answered(answer)}"
+        self._replayed = f"Replayed at {time.strftime('%H:%M:%S')}. {text}"
         self.freeze()
-        return {"said": said, "good": good}
+        return {"said": text, "good": good}
 
     def _write(self) -> dict[str, Any]:
         try:

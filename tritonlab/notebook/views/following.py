@@ -71,14 +71,14 @@ def follow(sending: UnderWay, show: Callable[[str], None], wanted: Callable[[], 
     """Call `show` for every change, every second, and at the end, as long as `wanted` returns True. Once the requests
     take long, the text includes the reason.
     """
-    second, asked, why = 0, 0.0, ""
+    second, looked, why = 0, 0.0, ""
     while not sending.wait(_FRAME_SECONDS):
         if not wanted():
             return
         waited = sending.waited
         changed = sending.take_changes()
-        if waited >= STUCK_SECONDS and waited >= asked + _AGAIN_SECONDS:
-            asked, why = waited, sending.why()
+        if waited >= STUCK_SECONDS and waited >= looked + _AGAIN_SECONDS:
+            looked, why = waited, sending.why()
             changed = True
         if changed or int(waited) > second:
             second = int(waited)

@@ -43,8 +43,8 @@ def form_html(text: str) -> str:
     return f"<div class='tl-panel'><div class='tl-text'>{lines}</div></div>"
 
 
-def _input_line(name: str, width: int, said: Mapping[str, Any]) -> str:
-    value = " ".join(said["text"].split())
+def _input_line(name: str, width: int, facts: Mapping[str, Any]) -> str:
+    value = " ".join(facts["text"].split())
     shown = value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}…"
-    how = said["mode"] if said["sent"] else "not sent"
-    return f"  send  {name:<{width}}  {said['datatype']:<6} {said['shape']}  {how}{f': {shown}' if shown else ''}"
+    how = facts["mode"] if facts["sent"] else "not sent"
+    return f"  send  {name:<{width}}  {facts['datatype']:<6} {facts['shape']}  {how}{f': {shown}' if shown else ''}"

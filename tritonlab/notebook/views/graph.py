@@ -167,8 +167,8 @@ class Graph(RecordView):
         return "".join([drawn, *map(sequence_figure, self._sequences())])
 
     def html(self) -> str:
-        said = escape(self.text().split("\n", 1)[0])
-        return f"<div class='tl-panel'><div>{said}</div>{self.figure()}</div>"
+        summary = escape(self.text().split("\n", 1)[0])
+        return f"<div class='tl-panel'><div>{summary}</div>{self.figure()}</div>"
 
 
 def _line(depth: int, call: Call, root: Call) -> list[Any]:
@@ -183,7 +183,7 @@ def _sequence_lines(sequences: list[Occupancy]) -> list[str]:
     lines = []
     for occupied in sequences:
         for name, uses in occupied.instances:
-            told = [
+            used = [
                 f"{use.sequence}{' executing' if use.executing else ''}"
                 + (f", {use.queued} queued" if use.queued else "")
                 + ("" if use.idle_left is None else f", ends in {_time(max(use.idle_left, 0))}")
@@ -191,7 +191,7 @@ def _sequence_lines(sequences: list[Occupancy]) -> list[str]:
             ]
             more = f"; and {len(uses) - _SLOTS} more" if len(uses) > _SLOTS else ""
             lines.append(
-                f"  {name}  {len(uses)} of {occupied.slots} slots taken{': ' * bool(told)}{'; '.join(told)}{more}"
+                f"  {name}  {len(uses)} of {occupied.slots} slots taken{': ' * bool(used)}{'; '.join(used)}{more}"
             )
         if occupied.backlog:
             oldest = occupied.backlog[0]

@@ -62,8 +62,8 @@ def _box(box: Box, number: int, root: Call) -> str:
     parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 30:.0f}' opacity='.8'>{escape(times_text(box))}</text>")
     if box.calls:
         parts += _bars(box, root)
-    told = escape("\n".join(call_text(call, root) for call in box.calls[:8])) or escape(times_text(box))
-    return f"<g data-box='{number}'><title>{told}</title>{''.join(parts)}</g>"
+    title = escape("\n".join(call_text(call, root) for call in box.calls[:8])) or escape(times_text(box))
+    return f"<g data-box='{number}'><title>{title}</title>{''.join(parts)}</g>"
 
 
 def _bars(box: Box, root: Call) -> list[str]:
@@ -123,8 +123,8 @@ def sequence_figure(occupied: Occupancy) -> str:
         waiting = f"{len(occupied.backlog)} sequence{'s' * (len(occupied.backlog) > 1)} without a slot"
         parts.append(f"<text x='0' y='{y + 12}' font-weight='600'>{waiting}</text>")
         for n, entry in enumerate(occupied.backlog[:BACKLOG]):
-            told = f"{entry.sequence}: {entry.queued} waiting for {_time(entry.waited)}"
-            parts.append(f"<text x='{n % 3 * 280}' y='{y + 30 + n // 3 * 15}'>{escape(told)}</text>")
+            label = f"{entry.sequence}: {entry.queued} waiting for {_time(entry.waited)}"
+            parts.append(f"<text x='{n % 3 * 280}' y='{y + 30 + n // 3 * 15}'>{escape(label)}</text>")
         y += 36 + -(-min(len(occupied.backlog), BACKLOG) // 3) * 15
     return _svg("the slots of sequences", width, y, parts)
 

@@ -28,9 +28,9 @@ def label_html(spec: InputSpec) -> str:
 
 def typed_note(spec: InputSpec, text: str) -> str:
     """Describe a typed document, or where it ceases to be one."""
-    said = json_note(text) if spec.datatype is DataType.BYTES else ""
-    tone = "tl-warn" if said.startswith("no JSON") else "tl-dim"
-    return f"<span class='{tone}'>{escape(said)}</span>" if said else ""
+    note = json_note(text) if spec.datatype is DataType.BYTES else ""
+    tone = "tl-warn" if note.startswith("no JSON") else "tl-dim"
+    return f"<span class='{tone}'>{escape(note)}</span>" if note else ""
 
 
 def files_note(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> str:
@@ -44,6 +44,6 @@ def files_note(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ..
     sent = as_sent(spec, value)
     tensor = sent if isinstance(sent, Tensor) else Tensor.from_numpy(sent)
     names = ", ".join(file.name for file in files)
-    said = f"{escape(names)}: {tensor.datatype.name} {list(tensor.shape)}"
+    note = f"{escape(names)}: {tensor.datatype.name} {list(tensor.shape)}"
     seen = pictures_html(tensor, escape(spec.name, quote=True)) or curve_html(spec.name, tensor)
-    return f"<div>{said}</div>{seen}"
+    return f"<div>{note}</div>{seen}"

@@ -63,9 +63,9 @@ class InputPages(Mapping[str, InputRow]):
         )
         self.earlier = widgets.Button(description="Previous", layout=layout(width="88px"))
         self.later = widgets.Button(description="Next", layout=layout(width="88px"))
-        self.said = widgets.HTML()
+        self.position = widgets.HTML()
         many = len(self._specs) > _MOST_WHOLE
-        bar = [self.find, self.earlier, self.later, self.said] if many else []
+        bar = [self.find, self.earlier, self.later, self.position] if many else []
         self.rows_box = widgets.VBox()
         head = widgets.HBox(bar, layout=layout(align_items="center", flex_flow="row wrap"))
         self.box = widgets.VBox([head, self.rows_box] if many else [self.rows_box])
@@ -85,7 +85,9 @@ class InputPages(Mapping[str, InputRow]):
         self.rows_box.children = tuple(self[name].box for name in page)
         self.earlier.disabled, self.later.disabled = self._first == 0, self._first + PAGE >= len(found)
         where = f"{self._first + 1} to {self._first + len(page)} of {len(found)}" if page else "no input has that name"
-        self.said.value = f"<span class='tl-panel tl-dim'>{where}; the inputs that were not opened are random</span>"
+        self.position.value = (
+            f"<span class='tl-panel tl-dim'>{where}; the inputs that were not opened are random</span>"
+        )
 
     def arrange(self, batch: int, seed: int) -> None:
         """Apply the batch size and the seed of the form to all inputs."""
@@ -100,8 +102,10 @@ class InputPages(Mapping[str, InputRow]):
         row = self[list(self._specs)[number]]
         large = [file for file in files if file["size"] > MOST_DROPPED]
         if large:
-            said = f"{large[0]['name']} has {size_text(large[0]['size'])}, more than the {size_text(MOST_DROPPED)} that"
-            row.say(f"{said} a browser should carry: read it in the notebook and use Python")
+            problem = (
+                f"{large[0]['name']} has {size_text(large[0]['size'])}, more than the {size_text(MOST_DROPPED)} that"
+            )
+            row.say(f"{problem} a browser should carry: read it in the notebook and use Python")
             return
         row.drop([InputFile(str(file["name"]), data) for file, data in zip(files, contents, strict=True)])
 

@@ -87,7 +87,7 @@ class LiveCard(LiveView):
         self._of_config = of_config
         self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()
-        self._asked, self._stacks = -_STACKS_EVERY, ""
+        self._looked, self._stacks = -_STACKS_EVERY, ""
         self._exporting: ExportPanel | None = None
         self._viewing: ViewPanel | None = None
         self._actions: dict[str, Callable[[], object]] = {
@@ -143,8 +143,8 @@ class LiveCard(LiveView):
 
     def _executing(self) -> str:
         """Return what the old processes execute. They stop for each look, so it is rare."""
-        if time.monotonic() - self._asked >= _STACKS_EVERY:
-            self._asked = time.monotonic()
+        if time.monotonic() - self._looked >= _STACKS_EVERY:
+            self._looked = time.monotonic()
             found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]
             stacks = [f"{name}:\n{text}" for each in found for name, text in each.items()]
             self._stacks = self._workspace.cite("\n".join(stacks))
@@ -184,15 +184,15 @@ class LiveCard(LiveView):
         if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
             return
         self.update(busy=do, said="")
-        said = ""
+        problem = ""
         try:
             action()
         except Exception as error:
-            said = self._describe_error(error) or _words(error)
+            problem = self._describe_error(error) or _words(error)
         finally:
             if do != "stop":
                 self._pressing.release()
-        self.update(busy="", said=said)
+        self.update(busy="", said=problem)
         self._states.poke(self.name)
 
     def _load(self) -> None:

@@ -85,20 +85,20 @@ class LoadPanel(LiveView):
             except (TritonError, ValueError, TypeError, RuntimeError, OSError) as error:
                 self.update(problem=str(error), running=self._test is not None and not self._test.finished)
 
-    def _options(self, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _options(self, form: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of `load_test` in the form. Raises ValueError for a field that cannot be read."""
-        mode = said["mode"]
-        options: dict[str, Any] = {mode: recorded(self._model) if mode == ARRIVALS else _numbers(said["levels"])}
+        mode = form["mode"]
+        options: dict[str, Any] = {mode: recorded(self._model) if mode == ARRIVALS else _numbers(form["levels"])}
         if mode == REQUEST_RATE:
-            options["distribution"] = said["distribution"]
-        if said.get("seconds"):
-            options["duration"] = float(said["seconds"])
-        if said.get("inputs") == "golden":
+            options["distribution"] = form["distribution"]
+        if form.get("seconds"):
+            options["duration"] = float(form["seconds"])
+        if form.get("inputs") == "golden":
             options["inputs"] = [case.request() for case in GoldenSet().cases(self.name)]
             return options
-        options["shapes"] = {name: [int(n) for n in _numbers(text)] for name, text in said.get("shapes", {}).items()}
-        if said.get("batch"):
-            options["batch"] = int(said["batch"])
+        options["shapes"] = {name: [int(n) for n in _numbers(text)] for name, text in form.get("shapes", {}).items()}
+        if form.get("batch"):
+            options["batch"] = int(form["batch"])
         return options
 
     # -- the ticker's side
@@ -170,9 +170,9 @@ def form_of(model: Loadable) -> dict[str, Any]:
     except TritonError:  # a server elsewhere that has none
         config = {}
     shapes = [
-        {"name": said["name"], "dims": ", ".join(str(max(int(dim), 1)) for dim in said["dims"])}
-        for said in config.get("input", ())
-        if any(int(dim) < 0 for dim in said["dims"]) and not said.get("optional")
+        {"name": described["name"], "dims": ", ".join(str(max(int(dim), 1)) for dim in described["dims"])}
+        for described in config.get("input", ())
+        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
     ]
     found = recorded(model)
     arrivals = found.arrivals(model.name).tolist() if found is not None else []

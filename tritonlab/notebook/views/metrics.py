@@ -90,10 +90,10 @@ class Metrics(RecordView):
                 kind = kinds.get(found[1], "gauge")
                 # read now and then: a slope between two readings is drawn, not a jump at each
                 self._own.describe(found[1], "sampled" if kind == "counter" else kind, "Triton's own")
-                told = {"version": labels.get("version", "")}
+                known = {"version": labels.get("version", "")}
                 if "reason" in labels:  # of failed requests
-                    told["reason"] = labels["reason"]
-                self._own.add(found[1], told, float(found[3]), now)
+                    known["reason"] = labels["reason"]
+                self._own.add(found[1], known, float(found[3]), now)
 
     def stamp(self) -> object:
         return sum(ring.total for ring in self.recording.metrics.series().values())

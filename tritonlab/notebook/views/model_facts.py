@@ -80,9 +80,9 @@ class ModelFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""
-        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "log"}
-        parts = {name: [vars(part) for part in told[name]] for name in ("inputs", "outputs", "steps")}
-        found: dict[str, Any] = plain({**told, **parts, "log": [record.text for record in self.log]})
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "log"}
+        parts = {name: [vars(part) for part in values[name]] for name in ("inputs", "outputs", "steps")}
+        found: dict[str, Any] = plain({**values, **parts, "log": [record.text for record in self.log]})
         return found
 
     @property

@@ -144,8 +144,8 @@ def _open(data: bytes) -> Any:
         image = pillow.open(io.BytesIO(data))
         image.load()
     except (OSError, ValueError, SyntaxError) as error:
-        said = str(error).partition(" <")[0]  # Pillow names the object that it read from
-        raise NoPicture(f"not a picture ({said})") from None
+        reason = str(error).partition(" <")[0]  # Pillow names the object that it read from
+        raise NoPicture(f"not a picture ({reason})") from None
     return image
 
 

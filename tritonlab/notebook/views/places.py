@@ -41,5 +41,5 @@ def gpus_text(gpus: Sequence[Mapping[str, Any]]) -> str:
         return ""
     if any(gpu["simulated"] for gpu in gpus):
         return f"GPUs: {_numbers([gpu['ordinal'] for gpu in gpus])}, simulated; no model runs on a real one"
-    told = [f"{gpu['ordinal']} {gpu['name']} ({gpu['total_bytes'] / (1 << 30):.3g} GiB)" for gpu in gpus]
-    return f"GPUs: {', '.join(told)}"
+    texts = [f"{gpu['ordinal']} {gpu['name']} ({gpu['total_bytes'] / (1 << 30):.3g} GiB)" for gpu in gpus]
+    return f"GPUs: {', '.join(texts)}"

@@ -61,7 +61,7 @@ class RecordView(LiveView):
         self._words: dict[str, int] = {}
         self._marks = 0
         self._epoch = 0
-        self._told: dict[str, Any] = {}
+        self._live_sent: dict[str, Any] = {}
         self._heard_at = 0.0
         self._changed_at: float | None = None
         self._noticed: object = None
@@ -107,7 +107,7 @@ class RecordView(LiveView):
         self._sent = {table: int(row) for table, row in known.get("rows", {}).items()}
         self._words = {kind: int(count) for kind, count in known.get("words", {}).items()}
         self._marks = int(known.get("marks", 0))
-        self._told = {}
+        self._live_sent = {}
 
     # -- the ticker's side
 
@@ -144,7 +144,7 @@ class RecordView(LiveView):
         record = self.record
         with record.lock:
             if record.epoch != self._epoch:
-                self._epoch, self._sent, self._words, self._marks, self._told = record.epoch, {}, {}, 0, {}
+                self._epoch, self._sent, self._words, self._marks, self._live_sent = record.epoch, {}, {}, 0, {}
             message, buffers = self._rows(record)
             words = record.words.since(self._words)
             marks = [list(mark) for mark in record.marks_since(self._marks)]
@@ -153,8 +153,8 @@ class RecordView(LiveView):
             live |= self.live_of(record)
         message["words"] = words
         self._words |= {kind: had + len(more) for kind, (had, more) in words.items()}
-        if live != self._told or live.get("running"):
-            message["live"] = self._told = live
+        if live != self._live_sent or live.get("running"):
+            message["live"] = self._live_sent = live
         if not buffers and not marks and not words and "live" not in message:
             return None, []
         return {**message, "kind": "record", "epoch": self._epoch, "now": time.monotonic_ns()}, buffers

@@ -104,9 +104,9 @@ class RequestForm:
     @property
     def fields(self) -> list[Any]:
         """Return every field but buttons and files."""
-        said = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
-        said += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
-        return [field for row in self.inputs.made.values() for field in row.fields] + said
+        fields = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
+        fields += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
+        return [field for row in self.inputs.made.values() for field in row.fields] + fields
 
     @property
     def requested_outputs(self) -> list[str]:
@@ -123,14 +123,14 @@ class RequestForm:
         """Return the fields of each of `count` requests. They differ in their random values only; the first one has
         those that the form shows. `given`: inputs that replace those of the form. Raises ValueProblem.
         """
-        said = self._fields()
+        common = self._fields()
         rows = {name: row for name, row in self.inputs.senders().items() if name not in given and row.sent}
         batch, fixed = self._fixed(rows, namespace)
         for number in range(count):
             random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
             known = {**given, **fixed, **random}
             inputs = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
-            yield RequestFields(inputs=inputs, **said)
+            yield RequestFields(inputs=inputs, **common)
 
     def _fixed(
         self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any]

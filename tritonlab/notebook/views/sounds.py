@@ -92,8 +92,8 @@ def sounds_html(name: str, tensor: Tensor, rate: int) -> str:
     """
     return "".join(
         f"<audio class='tl-sound' controls preload='metadata' aria-label='{name}, sound {number}' "
-        f"src='data:audio/wav;base64,{base64.b64encode(data).decode()}'></audio><div class='tl-dim'>{said}</div>"
-        for number, (data, said) in enumerate(_sounds(name, tensor, rate), start=1)
+        f"src='data:audio/wav;base64,{base64.b64encode(data).decode()}'></audio><div class='tl-dim'>{text}</div>"
+        for number, (data, text) in enumerate(_sounds(name, tensor, rate), start=1)
     )
 
 
@@ -130,8 +130,8 @@ def rate_of(outcome: Outcome) -> int:
     """Return the samples a second that the request or its response names: a parameter, or a tensor of one element, with
     `rate` in its name.
     """
-    said: Mapping[str, Any] = {**(outcome.request.parameters or {}), **outcome.request.inputs, **outcome.outputs}
-    for name, value in said.items():
+    values: Mapping[str, Any] = {**(outcome.request.parameters or {}), **outcome.request.inputs, **outcome.outputs}
+    for name, value in values.items():
         if not _RATE_NAME.search(name):
             continue
         if isinstance(value, Tensor):

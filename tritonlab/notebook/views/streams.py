@@ -80,13 +80,15 @@ class Streams(RecordView):
             ended, names = record.streams.rows(), names_by_serial(record)
             running = [(serial, one.polls, one.asked, one.noticed) for serial, one in record.cancelling.items()]
         columns = record.streams.columns
-        told = [
+        verdicts = [
             (serial, cancel_verdict(int(row["polls"]), row["asked"], row["noticed"], row["end"], 0))
             for row in (dict(zip(columns, numbers, strict=True)) for numbers in ended.tolist())
             if (serial := int(row["serial"]))
         ]
-        told += [(serial, cancel_verdict(polls, asked, noticed, 0, now)) for serial, polls, asked, noticed in running]
-        return [f"{names.get(serial) or f'request {serial}'}: {verdict}" for serial, verdict in told if verdict]
+        verdicts += [
+            (serial, cancel_verdict(polls, asked, noticed, 0, now)) for serial, polls, asked, noticed in running
+        ]
+        return [f"{names.get(serial) or f'request {serial}'}: {verdict}" for serial, verdict in verdicts if verdict]
 
     def text(self) -> str:
         facts, now = stream_facts(self.record), time.monotonic_ns()

@@ -127,8 +127,8 @@ class Timeline(RecordView):
         return timeline_figure(self.record)
 
     def html(self) -> str:
-        said = escape(self.text().split("\n", 1)[0])
-        return f"<div class='tl-panel'><div>{said}</div>{self.figure()}</div>"
+        summary = escape(self.text().split("\n", 1)[0])
+        return f"<div class='tl-panel'><div>{summary}</div>{self.figure()}</div>"
 
 
 def summary(facts: BatchFacts) -> str:

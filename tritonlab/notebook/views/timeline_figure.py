@@ -17,7 +17,7 @@ def timeline_figure(record: ModelRecord) -> str:
     """Draw the last executions, a lane for each instance, and above each its requests while they waited."""
     with record.lock:
         found = record.batches.rows()[-_BATCHES:].tolist()
-        asked = record.requests.rows()
+        requests = record.requests.rows()
         oldest, words = record.requests.dropped, record.words.lists()
     batches = [dict(zip(record.batches.columns, row, strict=True)) for row in found]
     if not batches:
@@ -36,7 +36,7 @@ def timeline_figure(record: ModelRecord) -> str:
     for batch in batches:
         top = _AXIS + lanes.index(int(batch["instance"])) * _LANE
         left = _LEFT + (batch["start"] - begin) * scale
-        parts += _requests(batch, asked, oldest, left, top, begin, scale)
+        parts += _requests(batch, requests, oldest, left, top, begin, scale)
         parts.append(_block(batch, words["reason"], left, top, (batch["end"] - batch["start"]) * scale))
     for share in range(5):
         x = _LEFT + (_WIDTH - _LEFT - 60) * share / 4
@@ -52,24 +52,24 @@ def timeline_figure(record: ModelRecord) -> str:
 
 def _block(batch: dict[str, float], reasons: list[Any], left: float, top: int, width: float) -> str:
     reason = reasons[int(batch["reason"])] if batch["reason"] >= 0 else ""
-    told = f"size {int(batch['size'])}, {duration_text((batch['end'] - batch['start']) / 1e9)}"
-    told += f", closed because: {reason}" if reason else ""
+    title = f"size {int(batch['size'])}, {duration_text((batch['end'] - batch['start']) / 1e9)}"
+    title += f", closed because: {reason}" if reason else ""
     fill = "#d9342b" if batch["failed"] else "#1976d2"
     place = f"x='{left:.1f}' y='{top + _WAIT}' width='{max(width - 0.5, 0.7):.1f}' height='18'"
     label = ""
     if width > 16:
         label = f"<text x='{left + 3:.1f}' y='{top + _WAIT + 13}' fill='#fff'>{int(batch['size'])}</text>"
-    return f"<g><title>{escape(told)}</title><rect {place} fill='{fill}'/>{label}</g>"
+    return f"<g><title>{escape(title)}</title><rect {place} fill='{fill}'/>{label}</g>"
 
 
 def _requests(
-    batch: dict[str, float], asked: Any, oldest: int, left: float, top: int, begin: float, scale: float
+    batch: dict[str, float], requests: Any, oldest: int, left: float, top: int, begin: float, scale: float
 ) -> list[str]:
     """Draw the requests as bars from when they came to the queue until the batch left."""
     first, count = int(batch["first"]) - oldest, min(int(batch["count"]), _ROWS)
     bars = []
     for row in range(max(first, 0), first + count):
-        came = max(_LEFT + (asked[row, 2] - begin) * scale, _LEFT)
+        came = max(_LEFT + (requests[row, 2] - begin) * scale, _LEFT)
         y = top + (row - first) * _WAIT / _ROWS
         bars.append(
             f"<rect x='{came:.1f}' y='{y:.1f}' width='{max(left - came, 0.5):.1f}' height='1.5' fill='#d98000'/>"

@@ -130,13 +130,13 @@ class WhatIfLanes:
 
 def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
     """Return the settings of the sliders. Raises what `Settings.on` does."""
-    said = content["settings"]
+    chosen = content["settings"]
     return replace(
-        now.on(said["instances"]),
-        max_batch_size=said["max_batch_size"],
-        dynamic=said["dynamic_batching"],
-        preferred=tuple(said["preferred_batch_size"]),
-        delay_us=said["max_queue_delay_microseconds"],
+        now.on(chosen["instances"]),
+        max_batch_size=chosen["max_batch_size"],
+        dynamic=chosen["dynamic_batching"],
+        preferred=tuple(chosen["preferred_batch_size"]),
+        delay_us=chosen["max_queue_delay_microseconds"],
     )
 
 

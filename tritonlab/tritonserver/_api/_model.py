@@ -80,9 +80,9 @@ class Model:
         With `raise_on_error` the iterator raises a response's error instead of returning the response. Raises
         TritonError or TypeError if the request is refused.
         """
-        asked = self._request_from(inference_request, fields)
-        request = asked._to_core()
-        iterator = ResponseIterator(self, request, asked, raise_on_error)
+        sent = self._request_from(inference_request, fields)
+        request = sent._to_core()
+        iterator = ResponseIterator(self, request, sent, raise_on_error)
         try:
             shielded(self._server.core.infer, request)
         except KeyboardInterrupt:
@@ -94,9 +94,9 @@ class Model:
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> AsyncResponseIterator:
         """Do what `infer` does, for asyncio."""
-        asked = self._request_from(inference_request, fields)
-        request: CoreRequest = asked._to_core()
-        iterator = AsyncResponseIterator(self, request, asked, raise_on_error)
+        sent = self._request_from(inference_request, fields)
+        request: CoreRequest = sent._to_core()
+        iterator = AsyncResponseIterator(self, request, sent, raise_on_error)
         shielded(self._server.core.infer, request)
         return iterator
 
