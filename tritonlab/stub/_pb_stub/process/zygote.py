@@ -14,6 +14,7 @@ has forked.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import resource
 import socket
@@ -160,6 +161,8 @@ class Zygote:
             os.close(fd)
             if printed:
                 os.write(number, printed)
+        _reopen(sys.stdout, 1)
+        _reopen(sys.stderr, 2)
         _seed()
         sizes = (body.size, body.growth, body.limit)
         return StubArguments(control, monitor, kernel_region, stub_region, *sizes, life, door, self._environment)
@@ -199,6 +202,17 @@ class _Printed:
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+
+
+def _reopen(stream: Any, number: int) -> None:
+    """Let a standard stream know that its descriptor is a pipe now: it takes it for what it was when it was opened, and
+    `reconfigure` asks that for its position. The object stays, since modules may have kept it."""
+    if type(stream) is io.TextIOWrapper:
+        raw = io.FileIO(number, "w", closefd=False)
+        raw.name = stream.name
+        stream.__init__(  # type: ignore[misc]
+            io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True
+        )
 
 
 def _seed() -> None:
