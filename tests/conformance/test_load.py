@@ -475,3 +475,25 @@ def test_a_config_given_with_the_load_replaces_the_file(side: Client) -> None:
     assert not isinstance(found, Failure)
     assert (found["max_batch_size"], found["input"]) == (8, [])
     side.unload("over")
+
+
+#: What a model does in `initialize` that Triton's stub for Python 3.11 lets it do.
+SAYS = {
+    "stdout": "print('gr\u00fc\u00dfe')",
+    "reconfigured": "import sys; sys.stdout.reconfigure(encoding='utf-8'); print('gr\u00fc\u00dfe')",
+    "stderr": "import sys; print('gr\u00fc\u00dfe', file=sys.stderr)",
+    "logger": "pb_utils.Logger.log_info('gr\u00fc\u00dfe')",
+}
+
+
+@rule("2.1.8")
+@pytest.mark.parametrize("how", SAYS)
+def test_what_is_not_ascii_is_not_printed_by_triton(side: Client, how: str) -> None:
+    failure = side.placed("says", model(raising("initialize", SAYS[how]), PLAIN))
+    side.unload("says")
+    if side.side == "lab" or how != "stdout":
+        assert failure is None
+        return
+    assert failure is not None
+    refused = "UnicodeEncodeError: 'ascii' codec can't encode characters in position 2-3: ordinal not in range(128)"
+    assert f"Internal: {refused}\n\nAt:\n" in failure.text

@@ -63,7 +63,7 @@ def config_place(reason: str) -> str:
 
 
 def config_advice(complaint: str) -> str:
-    """Return what to write instead of a misspelt field or enum value of a config, or of an unfilled template."""
+    """Return what to write instead of a misspelt field or enum value of a config, or of a template's placeholders."""
     if found := _UNFILLED.search(complaint):
         return f"The config is a template: write values for {found[1]}, or run the script that fills it in"
     if found := _NO_FIELD.search(complaint):

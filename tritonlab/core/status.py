@@ -280,6 +280,9 @@ class ModelLoadError(ModelError):
     ) -> None:
         super().__init__(message, reason=reason or message, exception=exception, log=log)
 
+    def symptom(self) -> str:
+        return str(self.exception) if self.exception is not None else self.reason
+
     @staticmethod
     def joined(failed: Sequence[ModelLoadError]) -> ModelLoadError:
         """Return one error for several models of one name. It has the texts of all that are not INTERNAL (such

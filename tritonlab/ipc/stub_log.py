@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from ..stub._pb_stub.wire.message_bodies import UNCHECKED
 
-__all__ = ["MISPLACED", "UNCHECKED", "LogBook", "LogRecord", "StubOutput"]
+__all__ = ["MISPLACED", "UNCHECKED", "UNPRINTABLE", "LogBook", "LogRecord", "StubOutput"]
 
 #: How warnings begin of instances that use another device than the one they were told.
 MISPLACED = "Triton checks no placement: "
+#: How warnings begin of printed lines that are not ASCII.
+UNPRINTABLE = "Triton prints ASCII only: "
 
 #: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the kernel's
 #: memory.
@@ -59,9 +61,9 @@ class LogRecord:
 
     @property
     def unchecked(self) -> bool:
-        """Returns whether the line warns of what Triton does not notice: an output that does not fit the config, or an
-        instance that uses another device than it was told."""
-        return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED))
+        """Return whether the line warns of what Triton does not notice, an output that does not fit the config or an
+        instance on another device than its own, or of what it could not print."""
+        return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED, UNPRINTABLE))
 
     @property
     def in_error(self) -> bool:

@@ -146,7 +146,16 @@ DECODE = "text arrives as bytes: value.decode()"
         ),
         (
             "Invalid argument: instance group m_0 of model m has kind KIND_GPU but no GPUs are available;\n",
+            "this machine has no GPU: leave kind out of instance_group, which then takes GPUs where there are some and "
+            "the CPU here; or tritonlab.reset(simulated_gpus=1) simulates one, and the cells are run again",
+        ),
+        (
+            "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs",
             "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again",
+        ),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: '${engine_dir}/rank0.engine'",
+            "${engine_dir} stands in config.pbtxt as its template has it: write a value for it",
         ),
         ("specifies invalid or unsupported gpu id 5. GPUs with … compatibility of 6.000000 are: 0, 1;\n", ""),
         (

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.data_type import DataType
+from ...core.load_advice import load_advice
 from ...core.unknown_option import did_you_mean
 from ...server.api.request_maker import RequestFields
 from ...stub import triton_python_backend_utils
@@ -44,7 +45,7 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
             return advise
         said = _nearest(found, config_of, list(names())) if "absent" in found.groupdict() else ""
         return said or advise(found, config_of)
-    return ""
+    return load_advice(text)
 
 
 def _nearest(found: re.Match[str], config_of: ConfigOf, known: list[str]) -> str:
@@ -138,6 +139,10 @@ def _undefined(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"model.py does not see what other cells define: import or define {found['name']} in the model's own cell"
 
 
+def _unfilled(found: re.Match[str], config_of: ConfigOf) -> str:
+    return f"{found['placeholder']} stands in config.pbtxt as its template has it: write a value for it"
+
+
 def _method(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"write {_METHODS[found['method']]}"
 
@@ -206,6 +211,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "args['model_config'] is a JSON text: json.loads(args['model_config']) reads it",
     ),
     (re.compile(r"ModuleNotFoundError: No module named '(?P<version>\d+\.)?(?P<module>\w+)"), _no_module),
+    (re.compile(r"\w+: .*(?P<placeholder>\$\{\w+\})"), _unfilled),
     (
         re.compile(r"FileNotFoundError: .*: '[^/]"),
         "a relative path starts where the server runs: os.path.join(args['model_repository'], args['model_version']) "
@@ -309,10 +315,14 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     # GPUs
     (
         re.compile(
-            r"has kind KIND_GPU but no GPUs are available|invalid or unsupported gpu id \d+\..* are: (?:;|$)|"
-            r"has kind KIND_CPU but specifies one or more GPUs"
+            r"invalid or unsupported gpu id \d+\..* are: (?:;|$)|has kind KIND_CPU but specifies one or more GPUs"
         ),
         "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again",
+    ),
+    (
+        re.compile(r"has kind KIND_GPU but no GPUs are available"),
+        "this machine has no GPU: leave kind out of instance_group, which then takes GPUs where there are some and the "
+        "CPU here; or tritonlab.reset(simulated_gpus=1) simulates one, and the cells are run again",
     ),
     (
         re.compile(r"Tensor is stored in GPU and cannot be converted to NumPy"),

@@ -51,6 +51,7 @@ class Workspace:
         self.server = server
         server.check_outputs()
         server.check_placement()
+        server.check_prints()
         self.repository = repository
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells

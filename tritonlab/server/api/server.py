@@ -19,6 +19,7 @@ from ..observe.chrome_trace import ChromeTrace
 from ..observe.idle_memory import MemoryUse
 from ..observe.output_check import OutputCheck
 from ..observe.placement_check import PlacementCheck
+from ..observe.print_check import PrintCheck
 from ..observe.why import Why
 from ..options import Options
 from .model import Model
@@ -266,6 +267,12 @@ class Server:
         core = self._core
         if not any(isinstance(one, OutputCheck) for one in core.instruments):
             core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
+
+    def check_prints(self) -> None:
+        """Warn in `logs()`, from now on, of printed lines that Triton's stubs could not print (rule 2.1.8)."""
+        core = self._core
+        if not any(isinstance(one, PrintCheck) for one in core.instruments):
+            core.instruments.add(PrintCheck(core.log))
 
     def check_placement(self) -> None:
         """Look where the instances of every version that becomes READY from now on hold GPU memory: `logs()` warns of

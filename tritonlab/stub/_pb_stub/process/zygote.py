@@ -14,6 +14,7 @@ has forked.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import resource
 import socket
@@ -161,6 +162,8 @@ class Zygote:
             os.close(fd)
             if printed:
                 os.write(number, printed)
+        _reopen(sys.stdout, 1)
+        _reopen(sys.stderr, 2)
         with contextlib.suppress(BaseException):  # as `Bearings` has tried it; it must not end the stub
             seed_random_numbers()
         sizes = (body.size, body.growth, body.limit)
@@ -196,6 +199,17 @@ class _Printed:
             found.append(os.pread(file, os.fstat(file).st_size, 0))
             os.close(file)
         return found[0], found[1]
+
+
+def _reopen(stream: Any, number: int) -> None:
+    """Let a standard stream know that its descriptor is a pipe now: it takes it for what it was when it was opened, and
+    `reconfigure` asks that for its position. The object stays, since modules may have kept it."""
+    if type(stream) is io.TextIOWrapper:
+        raw = io.FileIO(number, "w", closefd=False)
+        raw.name = stream.name
+        stream.__init__(  # type: ignore[misc]
+            io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True
+        )
 
 
 def _forked_again(write: int) -> bool:
