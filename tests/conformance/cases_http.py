@@ -48,6 +48,48 @@ PRINTED: list[tuple[str, str, bytes]] = [
     ("FP32", "[]", b"[]"),
 ]
 
+#: Numbers, and what Triton reads: its last digit is not always the nearest one.
+NUMBERS: dict[str, str] = {
+    "5.691075034743235e-08": "5.6910750347432353e-08",
+    "6.55288592398131e-22": "6.552885923981309e-22",
+    "11457.486364219061": "11457.48636421906",
+    "0.1": "0.1",
+    "1.7976931348623157e308": "1.7976931348623157e+308",
+    "179769313486231590e291": "1.7976931348623157e+308",
+    "1.7976931348623158e308": "inf",
+    "2e308": "inf",
+    "-11e308": "-inf",
+    "9.1e309": "inf",
+    "0.1e309": "1e+308",
+    "1" * 309: "1.111111111111112e+308",
+    "9" * 308: "9.999999999999998e+307",
+    "18446744073709551616": "1.8446744073709552e+19",
+    "1e-400": "0.0",
+    "5e-324": "5e-324",
+    "-0": "0.0",
+    "-0.0": "-0.0",
+}
+
+#: The beginning of a document that is large for tritonlab, and what follows; the offset of a fault counts from there.
+LARGE = b'{"a":"' + b"x" * 100_000 + b'","d":[' + b"1.5," * 50_000
+LARGE_FAULTS: dict[bytes, tuple[str, int]] = {
+    b"1]x": ("Missing a comma or '}' after an object member.", 2),
+    b'"\\udc00",2e308,]}': ("Invalid value.", 15),
+    b"1]}{}": ("The document root must not be followed by other values.", 3),
+    b"]}": ("Invalid value.", 0),
+    b"1": ("Missing a comma or ']' after an array element.", 1),
+    b'"\\ud800"]}': ("The surrogate pair in string is invalid.", 1),
+    b'"\\ud83d\\ude00",]}': ("Invalid value.", 15),
+    b'"\xff",]}': ("Invalid value.", 4),
+    b'"\n"]}': ("Invalid escape character in string.", 1),
+    b"Inf,Infinit]}": ("Invalid value.", 11),
+    b"1e309]}": ("Number too big to be stored in double.", 0),
+    b'"x]}': ("Missing a closing quotation mark in string.", 4),
+    b'1],"b":{"c":1,}}': ("Missing a name for object member.", 14),
+    b'1],"b":{"c" 1}}': ("Missing a colon after a name of object member.", 12),
+    b"\0 1]}": ("Invalid value.", 0),
+}
+
 PARSE = "Unable to parse "
 ONE_OF = (
     "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
@@ -70,6 +112,22 @@ BAD: dict[str, tuple[Any, Any]] = {
     "two documents": ("{}{}", (500, BUFFER + "The document root must not be followed by other values. at 2")),
     "comma": ('{"inputs":[],}', (500, BUFFER + "Missing a name for object member. at 13")),
     "half a pair": (r'{"a":"\ud800"}', (500, BUFFER + "The surrogate pair in string is invalid. at 6")),
+    "half a pair and text": (r'{"a":"\ud800x"}', (500, BUFFER + "The surrogate pair in string is invalid. at 6")),
+    "two first halves": (r'{"a":"\ud800\ud800"}', (500, BUFFER + "The surrogate pair in string is invalid. at 6")),
+    "no hex": (r'["\u12x4"]', (500, BUFFER + "Incorrect hex digit after \\u escape in string. at 2")),
+    "comma in an array": ("[1,]", (500, BUFFER + "Invalid value. at 3")),
+    "only a comma": ("[,]", (500, BUFFER + "Invalid value. at 1")),
+    "not a constant": ("[Infinit]", (500, BUFFER + "Invalid value. at 8")),
+    "small nan": ("[nan]", (500, BUFFER + "Invalid value. at 2")),
+    "leading zero": ("[01]", (500, BUFFER + "Missing a comma or ']' after an array element. at 2")),
+    "no fraction": ("[1.]", (500, BUFFER + "Miss fraction part in number. at 3")),
+    "no exponent": ("[1e]", (500, BUFFER + "Miss exponent in number. at 3")),
+    "digits beyond a double": ("[" + "9" * 309 + "]", (500, BUFFER + "Number too big to be stored in double. at 1")),
+    "digits beyond a double, scaled": (
+        "[" + "1" * 310 + "e-9]",
+        (500, BUFFER + "Number too big to be stored in double. at 1"),
+    ),
+    "exponent of nothing": ("[0e400]", (500, BUFFER + "Number too big to be stored in double. at 1")),
     "control": ('{"a":"\n"}', (500, BUFFER + "Invalid escape character in string. at 6")),
     "byte-order mark": ("\ufeff{}", (500, PARSE + f"'inputs': {NO_MEMBER} 'inputs'")),
     "ended by NUL": ("{}\0x", (500, PARSE + f"'inputs': {NO_MEMBER} 'inputs'")),

@@ -20,6 +20,9 @@ from .cases_http import (
     IN,
     IN_BINARY,
     JSON,
+    LARGE,
+    LARGE_FAULTS,
+    NUMBERS,
     PRINTED,
     RAW,
     TEXT,
@@ -126,12 +129,38 @@ def test_elements_are_printed_as_triton_prints_them(http: RawHTTP, datatype: str
     assert body.endswith(b'"data":' + printed + b"}]}"), body
 
 
-@rule("6.3.3")
-def test_numbers_of_every_size_are_read(http: RawHTTP) -> None:
-    """Triton may read the last digit of a long decimal wrong; so here is what it reads right."""
-    numbers = [1.5e300, 2.0**-1074, 123456789.125, -7, 2**53, 1e22]
-    entry = {"name": "FP64", "shape": [6], "datatype": "FP64", "data": numbers}
-    assert http.infer("any", {"inputs": [entry]}).document["outputs"][0]["data"] == numbers
+@rule("6.3.3", "6.3.4")
+def test_numbers_are_read_to_the_same_last_digit(http: RawHTTP) -> None:
+    count = len(NUMBERS)
+    entry = f'{{"name":"FP64","shape":[{count}],"datatype":"FP64","data":[{",".join(NUMBERS)}]}}'
+    body = http.infer("any", f'{{"inputs":[{entry}],"parameters":{{"binary_data_output":true}}}}').body
+    found = struct.unpack(f"<{count}d", body[-8 * count :])
+    assert dict(zip(NUMBERS, map(repr, found), strict=True)) == NUMBERS
+
+
+@rule("6.3.2", "6.3.3")
+@pytest.mark.parametrize("padding", [0, 100_000], ids=["small", "large"])
+def test_texts_of_every_kind_are_read(http: RawHTTP, padding: int) -> None:
+    texts = (
+        b'"\\ud83d\\ude00"',
+        '"\U0001f600"'.encode(),
+        b'"\\\\ud83d"',
+        b'"\\ue0ff\xff\\u00e9"',
+        b'"\xff\xfe"',
+        b'"\xed\xa0\x80"',
+        b'"\\udc00\\uDfFf"',
+    )
+    expected = (b"\xf0\x9f\x98\x80",) * 2 + (
+        b"\\ud83d",
+        b"\xee\x83\xbf\xff\xc3\xa9",
+        b"\xff\xfe",
+        b"\xed\xa0\x80",
+        b"\xed\xb0\x80\xed\xbf\xbf",
+    )
+    entry = b'{"name":"STRING","shape":[7],"datatype":"BYTES","data":[%b],"name":"x"}' % b",".join(texts)
+    document = b'{"inputs":[%b],"parameters":{"binary_data_output":true,"p":Inf}%b}' % (entry, b" " * padding)
+    body = http.post("/v2/models/any/infer", document).body
+    assert body.endswith(b"".join(struct.pack("<I", len(each)) + each for each in expected)), body[-300:]
 
 
 # errors
@@ -145,6 +174,22 @@ def test_a_bad_document_is_refused_in_the_same_words(http: RawHTTP, case: str) -
         expected = expected[http.side == "lab"]
     reply = http.infer("one", document)
     assert ((reply.status, reply.error), reply.kind) == (expected, JSON)
+
+
+@rule("6.3.3")
+@pytest.mark.parametrize("rest", LARGE_FAULTS)
+def test_a_bad_large_document_is_refused_in_the_same_words(http: RawHTTP, rest: bytes) -> None:
+    reply = http.post("/v2/models/one/infer", LARGE + rest)
+    text, offset = LARGE_FAULTS[rest]
+    assert (reply.status, reply.error) == (500, f"{BUFFER}{text} at {len(LARGE) + offset}")
+
+
+@rule("6.3.7")
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"", b"\0 anything"])
+def test_a_good_large_document_is_read(http: RawHTTP, mark: bytes, end: bytes) -> None:
+    document = mark + LARGE + b'[[],[1]]],"d":1,"inputs":[%b],"inputs":1}' % json.dumps(IN).encode() + end
+    assert http.post("/v2/models/one/infer", document).plain == (200, JSON, ANSWER)
 
 
 @rule("6.5.2")

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.rules import rule
 from tritonlab.core.data_type import DataType
 from tritonlab.core.status import Code, TritonError
-from tritonlab.frontends.http.json_tensor import elements, has_infinity
+from tritonlab.frontends.http.json_tensor import elements
 
 NON_NUMBER = "Unable to parse 'data': attempt to access JSON non-number as double"
 NON_INT = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer"
@@ -85,9 +85,3 @@ def test_some_datatypes_have_no_json(datatype: str, text: str) -> None:
     with pytest.raises(TritonError) as raised:
         elements("IN", DataType[datatype], [1], 1)
     assert (raised.value.code, raised.value.message) == (Code.INVALID_ARG, text)
-
-
-def test_infinity_is_seen() -> None:
-    assert has_infinity(np.array([1, np.inf], np.float32))
-    assert not has_infinity(np.array([1, np.nan]))
-    assert not has_infinity(np.array([1]))

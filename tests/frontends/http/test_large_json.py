@@ -1,5 +1,4 @@
-"""These tests read documents in pieces: the result is what Python's parser makes of the whole, and the pieces are
-small."""
+"""Documents read in pieces: the result is what the parser makes of the whole, and the pieces are small."""
 
 from __future__ import annotations
 
@@ -15,9 +14,10 @@ from hypothesis import strategies as st
 from tests.conformance.rules import rule
 from tritonlab.core.data_type import DataType
 from tritonlab.core.status import TritonError
-from tritonlab.frontends.http import json_document, json_tensor, large_json
+from tritonlab.frontends.http import json_document, json_tensor, large_json, rapidjson_reader
 from tritonlab.frontends.http.json_document import as_array, parse
-from tritonlab.frontends.http.large_json import LargeArray, LargeReader, NotPlainError, flat
+from tritonlab.frontends.http.large_json import FaultError, LargeArray, LargeReader, flat
+from tritonlab.frontends.http.rapidjson_reader import ReadError, find_fault
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,13 +25,15 @@ def small_pieces() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_json, "PIECE", 16)
         patch.setattr(json_document, "PIECE", 16)
-        patch.setattr(large_json, "give_way", lambda: None)
+        patch.setattr(rapidjson_reader, "PIECE", 16)
+        for module in (large_json, rapidjson_reader):
+            patch.setattr(module, "give_way", lambda: None)
         yield
 
 
 def read(text: str | bytes) -> Any:
     body = text.encode() if isinstance(text, str) else text
-    return LargeReader(body, 100, json_document._refuse_surrogates).read()
+    return LargeReader(body).read()
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -47,7 +49,7 @@ def told(value: Any, large: Any = None) -> str:
     """The value's text, arrays flat; `large` is the same as it was read."""
     if type(large) is LargeArray:
         assert large.length == len(value)
-    if type(value) is dict:
+    if isinstance(value, dict):
         members = [f"{key!r}: {told(each)}" for key, each in value.items()]
         return "{" + ", ".join(members) + "}"
     if type(value) in (list, LargeArray):
@@ -67,32 +69,31 @@ layouts = st.sampled_from([{}, {"ensure_ascii": False}, {"indent": 1}, {"separat
 @given(document=documents, layout=layouts)
 def test_a_document_in_pieces_is_the_document(document: Any, layout: dict[str, Any]) -> None:
     text = json.dumps(document, **layout)
-    try:
-        found = read(text)
-    except NotPlainError:  # for Triton's parser to judge
-        assert "\\ud" in text
-        return
-    assert told(found) == told(json.loads(text), found)
+    assert told(read(text)) == told(rapidjson_reader.read(text.encode()), read(text))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(
-    document=documents, place=st.integers(0, 10_000), put=st.sampled_from([*'[]{},:" \\1ax\0', ""]), cut=st.booleans()
+    document=documents,
+    place=st.integers(0, 10_000),
+    put=st.sampled_from(
+        [*'[]{},:" \\1ax\0', "", "Inf", "\\ud83d", "1e309", "2e308", "\\udc00", "\udcff", "\ufeff", "[" * 101]
+    ),
+    cut=st.booleans(),
 )
-def test_what_is_no_document_is_not_read(document: Any, place: int, put: str, cut: bool) -> None:
+def test_a_document_with_something_odd_in_it(document: Any, place: int, put: str, cut: bool) -> None:
     text = json.dumps(document)
-    place %= len(text)
-    text = text[:place] + put + ("" if cut else text[place + 1 :])
+    place %= len(text) + 1
+    body = (text[:place] + put + ("" if cut else text[place + 1 :])).encode("utf-8", "surrogateescape")
     try:
-        expected = json.loads(text)
-    except ValueError:
-        with pytest.raises(NotPlainError):
-            read(text)
+        expected = rapidjson_reader.read(body)
+    except ReadError as error:
+        with pytest.raises(FaultError) as raised:
+            read(body)
+        found = find_fault(memoryview(body)[: raised.value.end])
+        assert found.offset == error.offset if found.offset < raised.value.end else raised.value.end <= len(body)
         return
-    try:
-        found = read(text)
-    except NotPlainError:
-        return
+    found = read(body)
     assert told(found) == told(expected, found)
 
 
@@ -102,15 +103,15 @@ def test_what_is_no_document_is_not_read(document: Any, place: int, put: str, cu
 )
 def test_what_lacks_something_between_two_pieces_is_not_read(text: bytes) -> None:
     for blanks in range(20):
-        with pytest.raises(NotPlainError):
+        with pytest.raises(FaultError):
             read(b" " * blanks + text)
 
 
 def test_no_piece_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_json, "PIECE", 1000)
     sizes: list[int] = []
-    whole = LargeReader._parse
-    monkeypatch.setattr(LargeReader, "_parse", lambda self, text: (sizes.append(len(text)), whole(self, text))[1])
+    whole = rapidjson_reader.read
+    monkeypatch.setattr(large_json, "read", lambda text: (sizes.append(len(text)), whole(text))[1])
     numbers = list(range(20_000))
     for document in (
         numbers,
@@ -118,6 +119,10 @@ def test_no_piece_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
         {"a": "x" * 100_000, "b": 'é"\\' * 30_000},
         ["one, two ][ {"] * 5000,
         [{"a": [1, 2], "b": "]"}] * 2000,
+        {f"k{each}": each for each in range(5000)},
+        [{f"k{each}": [each, "}"] for each in range(5000)}],
+        ["\U0001f600"] * 5000,
+        "\U0001f600" * 5000,
     ):
         found = read(json.dumps(document, ensure_ascii=False))
         assert told(found) == told(document)
@@ -137,7 +142,7 @@ def test_the_limit_of_depth(inner: str) -> None:
     if inner == "[[1]],[[2]]":
         depth = 98
     read("[" * depth + inner + "]" * depth)
-    with pytest.raises(NotPlainError):
+    with pytest.raises(FaultError):
         read("[" * (depth + 1) + inner + "]" * (depth + 1))
 
 

@@ -1,5 +1,5 @@
-"""These tests check that nobody waits for another client's large request: the event loop is free while it is decoded,
-encoded or compressed."""
+"""Nobody waits for another client's large request: the event loop is free while it is decoded, encoded or
+compressed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import contextvars
 import gzip
 import json
 import os
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ import pytest
 
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply
 from tests.serving import IDENTITY, SOON, Lab, config
-from tritonlab.frontends.http import data_compressor, generate, json_writer, large_work
+from tritonlab.frontends.http import data_compressor, generate, json_writer, large_json, large_work
+from tritonlab.frontends.http.connection import HttpConnection
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.http.infer_decoder import InferDecoder
@@ -155,6 +158,36 @@ def test_large_answers_are_written_in_pieces(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(json_writer, "_numbers", lambda flat: (sizes.append(flat.size), whole(flat))[1])
     json_writer.numbers(np.zeros((100, 1000)))
     assert sum(sizes) == 100_000 and max(sizes) <= 1 << 12
+
+
+def test_a_document_is_not_read_on_when_its_client_goes(http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reset connection; one that is only shut down still gets its answer."""
+    pieces: list[int] = []
+    whole = large_json.read
+    begun, go_on = threading.Event(), threading.Event()
+
+    def read(text: bytes) -> Any:
+        pieces.append(len(text))
+        if len(pieces) == 5:
+            begun.set()
+            assert go_on.wait(60)
+        return whole(text)
+
+    monkeypatch.setattr(large_json, "read", read)
+    gone = threading.Event()
+    lost = HttpConnection.connection_lost
+    monkeypatch.setattr(HttpConnection, "connection_lost", lambda *args: (lost(*args), gone.set()))
+    body = document(500_000)
+    with closing(http.connect()) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        head = f"POST {INFER} HTTP/1.1\r\nHost: {http.address}\r\nContent-Length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        assert begun.wait(SOON)
+    assert gone.wait(SOON)
+    go_on.set()
+    assert http.post(INFER, document(COUNT, **BINARY)).status == 200  # by when the other thread, too, is free
+    monkeypatch.undo()
+    assert len(pieces) < 20  # of 42 and the few of the second document
 
 
 def test_a_call_has_the_context_of_who_asks_for_it() -> None:

@@ -1,5 +1,5 @@
-"""These tests compare with rapidjson itself, as python-rapidjson binds it (tritonclient depends on it). What only the
-real server showed is in the table."""
+"""What python-rapidjson reads otherwise than Triton is mended, and nothing else is changed. The table has what the real
+server says."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import math
 
 import pytest
 import rapidjson
-from hypothesis import example, given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.conformance.rules import rule
-from tritonlab.frontends.http.rapidjson_reader import DepthError, ReadError, read
+from tritonlab.frontends.http import rapidjson_reader
+from tritonlab.frontends.http.rapidjson_reader import ReadError, find_fault, read
 
 #: Document -> what the real server says of it, and the offset.
 MEASURED: dict[str, tuple[str, int]] = {
@@ -47,30 +48,40 @@ PIECES = st.one_of(
 )
 
 
+_NATIVE = rapidjson.NM_NATIVE | rapidjson.NM_NAN
+
+
+def as_read(text: str) -> str:
+    """What `read` returns, or the fault; the same fault is found in pieces."""
+    body = text.encode()
+    try:
+        return f"value {read(body)!r}"
+    except ReadError as error:
+        assert (error.text, error.offset) == fault(body)
+        return f"Parse error at offset {error.offset}: {error.text}"
+
+
+def fault(body: bytes) -> tuple[str, int]:
+    found = find_fault(memoryview(body))
+    return found.text, found.offset
+
+
 @rule("6.3.3")
 @pytest.mark.parametrize("text", MEASURED)
-def test_what_is_no_json_is_told_as_triton_tells_it(text: str) -> None:
+def test_faults_have_tritons_texts_and_offsets(text: str) -> None:
     with pytest.raises(ReadError) as raised:
         read(text.encode())
-    assert (raised.value.text, raised.value.offset) == MEASURED[text]
+    assert (raised.value.text, raised.value.offset) == fault(text.encode()) == MEASURED[text]
 
 
-@example("11e308")
-@example("-2e308")
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_rapidjson_reads_and_refuses_the_same(text: str) -> None:
     try:
-        expected = f"value {rapidjson.loads(text)!r}"
+        expected = f"value {rapidjson.loads(text, number_mode=_NATIVE)!r}"
     except rapidjson.JSONDecodeError as error:
-        expected = str(error)
-    try:
-        found = f"value {read(text.encode())!r}"
-    except ReadError as error:
-        words = error.text
-        if words.startswith("Invalid escape") and text.encode()[error.offset] < 32:
-            words = "Invalid encoding in string."  # of a newer rapidjson than Triton's
-        found = f"Parse error at offset {error.offset}: {words}"
-    assert found == expected
+        expected = str(error).replace("Invalid encoding in string.", "Invalid escape character in string.")
+        assume("\\udc00" not in text and not ("e308" in text and "too big" in expected))  # which Triton reads
+    assert as_read(text) == expected
 
 
 @given(st.binary(max_size=40))
@@ -79,9 +90,38 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
         read(body)
     except ReadError as error:
         assert 0 <= error.offset <= len(body)
+        assert fault(body) == (error.text, error.offset)
+
+
+@given(st.binary(), st.text())
+def test_bytes_that_are_not_utf_8_stay_what_they_are(body: bytes, text: str) -> None:
+    raw = bytes(byte for byte in body if byte >= 128)
+    escapes = "".join(f"\\u{ord(each):04x}" for each in text if each.isprintable() and ord(each) < 0xD800)
+    document = b'{"k\xff": [1.5, "%b%b%b\\\\ue0ff\\ue0ff"], "l": "\\\\%b"}' % (raw, escapes.encode(), raw, raw)
+    expected = raw + escapes.encode().decode("unicode-escape").encode() + raw + b"\\ue0ff" + "\ue0ff".encode()
+    key, value = "k\udcff", read(document)
+    assert value[key][0] == 1.5
+    assert value[key][1].encode("utf-8", "surrogateescape") == expected
+    assert value["l"].encode("utf-8", "surrogateescape") == b"\\" + raw
+
+
+def test_faults_beside_bytes_that_are_not_utf_8() -> None:
+    for text, expected in (
+        (b'["\xff",]', ("Invalid value.", 5)),
+        (b'["\xff"] \xff', ("The document root must not be followed by other values.", 6)),
+        (b'["\xff\n"]', ("Invalid escape character in string.", 3)),
+        (b'\xef\xbb\xbf["\xff",]', ("Invalid value.", 8)),
+        (b'["\xff", 2e308, 1e309]', ("Number too big to be stored in double.", 13)),
+    ):
+        with pytest.raises(ReadError) as raised:
+            read(text)
+        assert (raised.value.text, raised.value.offset) == expected
 
 
 def test_what_only_triton_reads() -> None:
+    assert read(b'["\\udc00\\\\udc00\\ud83d\\ude00\\n\\uDFFF"]')[0].encode("utf-8", "surrogateescape") == (
+        b"\xed\xb0\x80\\udc00\xf0\x9f\x98\x80\n\xed\xbf\xbf"
+    )
     for mark in (b"\xef\xbb\xbf", b"\xef\xbb", b"\xbf"):
         assert read(mark + b"[1]") == [1]
     assert read(b"[1]\0 anything") == [1]
@@ -90,11 +130,38 @@ def test_what_only_triton_reads() -> None:
     assert math.isnan(read(b"-NaN"))
 
 
-@rule("6.3.5")
-def test_a_hundred_levels_are_the_most() -> None:
-    assert read(b"[" * 100 + b"]" * 100)
-    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
-        with pytest.raises(DepthError):
-            read(opening * 101 + b"1" + closing * 101)
-        with pytest.raises(DepthError):
-            read(opening * 100_000)
+@rule("6.3.3")
+def test_numbers_that_overflow_below_the_largest_exponent_are_infinite() -> None:
+    for text, number in (("2e308", math.inf), ("-11e308", -math.inf), ("9.1e309", math.inf), ("0.1e309", 1e308)):
+        assert read(f'["2e308", 1.7976931348623157e308, {text}, 5]'.encode()) == [
+            "2e308",
+            1.7976931348623157e308,
+            number,
+            5,
+        ]
+    for text in ("1e309", "-1E+400", "9" * 309, "1" * 310 + "e-3", "0e400"):
+        with pytest.raises(ReadError, match="too big") as raised:
+            read(f"[2e308,{text}]".encode())
+        assert raised.value.offset == 7
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'["\\ud83d\\ude00"]', '["😀"]'.encode(), b"[Inf, -Infinity, NaN]", b'{"a": 1, "a": 2}', b"[1e-400]"],
+    ids=["escaped emoji", "emoji", "infinite", "repeated", "tiny"],
+)
+def test_what_json_may_hold_is_read_in_one_go(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rapidjson_reader, "_examine", None)
+    read(body)
+
+
+def test_of_members_of_one_name_the_first_counts() -> None:
+    assert list(read(b'{"a":1,"b":2,"a":3,"b":4}').items()) == [("a", 1), ("b", 2)]
+    assert read(b'{"a":{"b":{"c":1,"c":2}},"a":3}') == {"a": {"b": {"c": 1}}}
+
+
+def test_containers_under_a_name_that_came_before_are_dropped() -> None:
+    """A mapping that drops a member while rapidjson still fills it crashes the process."""
+    for second in ("{}", "[]", '{"b":[1,{"c":2}]}', '[[{"d":[]}]]', '{"a":{},"a":[{}],"a":1}'):
+        for _ in range(100):
+            assert read(f'{{"a":{{"x":[]}},"a":{second},"e":[{{}}]}}'.encode()) == {"a": {"x": []}, "e": [{}]}

@@ -29,7 +29,6 @@ from .json_document import (
     member,
     members,
     parse,
-    refuse_large_numbers,
 )
 from .reply import TEXT, HttpCall, HttpReply, failure
 from .version_number import version_number
@@ -128,7 +127,7 @@ class ControlEndpoints:
 
     def system_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "system")
-        request = _document(call)
+        request = parse(call.body)
         key = as_string(_field(request, "key"))
         given, offset = find(request, "offset")
         offset = as_uint(offset) if given else 0
@@ -147,7 +146,7 @@ class ControlEndpoints:
 
     def cuda_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "cuda")
-        request = _document(call)
+        request = parse(call.body)
         handle = as_string(member(_field(request, "raw_handle"), "b64"))
         byte_size = as_uint(member(request, "byte_size"))
         device_id = as_uint(member(request, "device_id"))
@@ -172,7 +171,7 @@ class ControlEndpoints:
         settings = self._core.trace_settings
         current = settings.get(model)
         if call.method == "POST":
-            settings.update(model, _trace_values(_document(call)))
+            settings.update(model, _trace_values(parse(call.body)))
             current = settings.get(model)
         return document({key: value if key == "trace_level" else value[0] for key, value in current.items()})
 
@@ -180,7 +179,7 @@ class ControlEndpoints:
         self._access.check_settings()
         settings = self._core.log_settings
         if call.method == "POST":
-            request = _document(call)
+            request = parse(call.body)
             given, value = find(request, "log_file")
             if given and value is not None:
                 settings.update({"log_file": value})
@@ -244,14 +243,8 @@ def _model(call: HttpCall) -> tuple[str, str]:
     return call.path.get("model", ""), version
 
 
-def _document(call: HttpCall) -> Any:
-    document = parse(call.body)
-    refuse_large_numbers(call.body)
-    return document
-
-
 def _optional(call: HttpCall) -> Any:
-    return _document(call) if call.body else None
+    return parse(call.body) if call.body else None
 
 
 def _refuse_repository(call: HttpCall) -> None:

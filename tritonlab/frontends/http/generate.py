@@ -12,9 +12,9 @@ from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InvalidArgumentError, TritonError
 from ...core.tensor import Tensor
 from . import json_tensor, json_writer
-from .infer_decoder import any_infinite, model_parameter, set_id
+from .infer_decoder import model_parameter, set_id
 from .infer_encoder import json_data
-from .json_document import about, as_object, members, parse, refuse_large_numbers
+from .json_document import about, as_object, members, parse
 from .large_json import LargeArray
 
 #: The one key whose object is unpacked.
@@ -33,15 +33,9 @@ def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[
     request = InferenceRequest(model, {}, model_version=version)
     wanted = {tensor["name"]: tensor for tensor in metadata["inputs"]}
     parameters: dict[str, ParameterValue] = {}
-    try:
-        given = members(document)
-        set_id(request, document)
-        _convert(request, given, wanted, parameters, nested=False)
-    except (TritonError, OverflowError):  # Triton has read the whole document before
-        refuse_large_numbers(body)
-        raise
-    if any_infinite(parameters) or any(json_tensor.has_infinity(tensor.data) for tensor in request.inputs.values()):
-        refuse_large_numbers(body)
+    given = members(document)
+    set_id(request, document)
+    _convert(request, given, wanted, parameters, nested=False)
     if parameters:
         request.parameters = parameters
     return request

@@ -95,7 +95,7 @@ class GenerateEndpoint:
     async def __call__(self, request: Request, path: dict[str, str]) -> HttpReply:
         loop = asyncio.get_running_loop()
         if len(request.body) > JSON_AT_ONCE:
-            started = await self._work.run(self._start, request, path, loop)
+            started = await self._work.run_for(request, self._start, request, path, loop)
         else:
             started = self._start(request, path, loop)
         request.body = b""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,10 @@ from .json_document import (
     member,
     members,
     parse,
-    refuse_large_numbers,
 )
-from .large_json import PIECE, LargeArray
+from .large_json import LargeArray
 from .plain_inputs import KnownTexts, plain_input
+from .rapidjson_reader import PIECE
 from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 
 _MAX_INT64 = INT64.stop - 1
@@ -84,11 +83,6 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
     raise InvalidArgumentError(f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'.")
 
 
-def any_infinite(parameters: Mapping[str, ParameterValue]) -> bool:
-    """Tells whether a value may have been a number beyond a double, which Python's parser reads as infinity."""
-    return any(type(value) is float and math.isinf(value) for value in parameters.values())
-
-
 class InferDecoder:
     """Decodes the requests of one server. `max_input_size`: how many bytes the JSON, or a raw binary body, may have."""
 
@@ -117,26 +111,20 @@ class InferDecoder:
         request = kind(model, {}, model_version=version)
         document = parse(json_part)
         outputs = RequestedOutputs()
-        try:
-            set_id(request, document)
-            given, parameters = find(document, "parameters")
-            if given:
-                self._set_parameters(request, parameters, outputs)
-                if any_infinite(request.parameters or {}):
-                    refuse_large_numbers(json_part)
-            inputs = _array("inputs", document)
-            blobs = _Blobs(data, json_size, model)
-            for entry in inputs:
-                if not _add_plain_input(request, entry, blobs):
-                    self._add_input(request, entry, blobs, json_part)
-            blobs.finish()
-            given, _ = find(document, "outputs")
-            if given:
-                outputs.by_name = self._outputs(_array("outputs", document))
-                request.requested_outputs = tuple(outputs.by_name)
-        except (TritonError, OverflowError):  # Triton has read the whole document before
-            refuse_large_numbers(json_part)
-            raise
+        set_id(request, document)
+        given, parameters = find(document, "parameters")
+        if given:
+            self._set_parameters(request, parameters, outputs)
+        inputs = _array("inputs", document)
+        blobs = _Blobs(data, json_size, model)
+        for entry in inputs:
+            if not _add_plain_input(request, entry, blobs):
+                self._add_input(request, entry, blobs)
+        blobs.finish()
+        given, _ = find(document, "outputs")
+        if given:
+            outputs.by_name = self._outputs(_array("outputs", document))
+            request.requested_outputs = tuple(outputs.by_name)
         if type(json_part) is bytes:
             self._known.remember(json_part, document, outputs)
         return request, outputs
@@ -170,7 +158,7 @@ class InferDecoder:
 
     # -- inputs
 
-    def _add_input(self, request: InferenceRequest, entry: Any, blobs: _Blobs, json_part: bytes | memoryview) -> None:
+    def _add_input(self, request: InferenceRequest, entry: Any, blobs: _Blobs) -> None:
         _, parameters = find(entry, "parameters")
         has_data, data = find(entry, "data")
         has_binary, binary_size = find(parameters, "binary_data_size")
@@ -194,8 +182,6 @@ class InferDecoder:
         count = element_count(name, shape, datatype)
         if count:
             raw = json_tensor.elements(name, datatype, _as_data(data), count)
-            if json_tensor.has_infinity(raw):
-                refuse_large_numbers(json_part)
         else:  # whatever the data is (measured)
             raw = wire_elements(memoryview(b""), datatype)
         request.inputs[name] = Tensor(datatype, shape, raw)

@@ -173,7 +173,7 @@ class InferEndpoint:
         body, request.body = request.body, b""
         large = _is_large(head, len(body))
         if large or (self._memory.in_use and _names_large_region(body)):
-            begun = await self._work.run(self._begin, head, body, loop, polls=False)
+            begun = await self._work.run_for(request, self._begin, head, body, loop, polls=False)
         else:
             begun = self._begin(head, body, loop)
         del body

@@ -73,11 +73,6 @@ def _large(data: LargeArray, datatype: DataType, count: int) -> NDArray[Any] | N
     return found
 
 
-def has_infinity(array: NDArray[Any]) -> bool:
-    """Tells whether a number of the document may have been beyond a double, which Python's parser reads as infinity."""
-    return array.dtype.kind == "f" and bool(np.isinf(array).any())
-
-
 def _fault(flat: list[Any], datatype: DataType, count: int) -> TritonError:
     """Returns the error that Triton reports first, as it reads one element after the other."""
     read = _READ[datatype.numpy.kind][2]

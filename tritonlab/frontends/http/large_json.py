@@ -1,18 +1,15 @@
-"""This module reads a large JSON document in pieces, so that no other thread waits for the whole of it.
+"""A large JSON document, read in pieces, so that no other thread waits for the whole of it.
 
-Python's parser holds the interpreter lock from the first byte to the last: 5 million numbers stop every thread for
-seconds. Here it gets at most PIECE bytes at a time: objects and large arrays are walked in Python, and as many elements
-of an array as fit into a piece are parsed in one go. A piece of an array that ends at a comma is put in brackets; so
-parsed, it has the values that the parser would have found in the whole document.
+The parser holds the interpreter lock from the first byte to the last. Here it gets at most PIECE bytes at a time: as
+many elements of a large array, or members of a large object, as fit into a piece are parsed in one go. A piece that
+ends at a comma is put in brackets; so parsed, it has the values that the parser would have found in the whole document.
 
 Numbers do not stay Python objects: a piece of them becomes an array, which takes a quarter of the memory.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -20,30 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..shared.give_way import give_way
-
-#: Bytes that are parsed in one go; 64 KB of numbers take 1 ms.
-PIECE = 1 << 16
+from .rapidjson_reader import MAX_DEPTH, PIECE, ReadError, mark_size, read
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
-_SCALAR = re.compile(rb"[-+.0-9A-Za-z]{1,4096}")
+_SCALAR = re.compile(rb"[-+.0-9A-Za-z]*+")
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_IN_STRING = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+')
+#: What of a string may be read alone: surrogate pairs stay together.
+_IN_STRING = re.compile(
+    rb'(?:[^"\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*+'
+)
 _NOT_NUMBERS = re.compile(rb'[\[\]{}"]')
 
 _STEPS = np.zeros(256, np.int8)
 _STEPS[[*b"[{"]] = 1
 _STEPS[[*b"]}"]] = -1
-_COMMA, _QUOTE = b',"'
+_COMMA, _QUOTE, _COLON, _NUL = b',":\0'
+_ARRAY, _OBJECT = b"[]", b"{}"
+#: The levels of what has no brackets.
+_FLAT = np.zeros(0, np.int32)
 #: The array that a piece of elements of one type becomes.
 _ARRAYS: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
-class NotPlainError(Exception):
-    """Python's and Triton's parsers read this document differently."""
+class FaultError(Exception):
+    """The document has a fault before `end`, or at `end` more open brackets than are allowed."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
 
 
 class LargeArray:
-    """Holds a JSON array of more than one piece.
+    """A JSON array of more than one piece.
 
     `pieces` are arrays of int64, float64 or bool, or lists of what is none of that; elements that are arrays have been
     flattened, unless there are objects in them. `length` counts the elements as the document has them.
@@ -99,132 +104,122 @@ def _packed(values: list[Any], types: set[type]) -> NDArray[Any] | list[Any]:
         return values
 
 
-def first_of_equals(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Makes an object. Of members with one name the first counts, as for Triton (measured)."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        found.update(reversed(pairs))
-    return found
-
-
 class LargeReader:
-    """Reads one document. `check(text)` raises NotPlainError for text that Python's parser reads otherwise than
-    Triton's."""
+    """The reader of one document, in pieces."""
 
-    def __init__(self, body: bytes | bytearray | memoryview, max_depth: int, check: Callable[[bytes], None]) -> None:
+    def __init__(self, body: bytes | bytearray | memoryview) -> None:
         self._body = memoryview(body)
-        self._max_depth = max_depth
-        self._check = check
-        self._scan = json.JSONDecoder(object_pairs_hook=first_of_equals).scan_once  # type: ignore[attr-defined]
 
     def read(self) -> Any:
-        """Returns the value; large arrays are LargeArrays. Raises NotPlainError."""
+        """Return the value; large arrays are LargeArrays. Raises FaultError."""
         try:
-            value, at = self._value(self._skip(0), 0)
-        except (ValueError, StopIteration, RecursionError, IndexError) as error:  # it is cut off, or not JSON
-            raise NotPlainError from error
-        if self._skip(at) != len(self._body):
-            raise NotPlainError
+            value, at = self._value(self._skip(mark_size(self._body)), 0)
+        except (ReadError, IndexError):  # it is not JSON, or cut off
+            raise self._fault() from None
+        at = self._skip(at)
+        if at != len(self._body) and self._body[at] != _NUL:
+            raise self._fault()
         return value
+
+    def _fault(self) -> FaultError:
+        return FaultError(len(self._body))
 
     def _skip(self, at: int) -> int:
         return _SPACE.match(self._body, at).end()  # type: ignore[union-attr]
 
     def _value(self, at: int, depth: int) -> tuple[Any, int]:
-        """Returns the value that begins at a place, and where it ends."""
+        """Return the value that begins at a place, and where it ends; `depth` brackets are open around it."""
         first = self._body[at]
-        if first == b"{"[0]:
-            return self._object(at, depth + 1)
-        if first == b"["[0]:
-            return self._array(at, depth + 1)
+        if first in b"{[":
+            if depth == MAX_DEPTH:
+                raise FaultError(at)
+            return (self._object if first == _OBJECT[0] else self._array)(at + 1, depth + 1)
         if first == _QUOTE:
             return self._string(at)
-        scalar = _SCALAR.match(self._body, at)
-        if scalar is None:
-            raise NotPlainError
-        return self._parse(scalar[0]), scalar.end()
-
-    def _parse(self, text: bytes) -> Any:
-        self._check(text)
-        decoded = text.decode()
-        value, end = self._scan(decoded, 0)
-        if end != len(decoded):
-            raise NotPlainError
-        return value
+        end = _SCALAR.match(self._body, at).end()  # type: ignore[union-attr]
+        return read(bytes(self._body[at:end])), end
 
     def _string(self, at: int) -> tuple[str, int]:
         parts: list[str] = []
+        if self._body[at] != _QUOTE:
+            raise self._fault()
         at += 1
         while True:
             end = _IN_STRING.match(self._body, at, at + PIECE).end()  # type: ignore[union-attr]
             if end == at:
                 if self._body[at] != _QUOTE:
-                    raise NotPlainError
+                    raise self._fault()
                 return "".join(parts), at + 1
-            while self._body[end] & 0xC0 == 0x80:  # in the middle of a character
-                end -= 1
-            parts.append(self._parse(b'"%b"' % bytes(self._body[at:end])))
+            for whole in range(end, max(end - 4, at), -1):  # not in the middle of a character
+                if self._body[whole] & 0xC0 != 0x80:
+                    end = whole
+                    break
+            give_way()
+            parts.append(read(b'"%b"' % bytes(self._body[at:end])))
             at = end
 
     def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
-        if depth > self._max_depth:
-            raise NotPlainError
         found: dict[str, Any] = {}
-        at = self._skip(at + 1)
-        if self._body[at] == b"}"[0]:
-            return found, at + 1
-        while self._body[at] == _QUOTE:
-            name, at = self._string(at)
-            at = self._skip(at)
-            if self._body[at] != b":"[0]:
-                break
-            value, at = self._value(self._skip(at + 1), depth)
-            found.setdefault(name, value)
-            at = self._skip(at)
-            if self._body[at] == b"}"[0]:
-                return found, at + 1
-            if self._body[at] != _COMMA:
-                break
-            at = self._skip(at + 1)
-        raise NotPlainError
+        last = False
+        while not last:
+            values, at, last = self._some(at, depth, _OBJECT)
+            if not values and (found or not last):  # nothing behind a comma
+                raise self._fault()
+            if found.keys().isdisjoint(values):
+                found.update(values)
+            else:
+                for name, value in values.items():
+                    found.setdefault(name, value)
+        return found, at
 
     def _array(self, at: int, depth: int) -> tuple[list[Any] | LargeArray, int]:
-        if depth > self._max_depth:
-            raise NotPlainError
         found = LargeArray()
-        at += 1
-        while True:
-            window = bytes(self._body[at : at + PIECE])
-            give_way()
-            size, deepest = _elements(window)
-            if size:
-                if depth + deepest > self._max_depth or window[size - 1] not in b",]":
-                    raise NotPlainError
-                values = self._parse(b"[%b]" % window[: size - 1])
-                at += size
-                last = window[size - 1] == b"]"[0]
-                if last and not found.length:
-                    return values, at
-            else:  # the first element is larger
-                value, at = self._value(self._skip(at), depth)
-                values = [value]
-                at = self._skip(at)
-                last = self._body[at] == b"]"[0]
-                if not last and self._body[at] != _COMMA:
-                    raise NotPlainError
-                at += 1
-            if not values:  # nothing between two commas
-                raise NotPlainError
+        last = False
+        while not last:
+            values, at, last = self._some(at, depth, _ARRAY)
+            if last and not found.length:
+                return values, at
+            if not values:  # nothing behind a comma
+                raise self._fault()
             found.add(values)
-            if last:
-                return found, at
+        return found, at
+
+    def _some(self, at: int, depth: int, brackets: bytes) -> tuple[Any, int, bool]:
+        """Return as many elements or members as fit into a piece, where they end, and whether they are the last."""
+        window = bytes(self._body[at : at + PIECE])
+        give_way()
+        levels, size = _elements(window)
+        if size:
+            if (deep := levels[:size] > MAX_DEPTH - depth).any():
+                raise FaultError(at + int(deep.argmax()))
+            values, at = read(b"%b%b%b" % (brackets[:1], window[: size - 1], brackets[1:])), at + size
+        else:  # the first is larger
+            values, at = (self._member if brackets is _OBJECT else self._element)(self._skip(at), depth)
+            at = self._skip(at) + 1
+        end = self._body[at - 1]
+        if end not in (_COMMA, brackets[1]):
+            raise self._fault()
+        return values, at, end != _COMMA
+
+    def _element(self, at: int, depth: int) -> tuple[list[Any], int]:
+        value, at = self._value(at, depth)
+        return [value], at
+
+    def _member(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
+        name, at = self._string(at)
+        at = self._skip(at)
+        if self._body[at] != _COLON:
+            raise self._fault()
+        value, at = self._value(self._skip(at + 1), depth)
+        return {name: value}, at
 
 
-def _elements(window: bytes) -> tuple[int, int]:
-    """Returns how many bytes of an array's content are whole elements, including the comma or bracket that ends the
-    last one, and how many brackets are open at most. The first number is 0 if the first element does not end here."""
+def _elements(window: bytes) -> tuple[NDArray[Any], int]:
+    """Return for each byte of an array's or object's content how many brackets are open, and how many bytes are whole
+    elements or members, including the comma or bracket that ends the last one. That is 0 if the first one does not end
+    here."""
     if _NOT_NUMBERS.search(window) is None:
-        return window.rfind(_COMMA) + 1, 0
+        return _FLAT, window.rfind(_COMMA) + 1
     codes = np.frombuffer(_ESCAPE.sub(b"..", window) if b"\\" in window else window, np.uint8)
     steps = _STEPS[codes]
     commas = codes == _COMMA
@@ -232,10 +227,10 @@ def _elements(window: bytes) -> tuple[int, int]:
         inside = np.bitwise_xor.accumulate((codes == _QUOTE).view(np.uint8)).view(np.bool_)
         steps[inside] = 0
         commas &= ~inside
-    depth = np.cumsum(steps, dtype=np.int32)
-    ends = depth < 0
+    levels = np.cumsum(steps, dtype=np.int32)
+    ends = levels < 0
     end = int(ends.argmax()) if ends.any() else -1
     if end < 0:
-        places = np.flatnonzero(commas & (depth == 0))
+        places = np.flatnonzero(commas & (levels == 0))
         end = int(places[-1]) if len(places) else -1
-    return end + 1, int(depth[: end + 1].max(initial=0))
+    return levels, end + 1

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+
+from ..shared.give_way import CLIENT_GONE, ClientGoneError
+from .reply import CutOffError
+from .request_parser import Request
 
 #: Bytes of JSON, or of data that becomes JSON or is compressed, that are no large work; and of a compressed body, which
 #: may become a thousand times as many.
@@ -41,6 +46,18 @@ class LargeWork:
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: context.run(call, *args, **options))
+
+    async def run_for(self, request: Request, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Run the call as `run` does, up to its next piece if the request's client goes. Raises CutOffError then."""
+        gone = threading.Event()
+        request.on_gone = gone.set
+        token = CLIENT_GONE.set(gone.is_set)
+        try:
+            return await self.run(call, *args, **options)
+        except ClientGoneError:
+            raise CutOffError from None
+        finally:
+            CLIENT_GONE.reset(token)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
