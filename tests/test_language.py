@@ -19,7 +19,7 @@ OPENINGS = {
     "function": re.compile(r"(Tells?|Has|Is|Holds|Hears|Returns|Says)\b"),
 }
 #: What it must not have anywhere. "There is no model" and "is no longer" are English.
-WORDS = re.compile(r"\banew\b|(?<!there )\bis no (?!longer\b)|\b[Ww]hoever\b|\bwhat came of\b")
+WORDS = re.compile(r"\banew\b|(?<![Tt]here )\bis no (?!longer\b)|\b[Ww]hoever\b|\bwhat came of\b")
 
 
 def findings(source: str, path: str) -> Iterator[str]:

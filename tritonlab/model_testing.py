@@ -1,4 +1,4 @@
-"""This module is for unit tests of a model.py in the test's own process, with breakpoints and coverage, without a
+"""Unit tests of a model.py in the test's own process, with breakpoints and coverage, without a
 server.
 
     class_ = load_class("models/add_sub")
@@ -62,7 +62,7 @@ def load_class(path: str | PathLike[str]) -> Any:
 def build_args(
     config: str | PathLike[str], *, name: str = "", gpu_ids: Sequence[int] = (), instance: int = 0
 ) -> dict[str, str]:
-    """Returns the `args` of `initialize` (rule 2.3.1) for a model directory or the text of a config.pbtxt.
+    """Return the `args` of `initialize` (rule 2.3.1) for a model directory or the text of a config.pbtxt.
 
     `name`: the model's name where neither says it. `instance`: which of the config's instances. Raises ConfigError.
     """
@@ -90,7 +90,7 @@ def build_request(
     model_version: int = 1,
     decoupled: bool = False,
 ) -> InferenceRequest:
-    """Returns a request as `execute` gets it: its tensors hold copies of `inputs`, as if they had come through a
+    """Return a request as `execute` gets it: its tensors hold copies of `inputs`, as if they had come through a
     server.
 
     `inputs`: arrays, torch tensors, lists, text, by name. `requested_outputs`: a server puts all outputs of the model's
@@ -113,7 +113,7 @@ def build_request(
 
 
 class FakeTriton(bridge.Bridge):
-    """Stands for the server around the models of one test; use it as a context manager.
+    """The server around the models of one test; use it as a context manager.
 
     `models`: what BLS calls reach, by name: a model object with `execute`, or a function of the request that returns a
     response or several. `logs` are (level, text); `sent` are (request handle, response or None, flags) of response
@@ -149,19 +149,19 @@ class FakeTriton(bridge.Bridge):
         bridge.install(self._before.pop())
 
     def responses(self, request: InferenceRequest) -> list[InferenceResponse]:
-        """Returns what the model sent for `request` through its response sender so far."""
+        """Return what the model sent for `request` through its response sender so far."""
         return [response for handle, response, _ in self.sent if handle == request._handle and response is not None]
 
     def closed(self, request: InferenceRequest) -> bool:
-        """Tells whether the final flag was sent for `request`."""
+        """Return whether the final flag was sent for `request`."""
         return any(handle == request._handle and flags for handle, _, flags in self.sent)
 
     def cancel(self, request: InferenceRequest) -> None:
-        """Makes `request.is_cancelled()` true from now on."""
+        """Make `request.is_cancelled()` true from now on."""
         self.cancelled.add(request._handle)
 
     def metrics(self) -> str:
-        """Returns the custom metrics as Prometheus text."""
+        """Return the custom metrics as Prometheus text."""
         return self._metrics.expose()
 
     # -- what the author's objects call
@@ -201,7 +201,7 @@ class FakeTriton(bridge.Bridge):
 
 
 def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
-    """Returns a BLS request as the model it goes to gets it."""
+    """Return a BLS request as the model it goes to gets it."""
     return InferenceRequest._received(
         next(_handles),
         request._request_id,
@@ -218,7 +218,7 @@ def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
 
 
 def _answered(response: InferenceResponse, request: InferenceRequest) -> InferenceResponse:
-    """Returns the response of a called model as the caller gets it: what was requested, in memory of its own."""
+    """Return the response of a called model as the caller gets it: what was requested, in memory of its own."""
     wanted = [t for t in response._tensors if not request._requested or t._name in request._requested]
     tensors = [] if response._error is not None else [_copied(tensor._name, *tensor._wire()) for tensor in wanted]
     return InferenceResponse._received(tensors, response._error, response._parameters)

@@ -39,7 +39,7 @@ class RunningServer:
         return self.live() and (not self._options.strict_readiness or self._models.settled())
 
     def model_ready(self, name: str, version: str = "") -> bool:
-        """Tell whether a version can answer; what is unknown cannot (rule 1.15.7). Raises InvalidArgumentError for a
+        """Return whether a version can answer; what is unknown cannot (rule 1.15.7). Raises InvalidArgumentError for a
         version that is not a number, and for a name that several models have.
         """
         try:

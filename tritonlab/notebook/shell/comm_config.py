@@ -48,7 +48,7 @@ def complete(workspace: Workspace, text: str) -> dict[str, Any]:
 
 
 def explain(workspace: Workspace, text: str) -> dict[str, str]:
-    """Return the `field` whose name `text` ends with, its `type`, and what it is for; "" where that is no field."""
+    """Return the `field` whose name `text` ends with, its `type`, and what it is for; "" where that is not a field."""
     descriptor, name = field_at(text)
     field = descriptor.fields_by_name.get(name) if descriptor is not None else None
     if field is None:

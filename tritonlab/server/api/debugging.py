@@ -1,4 +1,4 @@
-"""These functions type to a debugger in a model's process; `debugger.desk` is where somebody sits."""
+"""Debuggers in a model's process, typed to from here; `debugger.desk` is where somebody sits."""
 
 from __future__ import annotations
 

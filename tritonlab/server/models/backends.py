@@ -1,4 +1,4 @@
-"""These functions choose the code that runs a model: the Python backend, or a Python-based backend, which is one
+"""The choice of the code that runs a model: the Python backend, or a Python-based backend, which is one
 model.py for many models (section 2.11 of the rule book)."""
 
 from __future__ import annotations

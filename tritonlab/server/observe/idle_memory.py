@@ -61,7 +61,7 @@ class MemoryUse(NamedTuple):
 
 class IdleMemory:
     """What gives memory back. `processes` returns the stubs of all models, `warm` the processes they are forked from;
-    `gpu_buffers` is the GPU memory of the server. Whoever notices that there is nothing to do calls `look`.
+    `gpu_buffers` is the GPU memory of the server. `look` is called when there is nothing to do.
     """
 
     def __init__(

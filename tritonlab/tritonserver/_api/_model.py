@@ -106,7 +106,7 @@ class Model:
         return self._server.core.facts.model_metadata(self.name, self._version)
 
     def ready(self) -> bool:
-        """Tell whether the model can be called; a model that is not there cannot."""
+        """Return whether the model can be called; a model that is not there cannot."""
         return self._server.core.model_ready(self.name, self._version)
 
     def batch_properties(self) -> ModelBatchFlag:

@@ -1,4 +1,4 @@
-"""These functions do what a Tensor needs whose memory is on a GPU: one that came from the server, or one that
+"""What a Tensor needs whose memory is on a GPU: one that came from the server, or one that
 `from_dlpack` has taken over."""
 
 from __future__ import annotations

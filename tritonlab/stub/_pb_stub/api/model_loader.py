@@ -1,4 +1,4 @@
-"""These functions load, unload and look for other models of the same server (rule 1.15)."""
+"""Loads, unloads and readiness of other models of the same server (rule 1.15)."""
 
 from __future__ import annotations
 

@@ -156,8 +156,8 @@ def _has(owner: Any, name: str) -> bool:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped. A SystemExit or KeyboardInterrupt of one coroutine goes to whoever awaits it,
-    but asyncio also leaves the loop with it; Triton's loop then answers nobody any more."""
+    """Run the loop until it is stopped. A SystemExit or KeyboardInterrupt of one coroutine goes to what awaits it, but
+    asyncio also leaves the loop with it; Triton's loop then answers nobody any more."""
     while True:
         try:
             loop.run_forever()

@@ -26,7 +26,7 @@ class Postmortem(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """Connect debugpy with `port` of 127.0.0.1, where whoever waits for it knows it by `token`."""
+    """Connect debugpy with `port` of 127.0.0.1, where `EditorRelay` knows it by `token`."""
 
     port: int
     token: str

@@ -3,9 +3,9 @@
 `cuda_driver` does it with NVIDIA's driver, `simulated_driver` without any GPU; `gpus.py` says which one an address or a
 handle belongs to. An address is a number, which nothing but its driver can read.
 
-Everything runs on a device's default stream, in order, and `synchronize` waits for all work of this process on
-the device, whatever stream it is on. Whoever gives memory to another process calls it before it sends the message. So
-no event has to cross the border, and a reader finds the bytes there, on whichever stream it reads.
+Everything runs on a device's default stream, in order, and `synchronize` waits for all work of this process on the
+device, whatever stream it is on. A process that gives memory to another one calls it before it sends the message. So no
+event has to cross the border, and a reader finds the bytes there, on whichever stream it reads.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Driver:
         raise NotImplementedError
 
     def base_of(self, address: int) -> Tuple[int, int, int]:
-        """Return address, bytes and device of the allocation that `address` lies in, whoever made it in this process.
+        """Return address, bytes and device of the allocation that `address` lies in, of any owner in this process.
         Raises DriverError for what is not device memory."""
         raise NotImplementedError
 
