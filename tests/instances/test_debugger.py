@@ -522,7 +522,7 @@ def test_another_user_cannot_attach(twice: Model, tmp_path: Path) -> None:
     assert tried.stderr == ""
     assert tried.stdout.splitlines() == ["refused: the file", "refused: the socket"]
     secrets = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
-    token = instances(twice)[0].stub.editor_relay.token  # type: ignore[union-attr]
+    token = instances(twice)[0].stub.process.monitor.editor_relay.token  # type: ignore[union-attr]
     assert not [command for command in secrets if token.encode() in command]
 
 

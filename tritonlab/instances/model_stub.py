@@ -14,7 +14,6 @@ from typing import Any
 
 from ..core.infer_request import InferenceRequest
 from ..core.status import Frame, ModelError
-from ..ipc.editor_relay import EditorRelay
 from ..ipc.interpreter import Interpreter, InterpreterError
 from ..ipc.stub_connection import Answer
 from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
@@ -86,8 +85,6 @@ class ModelStub:
         self.on_end: Callable[[], None] = lambda: None
         #: serves the prompts of a `breakpoint()` in `initialize`, on the thread that waits for it
         self.debugger: Debugger | None = None
-        #: leads editors to the debugger in the process, from the first time that one may attach
-        self.editor_relay: EditorRelay | None = None
         self.readiness = ReadinessCheck(self.process.monitor, instance)
         self._imported: Answer | None = self._import()
 

@@ -53,6 +53,7 @@ from ..stub._pb_stub.wire.message_bodies import (
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..stub._pb_stub.wire.tensor_block import Wire, pack_tensors
 from .device_tensors import DeviceTensors
+from .editor_relay import EditorRelay
 from .gpu_buffers import GpuBuffers
 from .link_reader import LinkReader
 from .stub_connection import Answer, StubConnection
@@ -274,6 +275,9 @@ class StubLink(StubConnection):
 
 class MonitorLink(StubConnection):
     """Is the link of a stub's monitor thread, which answers even while the model executes."""
+
+    #: leads editors to the debugger in the stub, from the first time that one may attach
+    editor_relay: EditorRelay | None = None
 
     def is_ready(self) -> Answer:
         """Asks the stub to call `is_ready`; the value is None if the model has no such method."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,6 @@ from ..views.open_playground import open_playground
 from ..views.record_view import KINDS
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
-from ..views.token_button import show_token_button
 from .debug_commands import debug, postmortem
 from .edit_command import edit
 from .golden_commands import golden, inputs_of
@@ -35,11 +33,11 @@ from .load_commands import LOAD_TEST
 from .logs import LogView, Places
 from .parsing import LineParser, parse, unknown
 from .results import JsonFacts, Text, without_json
+from .serve_command import serve
 from .variables import bind
 from .why_command import why
 
 if TYPE_CHECKING:
-    from ...frontends.endpoints import Endpoints
     from ...server.observe.chrome_trace import ChromeTrace
     from ..views.playground import Playground
 
@@ -208,13 +206,6 @@ def _view(context: Context, arguments: argparse.Namespace) -> Any:
     return context.model(name).view(kind or KINDS[0])
 
 
-def _serve(context: Context, arguments: argparse.Namespace) -> Endpoints:
-    endpoints = context.workspace.ports.open(shlex.split(arguments.rest))
-    if not context.json:
-        show_token_button(endpoints)
-    return endpoints
-
-
 def _stop(context: Context, arguments: argparse.Namespace) -> None:
     context.workspace.ports.close()
 
@@ -381,7 +372,7 @@ COMMANDS = {
     ),
     "serve": _unread(
         "serve",
-        _serve,
+        lambda context, given: serve(context.workspace, given.rest, as_json=context.json),
         "open HTTP, gRPC and metrics ports",
         "[--http-port 8000] [--no-token] [--allow-model-control=true] … (flags of `tritonlab serve` about ports)",
     ),

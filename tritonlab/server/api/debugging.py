@@ -136,19 +136,19 @@ def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
 
 def _editor_relay(stub: ModelStub) -> EditorRelay:
     """Return what leads editors to the debugger in the stub. Raises ModelError if that cannot be."""
-    if (relay := stub.editor_relay) is not None:
+    monitor = stub.process.monitor
+    if (relay := monitor.editor_relay) is not None:
         return relay
     relay = EditorRelay()
-    monitor = stub.process.monitor
     answer = monitor.attach(relay.port, relay.token)
     if not monitor.await_answer(answer, _ATTACH_SECONDS) and not answer.lost:
         # its port stays taken: nobody else may wait there for a debugger that connects late
-        stub.editor_relay = relay
+        monitor.editor_relay = relay
         raise ModelError(f"'{stub.instance}' did not let a debugger connect within {_ATTACH_SECONDS:g} s")
     if answer.lost or answer.failure is not None:
         relay.close()
         if answer.failure is not None:
             raise failure_of(answer.failure, ())
         raise ModelError(f"'{stub.instance}' ended while a debugger was to connect")
-    stub.editor_relay = relay
+    monitor.editor_relay = relay
     return relay
