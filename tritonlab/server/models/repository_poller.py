@@ -71,11 +71,10 @@ class RepositoryPoller:
         self._clock = clock
         self._timer = timer
         self._pause = int(seconds * 1e9)
-        self._settles = min(_SETTLES, self._pause or _SETTLES)
         self._run = run
         self._lock = threading.Lock()  # guards all below; one poll at a time
         self._changing: dict[str, Change] = {}
-        self._looks_again = False
+        self._looks_again = False  # whether another look at them is on the timer
         #: what was seen of each model when it was last loaded, or tried
         self._seen: dict[str, dict[str, Fingerprint]] = {}
         self._busy: set[str] = set()
@@ -120,13 +119,13 @@ class RepositoryPoller:
             change = before.get(name, Change(seen, now, now))
             if change.seen != seen:
                 change = Change(seen, now, change.began)
-            if now - change.since >= self._settles or now - change.began >= _PATIENCE:
+            if now - change.since >= _SETTLES or now - change.began >= _PATIENCE:
                 settled.append(name)
             else:
                 self._changing[name] = change
         if self._changing and not self._looks_again:
             self._looks_again = True
-            self._timer.call_at(now + self._settles, lambda: self._run(self._look_again))
+            self._timer.call_at(now + _SETTLES, lambda: self._run(self._look_again))
         return settled
 
     def _look_again(self) -> None:
