@@ -40,7 +40,7 @@ class Bench:
         services: Any = SimpleNamespace(
             clock=self.clock, instruments=instruments, spin=self.spin, failures=MagicMock(kept=0)
         )
-        plan: Any = SimpleNamespace(source=SimpleNamespace(version=1), label="m_0_0", reshapes=None)
+        plan: Any = SimpleNamespace(source=SimpleNamespace(version=1), label="m_0_0", reshapes=None, decoupled=False)
         self.events: Any = SimpleNamespace(reschedule=None, iterative=False, leads=False, idle=lambda: None)
         record = ExecutionRecord("m_0_0", 1, InferStats(), self.clock, instruments)
         self.executor = StubExecutor(

@@ -79,6 +79,34 @@ def test_lines_are_there_before_the_answer_is(script: Script) -> None:
         assert script.lines()[-1] == f"at once {number}"
 
 
+def test_a_line_without_a_newline_is_there_before_the_answer_is(script: Script) -> None:
+    for number in range(20):
+        script(f"print('half a line {number}', end=''); return [answer()]", request_id=f"h{number}")
+        last = script.model.logs()[-1]
+        assert (last.text, last.request_ids) == (f"half a line {number}", (f"h{number}",))
+    script("print('whole'); return [answer()]")
+    assert script.lines()[-2:] == ["half a line 19", "whole"]
+
+
+def test_a_line_of_a_stream_is_not_broken_when_execute_returns(lab: Lab) -> None:
+    script = lab.script("words", SCRIPTED_CONFIG + DECOUPLED)
+    go = lab.repository / "words.go"
+    slow = f"""
+    sender, exists, sleep, say = request.get_response_sender(), os.path.exists, time.sleep, print
+    def later():
+        while not exists({str(go)!r}): sleep(0.005)
+        say("word by word")
+        sender.send(flags=1)
+    print("a line, ", end="")
+    threading.Thread(target=later).start()
+    """
+    stream = script.infer(slow)
+    list(script.infer("request.get_response_sender().send(flags=1)"))  # another `execute` returns meanwhile
+    go.touch()
+    list(stream)
+    assert script.lines()[-1] == "a line, word by word"
+
+
 def test_what_was_printed_before_a_log_record_comes_before_it(script: Script) -> None:
     for number in range(50):
         script(f"print('printed {number}'); pb_utils.Logger.log_info('logged {number}'); return [answer()]")

@@ -128,6 +128,23 @@ def test_bytes_become_lines(pipes: Pipes, writes: list[bytes], texts: list[str])
     assert pipes.texts == texts
 
 
+def test_a_line_without_a_newline_ends_with_the_code_that_printed_it(pipes: Pipes) -> None:
+    pipes.write(b"whole\nhalf")
+    assert pipes.texts == ["whole"]
+    os.write(pipes.stderr, b"why")
+    pipes.output.drain_all(ended=True)
+    assert sorted(pipes.texts) == ["half", "whole", "why"]
+    pipes.output.drain_all(ended=True)
+    pipes.write(b"next\n")
+    assert pipes.texts[3:] == ["next"]
+    pipes.write(b"x" * MAX_LINE)
+    pipes.write(b"x")
+    pipes.output.drain_all(ended=True)
+    assert pipes.texts[4].endswith(" … [1 bytes cut]")
+    pipes.close()
+    assert len(pipes.texts) == 5
+
+
 @pytest.mark.parametrize("chunk", [MAX_LINE, 50_000, 1_000])
 def test_a_line_without_end_is_cut_and_says_how_much(pipes: Pipes, chunk: int) -> None:
     left = 5 * MAX_LINE

@@ -161,6 +161,29 @@ def test_what_the_server_needs_between_executions_is_in_the_replay() -> None:
     assert past.replay(config).numbers() == past.numbers
 
 
+def test_a_batch_that_forms_when_a_time_is_up_says_nothing_about_the_server() -> None:
+    """The first of two that wait goes behind the other when its time is up, 1.4 us after the instance became idle."""
+    policy = "timeout_action: DELAY default_timeout_microseconds: 7 allow_timeout_override: true"
+    delay = f"default_queue_policy {{ {policy} }}"
+    sizes = "preferred_batch_size: [3, 7]"
+    config = config_of(f"max_batch_size: 7 {INPUT} dynamic_batching {{ {sizes} {DELAY % 8} {delay} }}")
+    took = iter([1_589, 3_499, 5_331, 2_741])
+    bench = Bench(config, 1, lambda size: next(took))
+    bench.run(
+        [
+            Sent(326, size=2, columns=3),
+            Sent(30, size=1, timeout=3),
+            Sent(56, size=3, timeout=4),
+            Sent(12_971, size=3, timeout=6),
+        ]
+    )
+    config.instance_group.add(count=1)
+    past = Past(bench.record)
+    assert [batch[-1] for batch in formed(bench.record)] == [[1], [3], [2], [4]]
+    assert (past.pace(config).lead, past.pace(config).turnaround) == (0, 0)
+    assert imagined(past, past.replay(config)) == formed(bench.record)
+
+
 def test_only_what_was_recorded_since_the_last_load_counts() -> None:
     _, bench = busy_bench()
     middle = int(np.median(RecordedExecutions(bench.record).request_column("queued")))

@@ -104,6 +104,8 @@ class StubExecutor:
         self._record = record
         self._numbers = numbers
         self._copies = Copies(services.instruments, services.clock)
+        #: a decoupled model's threads print on when `execute` has returned
+        self._ends_lines = not plan.decoupled
         self._on_lost = on_lost
         self._lock = threading.Lock()  # guards the next three
         self._running: Execution | None = None
@@ -181,7 +183,7 @@ class StubExecutor:
         execution = self._running
         if execution is None or ident != execution.batch_id:
             raise ValueError(f"batch {ident} is not in execution")
-        self.stub.process.drain_output()
+        self.stub.process.drain_output(ended=self._ends_lines)
         times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
         self.lead.executed(times, self._services.clock.now())
         if executed.failure is not None:

@@ -167,7 +167,7 @@ class ModelStub:
             raise interrupted_load(self.instance, self.dump_stacks(_INTERRUPTED_SECONDS)) from None
         if answer.lost:
             raise self.unhealthy()
-        self.process.drain_output()
+        self.process.drain_output(ended=True)
         if answer.failure is not None:
             raise failure_of(answer.failure, self.last_lines())
         return answer.value

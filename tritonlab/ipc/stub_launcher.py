@@ -183,10 +183,10 @@ class StubProcess:
         self._oom_kills = oom_kills()
         self.output.retarget(emit)
 
-    def drain_output(self) -> None:
-        """Reads what the pipes hold now, so that the lines of a finished execution are logged before its answer
-        arrives."""
-        self.output.drain_all()
+    def drain_output(self, *, ended: bool = False) -> None:
+        """Read what the pipes hold now, so that the lines of a finished execution are logged before its answer
+        arrives. `ended`: as for `StubOutput.drain_all`."""
+        self.output.drain_all(ended=ended)
 
     def _on_output(self, fd: int, events: int) -> None:
         if self.output.drain(fd):

@@ -115,6 +115,7 @@ class StubOutput:
         self._streams = {stdout: "stdout", stderr: "stderr"}
         #: the start of an unfinished line, MAX_LINE bytes at most, and its whole length so far
         self._partial = {stdout: (b"", 0), stderr: (b"", 0)}
+        self._has_partial = False
         self._held: list[tuple[str, str]] = []
         self._emit: Callable[[str, str], None] = lambda stream, text: self._held.append((stream, text))
         self._poll = select.poll()
@@ -140,8 +141,11 @@ class StubOutput:
             for stream, text in held:
                 emit(stream, text)
 
-    def drain_all(self) -> None:
-        """Reads what both pipes hold now; takes half a microsecond if they are empty."""
+    def drain_all(self, *, ended: bool = False) -> None:
+        """Read what both pipes hold now; takes half a microsecond if they are empty.
+
+        `ended`: the code that printed has returned, and a line without a newline is all there is of it.
+        """
         try:
             ready = [fd for fd, _ in self._poll.poll(0)]
         except RuntimeError:  # another thread polls right now; a lock against that would cost time with each request
@@ -151,6 +155,9 @@ class StubOutput:
         if self._lock.locked():
             with self._lock:
                 pass  # waits for a thread that has read lines and is still handing them on
+        if ended and self._has_partial:
+            with self._lock:
+                self._emit_partial()
 
     def drain(self, fd: int) -> bool:
         """Reads what the pipe holds now. Returns False once the pipe has ended.
@@ -181,16 +188,24 @@ class StubOutput:
             self._emit(stream, _text(line, length))
             line, length = other[:MAX_LINE], len(other)
         self._partial[fd] = line, length
+        self._has_partial = any(length for _, length in self._partial.values())
+
+    def _emit_partial(self) -> None:
+        """Emit the unfinished lines; what comes next begins others. The caller holds the lock."""
+        self._has_partial = False
+        for fd, stream in self._streams.items():
+            line, length = self._partial[fd]
+            self._partial[fd] = b"", 0
+            if length:
+                self._emit(stream, _text(line, length))
 
     def close(self) -> None:
         """Drains, emits unfinished lines and closes the pipes."""
         for fd in self.fds:
             self.drain(fd)
         with self._lock:
-            for fd, stream in self._streams.items():
-                line, length = self._partial[fd]
-                if length:
-                    self._emit(stream, _text(line, length))
+            self._emit_partial()
+            for fd in self._streams:
                 os.close(fd)
             self._streams = {}
 

@@ -181,8 +181,8 @@ class InferenceServer(RunningServer):
         self._control.unload(name, unload_dependents, wait, timeout)
 
     def poll_model_repository(self) -> None:
-        """Look for changes in the repositories now; their loads go on in the background. Raises UnavailableError
-        outside the poll mode.
+        """Look for changes in the repositories now; those that are still the same half a second later are loaded in the
+        background. Raises UnavailableError outside the poll mode.
         """
         if self._parts.poller is None:
             raise UnavailableError("polling is disabled")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.infer_request import InferenceRequest
 from ..core.model_config import ModelConfig
 from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from ..schedulers.policy_queue import QueuePolicies
@@ -163,7 +164,7 @@ class RecordedExecutions:
 
     def pace(self, config: ModelConfig) -> Pace:
         """Return how long executions take, with what the server itself needed before and between them."""
-        return Pace(self.times, *self._overheads(config.max_batch_size))
+        return Pace(self.times, *self._overheads(config))
 
     def replay(
         self,
@@ -184,10 +185,9 @@ class RecordedExecutions:
         rules, policies = settings.batch_config(config), QueuePolicies.from_config(written)
         return replay(FixedArrivals(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
-    def _overheads(self, largest: int) -> tuple[int, int]:
+    def _overheads(self, config: ModelConfig) -> tuple[int, int]:
         """Measure how long after the decision an execution began, and how long after its end the next decision was, if
-        requests waited: medians, 0 if unknown. `largest`: the largest batch size.
-        """
+        requests waited: medians, 0 if it cannot be told. `config`: the one that was served."""
         first_came, last_came = np.full(len(self.batches), np.inf), np.full(len(self.batches), -np.inf)
         np.minimum.at(first_came, self._batch, self.request_column("queued"))
         np.maximum.at(last_came, self._batch, self.request_column("queued"))
@@ -204,8 +204,25 @@ class RecordedExecutions:
         if len(delayed):  # of the delay that held then, which need not be today's
             leads = np.concatenate([leads, delayed - delayed.min()])
         lead = _median(leads)
-        at_once |= (reasons == "preferred") | (self.batch_column("size") == largest)
+        at_once |= (reasons == "preferred") | (self.batch_column("size") == config.max_batch_size)
+        # a batch may also become one when the time of a request that stood before it is up
+        expiries = self._expiries(config)
+        at_once &= np.searchsorted(expiries, before, "right") == np.searchsorted(expiries, start, "right")
         return lead, max(_median((start - before)[at_once & (last_came < before)]) - lead, 0)
+
+    def _expiries(self, config: ModelConfig) -> Floats:
+        """Return when the times of requests were up that waited, in order."""
+        policies = QueuePolicies.from_config(config)
+        if policies is None:
+            return np.zeros(0)
+        started = self.batches[self._batch, BATCHES.index("start")].tolist()
+        found = []
+        for request in self.arrivals:
+            policy = policies.levels[policies.level(request.priority)]
+            until = policy.deadline(cast(InferenceRequest, request))
+            if until is not None and (request.number < 0 or until <= started[request.number]):
+                found.append(until)
+        return np.sort(np.array(found, float))
 
 
 def _median(times: Floats) -> int:

@@ -509,7 +509,8 @@ def test_a_polling_server_follows_its_repository(tmp_path: Path) -> None:  # rul
         assert ask(server, "m") == 22
         (tmp_path / "new").rename(tmp_path.with_name("gone"))
         server.poll_model_repository()
-        eventually(lambda: [entry["name"] for entry in server.index()] == ["m"])
+        eventually(lambda: not server.model("new").ready())
+        assert [entry["name"] for entry in server.index()] == ["m"]
         with pytest.raises(NotFoundError):
             ask(server, "new")
         eventually(server.ready)

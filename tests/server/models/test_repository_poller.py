@@ -75,6 +75,7 @@ def polled(tmp_path: Path) -> Polled:
         write_model(tmp_path, name, SOURCE)
     polled = Polled(tmp_path)
     polled.poller.start()
+    polled.after(1)  # so that a poll and its second look lie within the next 15 s
     return polled
 
 
@@ -84,7 +85,7 @@ def test_what_is_there_at_the_start_is_known(polled: Polled) -> None:
 
 def test_it_looks_every_so_many_seconds(polled: Polled) -> None:
     polled.touch("a")
-    assert polled.after(14.9) == []
+    assert polled.after(14.4) == []
     assert polled.after(0.2) == [("load", "a")]
     assert polled.after(60) == []
     polled.touch("b")
@@ -119,6 +120,48 @@ def test_any_file_is_a_change(polled: Polled, file: str) -> None:
     assert polled.after() == [("load", "a")]
 
 
+def test_a_change_counts_when_it_is_over(polled: Polled) -> None:
+    config = polled.path / "a" / "config.pbtxt"
+    config.write_text("max_batch_size: 8\n")
+    assert polled.after(14) == []
+    config.write_text("max_batch_size: 8\ndynamic_batching { }\n")
+    assert polled.after(0.5) == []
+    assert polled.after(0.5) == [("load", "a")]
+    assert polled.after() == []
+
+
+def test_a_directory_that_is_replaced_was_never_gone(polled: Polled) -> None:
+    shutil.rmtree(polled.path / "a")
+    assert polled.after(14) == []
+    write_model(polled.path, "a", SOURCE + "# of another size\n")
+    assert polled.after(0.5) == []
+    assert polled.after() == [("load", "a")]
+
+
+def test_a_change_that_is_taken_back_is_none(polled: Polled) -> None:
+    (polled.path / "a" / "more").touch()
+    assert polled.after(14) == []
+    (polled.path / "a" / "more").unlink()
+    assert polled.after(100) == []
+
+
+def test_a_model_that_always_changes_is_loaded_now_and_then(polled: Polled) -> None:
+    loads = []
+    for _ in range(60):
+        polled.touch("a")
+        loads += polled.after(0.5)
+    assert loads == [("load", "a")]
+
+
+def test_others_are_not_held_up_by_a_change_that_goes_on(polled: Polled) -> None:
+    polled.touch("b")
+    for _ in range(30):
+        polled.touch("a")
+        if calls := polled.after(0.5):
+            break
+    assert calls == [("load", "b")]
+
+
 def test_byte_code_is_none(polled: Polled) -> None:  # server issue 7489
     cache = polled.path / "a" / "1" / "__pycache__"
     cache.mkdir()
@@ -140,7 +183,9 @@ def test_a_model_that_fails_waits_for_its_files_and_holds_up_nobody(polled: Poll
 
 def test_a_load_that_hangs_holds_up_nobody(polled: Polled) -> None:  # server issue 6534
     polled.touch("a")
+    polled.poller.poll()
     polled.keep = True
+    polled.clock.advance(SECOND // 2)
     polled.poller.poll()
     (hanging,) = polled.kept
     polled.keep = False
@@ -148,7 +193,8 @@ def test_a_load_that_hangs_holds_up_nobody(polled: Polled) -> None:  # server is
     polled.touch("b")
     assert polled.after() == [("load", "b")]
     hanging()
-    assert polled.control.take() == [("load", "a"), ("load", "a")]  # it has changed since that load began
+    assert polled.control.take() == [("load", "a")]
+    assert polled.after(0.5) == [("load", "a")]  # it has changed since that load began
     assert polled.after() == []
 
 

@@ -4,6 +4,9 @@
 One bad model must not keep the others from being served (server issue 6534: in Triton one can): each load runs on a
 thread of its own, and a failure touches nothing but its model. Triton tries what failed again at every poll; here it is
 tried again when its files have changed, since nothing else can have mended it, and is logged once.
+
+A poll may come while files are being written, and half a config can be a valid one: Triton loads it, and the whole one
+at the next poll. Here a change counts once a second look, half a second later, finds the same.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...core.clock import Clock
 from ...core.status import TritonError
@@ -20,6 +23,21 @@ from ...schedulers.scheduler import WakeUp
 from .model_repository_manager import Fingerprint, ModelRepositoryManager, fingerprint
 
 _log = logging.getLogger(__name__)
+
+#: Nanoseconds for which a change must stay as it is, and after which one that never does is taken as it is.
+_SETTLES = 500_000_000
+_PATIENCE = 10_000_000_000
+
+#: What was seen of a model: the files of each of its directories, None if there is no such model.
+Seen = dict[str, Fingerprint] | None
+
+
+class Change(NamedTuple):
+    """A change that may still go on: what was seen last, since when, and when the model began to change."""
+
+    seen: Seen
+    since: int
+    began: int
 
 
 class Control(Protocol):
@@ -55,6 +73,8 @@ class RepositoryPoller:
         self._pause = int(seconds * 1e9)
         self._run = run
         self._lock = threading.Lock()  # guards all below; one poll at a time
+        self._changing: dict[str, Change] = {}
+        self._looks_again = False  # whether another look at them is on the timer
         #: what was seen of each model when it was last loaded, or tried
         self._seen: dict[str, dict[str, Fingerprint]] = {}
         self._busy: set[str] = set()
@@ -70,13 +90,17 @@ class RepositoryPoller:
         self._stopped = True
 
     def poll(self) -> None:
-        """Start the loads and unloads that the changes since the last poll ask for."""
+        """Start the loads and unloads that the changes since the last poll require; look again soon at those that may
+        still go on."""
         with self._lock:
             found = self._look()
-            differing = [name for name, seen in found.items() if seen != self._seen.get(name)]
-            changed = [name for name in differing if name not in self._busy]
+            differing: dict[str, Seen] = {name: seen for name, seen in found.items() if seen != self._seen.get(name)}
             self._missed.update(self._busy.intersection(differing))
-            gone = [name for name, seen in self._seen.items() if name not in found and _is_gone(seen)]
+            differing = {name: seen for name, seen in differing.items() if name not in self._busy}
+            differing.update((name, None) for name, seen in self._seen.items() if name not in found and _is_gone(seen))
+            settled = self._settle(differing)
+            changed = [name for name in settled if name in found]
+            gone = [name for name in settled if name not in found]
             for name in changed:
                 self._seen[name] = found[name]
             for name in gone:
@@ -86,6 +110,27 @@ class RepositoryPoller:
             self._run(lambda name=name: self._unload(name))  # type: ignore[misc]
         for name in changed:
             self._run(lambda name=name: self._load(name))  # type: ignore[misc]
+
+    def _settle(self, differing: dict[str, Seen]) -> list[str]:
+        """Return the models whose change is over, and see to another look at the others."""
+        now, before = self._clock.now(), self._changing
+        self._changing, settled = {}, []
+        for name, seen in differing.items():
+            change = before.get(name, Change(seen, now, now))
+            if change.seen != seen:
+                change = Change(seen, now, change.began)
+            if now - change.since >= _SETTLES or now - change.began >= _PATIENCE:
+                settled.append(name)
+            else:
+                self._changing[name] = change
+        if self._changing and not self._looks_again:
+            self._looks_again = True
+            self._timer.call_at(now + _SETTLES, lambda: self._run(self._look_again))
+        return settled
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        self._poll_safely()
 
     def _look(self) -> dict[str, dict[str, Fingerprint]]:
         directories = self._repository.directories()
@@ -99,11 +144,16 @@ class RepositoryPoller:
     def _due(self) -> None:
         if self._stopped:
             return
+        self._poll_safely()
+        self._arm()
+
+    def _poll_safely(self) -> None:
+        if self._stopped:
+            return
         try:
             self.poll()
         except Exception:  # a repository that cannot be read now
             _log.exception("the model repositories could not be polled")
-        self._arm()
 
     def _load(self, name: str) -> None:
         try:

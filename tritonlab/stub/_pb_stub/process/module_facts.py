@@ -26,7 +26,7 @@ def own_names(name: str) -> Mapping[str, Any]:
 
 def file_of(name: str) -> str:
     """Return the file that the module came from; empty if there is none."""
-    file = own_names(name).get("__file__")
+    file: Any = own_names(name).get("__file__")
     return file if issubclass(type(file), str) else ""
 
 
