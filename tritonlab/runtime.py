@@ -44,7 +44,7 @@ from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
-from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
+from .notebook.authoring.workspace import Workspace
 from .notebook.views.failure_pane import FailurePane
 from .notebook.views.open_playground import open_playground
 from .profile.recorder import Recorder
@@ -52,7 +52,7 @@ from .profile.recording import Recording
 from .server.api.failures import KeptFailure
 from .server.api.handed_in import HandedIn
 from .server.api.model import Model
-from .server.api.server import Server
+from .server.api.server import UNLOAD_SECONDS, Server
 from .server.build import check_options
 from .server.options import Options
 
