@@ -42,12 +42,13 @@ from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
-from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
+from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model
 from .notebook.server import Server
 from .notebook.views.open_playground import open_playground
 from .profile.recorder import Recorder
 from .profile.recording import Recording
+from .server.api.server import UNLOAD_SECONDS
 from .server.build import check_options
 from .server.options import Options
 

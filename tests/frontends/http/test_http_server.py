@@ -98,7 +98,7 @@ def test_what_is_no_http_ends_the_connection_only(http: RawHTTP, data: bytes) ->
 
 @pytest.mark.parametrize("sent", [b"", b"{", b'{"inputs":['])
 def test_a_body_that_ends_too_early_is_nobodys_request(http: RawHTTP, sent: bytes) -> None:
-    for length in (500, 2**40, 2**62):
+    for length in (500, 2**20, 2**25):
         with closing(http.connect()) as connection:
             connection.sendall(post(sent, f"Content-Length: {length}"))
             connection.shutdown(socket.SHUT_WR)

@@ -20,6 +20,7 @@ from tests.serving import Lab, alive, await_endings, eventually, instances, stub
 from tritonlab.core.instrument import Instrument
 from tritonlab.core.status import TritonError
 from tritonlab.server.api.model import Model
+from tritonlab.server.api.server import UNLOAD_SECONDS
 
 HEAD = """
 import ctypes, time
@@ -99,6 +100,24 @@ def test_an_unload_waits_as_long_as_it_is_told(lab: Lab, name: str) -> None:
     lab.server.unload(model)
 
 
+@pytest.mark.timeout(60)
+def test_an_unload_that_is_told_nothing_waits_as_long_as_a_notebooks(lab: Lab) -> None:
+    model, errors, pid = executing(lab, "sleeps")
+    with within(UNLOAD_SECONDS, 50):
+        lab.server.unload(model)
+    gone(model, pid)
+    eventually(lambda: [error.message for error in errors] == [EXITED])
+
+
+def test_a_clients_unload_waits_for_ever_as_in_triton(lab: Lab) -> None:
+    model, _, pid = executing(lab, "sleeps")
+    lab.server.core.unload("sleeps", wait=False)
+    (draining,) = lab.server.draining("sleeps")
+    assert draining["ends_in"] is None
+    lab.server.kill(model)
+    gone(model, pid)
+
+
 @pytest.mark.parametrize("hang", ["time.sleep(600)", "ctypes.PyDLL(None).sleep(600)"])
 def test_a_finalize_that_hangs_is_ended_too(lab: Lab, hang: str) -> None:
     model = lab.load("finalizes", FINALIZING.replace("HANG", hang))
@@ -155,7 +174,7 @@ def test_an_interrupted_unload_ends_it_now(lab: Lab) -> None:
 
 def test_without_a_timeout_an_interrupt_ends_only_the_waiting(lab: Lab) -> None:
     model, errors, pid = executing(lab, "waits")
-    interrupted(lambda: lab.server.unload(model))
+    interrupted(lambda: lab.server.unload(model, timeout=None))
     assert alive(pid)
     assert model.state == "UNLOADING"
     lab.server.unload(model, timeout=0.1)  # nothing serves any more, and what ends is of an earlier call

@@ -79,7 +79,7 @@ class RequestMemory:
         self.take(nbytes)
         return HeldMemory(self._returned, nbytes)
 
-    def body(self, start: bytes) -> Body:
+    def body(self, start: bytes | bytearray) -> Body:
         """Return a body that begins with `start` and is counted as long as it lives."""
         return Body(start, self, self._returned)
 
@@ -102,7 +102,7 @@ class Body(bytearray):
 
     __slots__ = ("_counted", "_memory", "_returned")
 
-    def __init__(self, start: bytes, memory: RequestMemory, returned: deque[int]) -> None:
+    def __init__(self, start: bytes | bytearray, memory: RequestMemory, returned: deque[int]) -> None:
         super().__init__(start)
         self._memory = memory
         self._returned = returned

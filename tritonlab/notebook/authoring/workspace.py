@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.model_config import ModelConfig
 from ...core.plain_facts import by_number
 from ...core.scratch_directory import ScratchDirectory
+from ...server.api.server import UNLOAD_SECONDS, Server
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import Draft, Files, ModelFile, Source, model_path
@@ -31,14 +32,9 @@ from .written_model import WrittenModel
 if TYPE_CHECKING:
     from ...ipc.stub_log import LogRecord
     from ...server.api.model import Model
-    from ...server.api.server import Server
     from ...server.observe.chrome_trace import ChromeTrace
     from ...tuning.settings import Settings
     from .cells import CellBody
-
-
-#: Seconds within which a model has to end.
-UNLOAD_SECONDS = 10.0
 
 
 class Workspace:

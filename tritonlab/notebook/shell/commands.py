@@ -15,8 +15,9 @@ from ...core.plain_facts import by_number
 from ...core.unknown_option import did_you_mean
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
+from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.errors import OptionError
-from ..authoring.workspace import UNLOAD_SECONDS, Workspace
+from ..authoring.workspace import Workspace
 from ..model import Model
 from ..views.card_display import LoadingCard, card_of
 from ..views.draining import draining_text

@@ -24,6 +24,8 @@ from ..observe.why import Why
 from ..options import Options
 from .model import Model
 
+#: Seconds within which a model that is unloaded has to end. Triton waits for ever.
+UNLOAD_SECONDS = 10.0
 #: Seconds within which each instance has to say what it executes.
 _STACK_SECONDS = 1.0
 
@@ -92,14 +94,15 @@ class Server:
         name: str | Model,
         unload_dependents: bool = False,
         wait: bool = True,
-        timeout: float | None = None,
+        timeout: float | None = UNLOAD_SECONDS,
     ) -> None:
         """Take a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
         runs.
 
         `unload_dependents`: with an ensemble, also unload the models that were loaded for it alone. `wait`: return only
         when that is done. `timeout`: the seconds that it may take, waited for or not; after them, or if the waiting is
-        interrupted, requests in flight fail and the stubs are killed.
+        interrupted, requests in flight fail and the stubs are killed. None is for ever, as for clients and in Triton;
+        then an interrupt ends only the waiting.
         """
         self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
 
