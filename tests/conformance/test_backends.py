@@ -242,6 +242,11 @@ NOT_FOUND = {
         "Invalid argument: unable to find Python backend based backend library 'model.py' for model 'm', searched:"
         " '<backends>/python/model.py'",
     ),
+    "a backend of 5,000 letters": (
+        based("x" * 5000),
+        f"Invalid argument: unable to find backend library for backend '{'x' * 5000}', try specifying runtime on the"
+        " model configuration.",
+    ),
     "an unknown runtime": (
         based("mine", 'runtime: "other.py"'),
         "Invalid argument: unable to find backend library 'other.py' for model 'm', searched: '<repository>/m/1'"

@@ -6,6 +6,7 @@ import pytest
 
 from .clients import Client
 from .models import ADD_SUB
+from .real_client import RealClient
 from .rules import rule
 from .test_load import TELLING, told
 
@@ -65,6 +66,16 @@ def test_a_path_that_is_a_directory_is_refused(side: Client, path: str) -> None:
     assert (failure.code, failure.text) == ("INTERNAL", POLL_FAILED)
     assert failure.reason.startswith("failed to open binary file for write /")
     assert failure.reason.endswith(": Is a directory")
+
+
+@rule("5.11.3")
+@pytest.mark.parametrize("path", ["d/" * 3000 + "x", "d" * 300], ids=["deep", "long"])
+def test_a_path_that_no_file_can_have_is_refused(side: Client, path: str) -> None:
+    if isinstance(side, RealClient) and "/" in path:
+        pytest.skip("2.51 crashes")
+    failure = side.load("thin_air", GIVEN, {MODEL: LISTING, f"file:{path}": b"x"})
+    assert failure is not None
+    assert (failure.code, failure.text) == ("INTERNAL", POLL_FAILED)
 
 
 @rule("5.11.3", "1.15.4")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -447,3 +448,21 @@ def test_parameters_reach_the_model_and_the_export_as_they_are_written(tmp_path:
     with Server(tmp_path / "exported") as server:
         found = server.model("m").config()
         assert (found["parameters"], found["instance_group"][0]["kind"]) == (wire, "KIND_MODEL")
+
+
+def test_a_full_disk_is_reported_and_leaves_nothing(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    target = tmp_path / "out"
+    with pytest.raises(NoRepository, match=f"'m' was not exported to {target}: no space left in ") as raised:
+        export(model, target)
+    assert "make room there" in str(raised.value)
+    assert not target.exists()
+    target.mkdir()
+    with pytest.raises(NoRepository, match="no space left in "):
+        export(model, target)
+    assert list(target.iterdir()) == []

@@ -178,7 +178,7 @@ def test_a_batch_that_forms_when_a_time_is_up_says_nothing_about_the_server() ->
         ]
     )
     config.instance_group.add(count=1)
-    past = Past(bench.record)
+    past = RecordedExecutions(bench.record)
     assert [batch[-1] for batch in formed(bench.record)] == [[1], [3], [2], [4]]
     assert (past.pace(config).lead, past.pace(config).turnaround) == (0, 0)
     assert imagined(past, past.replay(config)) == formed(bench.record)

@@ -7,6 +7,7 @@ directory away and the new one in, so that at every moment one of the two is the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import filecmp
 import os
@@ -20,7 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..core.completed_text import CompletedText, completed_text
+from ..core.explained import Explained
 from ..core.model_config import parse_pbtxt
+from ..core.os_limits import explained
 from ..core.unknown_option import explains_unknown
 from .deployable_config import deployable_config
 from .machine_bound import left_out, warnings
@@ -55,7 +58,20 @@ def export(
     its BLS calls name; `alone` leaves them out. If one of the directories is in the way, none is written. The report
     warns of models that are needed and are not there. Raises NoRepository where no repository can be.
     """
+    was_there = os.path.exists(repository_path(directory))
     repository = make_repository(directory)
+    try:
+        return _export(model, repository, overwrite=bool(overwrite), alone=alone)
+    except OSError as error:
+        if not was_there:
+            with contextlib.suppress(OSError):  # of other writers
+                repository.rmdir()
+        if isinstance(error, Explained) or (limit := explained(error)) is None:
+            raise
+        raise NoRepository(repository, f"'{model.name}' was not exported to {repository}: {limit}") from error
+
+
+def _export(model: Model, repository: Path, *, overwrite: bool, alone: bool) -> ExportReport:
     needed = needed_models(model)
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=scratch_place(repository)) as scratch:
         plans = []

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ..core.infer_request import InferenceRequest
+from ..core.os_limits import explained
 from ..core.status import Frame, ModelError
 from ..ipc.interpreter import Interpreter, InterpreterError
 from ..ipc.stub_connection import Answer
@@ -101,7 +102,9 @@ class ModelStub:
         )
 
     def _not_started(self, error: Exception) -> ModelError:
-        return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=str(error))
+        limit = explained(error)
+        what = "is not healthy." if limit is None else f"cannot be started: {limit}"
+        return ModelError(f"Stub process '{self.instance}' {what}", reason=str(error))
 
     def _on_line(self, stream: str, text: str) -> None:
         level = "INFO" if stream == "stdout" else "WARNING"

@@ -260,10 +260,15 @@ def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypat
     with closing(http.connect()) as connection:
         connection.sendall(post(body, f"Content-Length: {len(body)}", path="/v2/models/flood/generate_stream"))
         eventually(lambda: http.post("/v2/models/flood/generate", {"IN": [1, 3]}).document.get("OUT") == "xxx")
-        received = 0
+        received, end = 0, b""
         while piece := connection.recv(1 << 20):
             received += len(piece)
+            end = (end + piece)[-500:]
     assert received < 100 << 20  # of 10 GB
+    text = (
+        b'{"error":"the client has left more than 1 MB of responses unread; read them as they come, or ask for fewer"}'
+    )
+    assert end.endswith(b"data: %b\n\n\r\n" % text)
 
 
 def test_a_connection_that_is_reset_is_forgotten(http: RawHTTP) -> None:

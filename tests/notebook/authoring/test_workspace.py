@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -54,6 +55,23 @@ def test_a_model_answers(workspace: Workspace) -> None:
     assert answer(workspace) == [1, 2, 3]
     report = workspace.report("m")
     assert report is not None and report.error is None and report.ready_at > 0
+
+
+def test_a_name_that_no_directory_can_have_is_refused_in_words(workspace: Workspace) -> None:
+    with pytest.raises(FileError, match=r"^a file name is too long: 'n{40}\.\.\.' has \d+ bytes, and may have 255$"):
+        workspace.load("n" * 300, IDENTITY, options=OPTIONS)
+    assert workspace.load("m", IDENTITY, options=OPTIONS).ready()
+
+
+def test_a_full_disk_is_reported_in_words(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(FileError, match=r"^no space left in .*; make room there, or set TMPDIR to a directory"):
+            workspace.load("m", IDENTITY, options=OPTIONS)
+    assert workspace.load("m", IDENTITY, options=OPTIONS).ready()
 
 
 def test_a_load_that_fails_leaves_files_and_lines_of_the_good_one(workspace: Workspace) -> None:

@@ -20,8 +20,11 @@ from .restricted_features import RestrictedFeatures
 from .version_number import version_number
 
 _EVENTS = b"text/event-stream; charset=utf-8"
-#: Bytes of responses that a client has not taken yet, beyond which its request is cancelled and its stream cut.
+#: Bytes of responses that a client has not taken yet, beyond which its request is cancelled and its stream cut; Triton
+#: keeps them all, until its memory is used up.
 MAX_UNSENT = 256 << 20
+#: What one response takes in memory beside its bytes.
+_OVERHEAD = 150
 
 
 class ResponseQueue:
@@ -40,10 +43,12 @@ class ResponseQueue:
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         if not (response.empty or self.overrun):
             item = _encoded(response)
-            self._unsent += len(item[1])
+            self._unsent += len(item[1]) + _OVERHEAD
             self._encoded.append(item)
             if self._unsent > MAX_UNSENT:
                 self.overrun = True
+                text = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unread"
+                self._encoded.append((400, errors.body(f"{text}; read them as they come, or ask for fewer")))
                 request.cancel()
         if response.final or self.overrun:
             self._encoded.append(None)
@@ -58,7 +63,7 @@ class ResponseQueue:
                 await self._arrived.wait()
         item = self._encoded.popleft()
         if item is not None:
-            self._unsent -= len(item[1])
+            self._unsent -= len(item[1]) + _OVERHEAD
         return item
 
     def abandon(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...core.explained import Explained
+from ...core.os_limits import explained
 from ...core.status import Code
 
 
@@ -58,4 +59,5 @@ def refused_files() -> Iterator[None]:
         if isinstance(error, Explained):
             raise  # it says more than where
         said = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+        said = explained(error) or said
         raise FileError(said, field=str(error.filename or "")) from None

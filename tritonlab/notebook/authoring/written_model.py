@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.status import LoadInterrupted, ModelError, TritonError
 from .draft import Draft, ModelFile
+from .errors import refused_files
 from .load_report import LoadProgress, LoadReport, PrintedSince, pids_of
 from .model_directory import ModelDirectory, Stamp, stamp_of
 from .source_map import Segment, SourceMap, located
@@ -106,7 +107,8 @@ class WrittenModel:
         if draft.source is not None and not foreign:
             path = str(self._directory.path / draft.model_path)
             check_syntax(draft.source.text(), path, model=self.name, version=draft.version, sources=self._sources)
-        self._directory.replace(files, draft.version)
+        with refused_files():
+            self._directory.replace(files, draft.version)
 
     def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
         """Put back the files and lines of the version that serves."""

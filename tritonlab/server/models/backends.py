@@ -74,14 +74,14 @@ class Backends:
             if config.backend == _PYTHON:
                 return None
             _refuse_library(config, f"libtriton_{config.backend}.so", searched)
-            if not (home / _MODEL_FILE).exists():
+            if not os.path.exists(home / _MODEL_FILE):
                 raise InvalidArgumentError(
                     f"unable to find backend library for backend '{config.backend}', "
                     "try specifying runtime on the model configuration."
                 )
             config.runtime = _MODEL_FILE
         if config.runtime == _MODEL_FILE:
-            if not (home / _MODEL_FILE).exists():
+            if not os.path.exists(home / _MODEL_FILE):
                 raise InvalidArgumentError(
                     f"unable to find Python backend based backend library '{_MODEL_FILE}' for model '{config.name}', "
                     f"searched: '{home / _MODEL_FILE}'"
@@ -131,7 +131,7 @@ def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...
     """
     for place in searched:
         path = place / library
-        if not path.exists():
+        if not os.path.exists(path):  # nor is a name that is too long
             continue
         if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(place)):
             raise InvalidArgumentError(

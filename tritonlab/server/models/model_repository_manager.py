@@ -337,7 +337,7 @@ def _write_files(directory: Path, files: dict[str, bytes]) -> None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(content)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:  # of as many directories as no path can have
             cause = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigError(f"failed to open binary file for write {path}: {cause}") from None
 

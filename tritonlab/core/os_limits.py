@@ -1,0 +1,55 @@
+"""The limits of the operating system, in words: which one an OSError met, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import tempfile
+
+
+def explained(error: BaseException) -> str | None:
+    """Return which limit the error, or what it was raised from, met, and what to do; None if it met none."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in _WORDS:
+            return _WORDS[seen.errno](seen)
+        seen = seen.__cause__
+    return None
+
+
+def _too_many_files(error: OSError) -> str:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (
+        f"too many open files: this process may have {limit}; raise the limit (`ulimit -n`) before it is started, or "
+        "unload models"
+    )
+
+
+def _too_many_files_everywhere(error: OSError) -> str:
+    return "too many open files on this machine (fs.file-max); end other programs, or raise the limit"
+
+
+def _no_space(error: OSError) -> str:
+    name = error.filename
+    where = os.path.dirname(os.fsdecode(name)) if isinstance(name, (str, bytes)) else tempfile.gettempdir()
+    return f"no space left in {where}; make room there, or set TMPDIR to a directory with more space"
+
+
+def _long_name(error: OSError) -> str:
+    name = os.fsencode(error.filename) if isinstance(error.filename, (str, bytes)) else b""
+    longest = max(name.split(b"/"), key=len)
+    start = longest[:40].decode("utf-8", "replace")
+    if len(longest) > _NAME_MAX:
+        return f"a file name is too long: '{start}...' has {len(longest)} bytes, and may have {_NAME_MAX}"
+    return f"a path is too long: it has {len(name)} bytes, and may have {_PATH_MAX}"
+
+
+_NAME_MAX, _PATH_MAX = 255, 4095
+_WORDS = {
+    errno.EMFILE: _too_many_files,
+    errno.ENFILE: _too_many_files_everywhere,
+    errno.ENOSPC: _no_space,
+    errno.EDQUOT: _no_space,
+    errno.ENAMETOOLONG: _long_name,
+}
