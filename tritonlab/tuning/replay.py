@@ -187,9 +187,7 @@ def replay(
     pace: Pace,
     stop: Callable[[], bool] = lambda: False,
 ) -> ReplayedBatches:
-    """Return the batches that these arrivals would have formed on so many instances. `stop` is checked now and then,
-    and ends the replay early.
-    """
+    """Return the batches that these arrivals would have formed on so many instances. `stop` ends the replay early."""
     queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
     roster = InstanceRoster(None, lambda: None)
     for number in range(lanes):
