@@ -69,12 +69,14 @@ class EditorAdapter(NamedTuple):
 
 @dataclass(frozen=True)
 class EditorAttach:
-    """How VS Code attaches to the processes of a model: `to_dict()` is a launch.json. `adapters` maps instances to
-    what the editor starts, `local` is the author's directory of the model's code, `remote` the one that serves."""
+    """How VS Code attaches to the processes of a model: `to_dict()` is a launch.json. `adapters` maps instances to what
+    the editor starts, `local` is the author's directory of the model's code, `remote` the one that serves, `file` the
+    name of the source in both."""
 
     adapters: dict[str, EditorAdapter]
     local: str
     remote: str
+    file: str = "model.py"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -95,7 +97,7 @@ class EditorAttach:
 
     def __repr__(self) -> str:
         return (
-            f"debugpy waits. Put this into .vscode/launch.json, open {os.path.join(self.local, 'model.py')}, set a "
+            f"debugpy waits. Put this into .vscode/launch.json, open {os.path.join(self.local, self.file)}, set a "
             "breakpoint there and start the configuration, as this user and on this machine (VS Code: Remote - SSH); "
             "nobody else can attach. Other editors start debugAdapterPath with Python, as a debug adapter on its "
             "standard input and output. It ends with the model's next load.\n" + json.dumps(self.to_dict(), indent=2)
@@ -104,10 +106,10 @@ class EditorAttach:
 
 def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttach:
     """Let editors attach to each instance. Raises UnsupportedError if their Python has no debugpy."""
-    adapters, remote = {}, ""
+    adapters, remote, file = {}, "", ""
     for instance in instances:
         source = instance.plan.source
-        remote = os.path.dirname(source.path)
+        remote, file = os.path.split(source.path)
         if (stub := instance.stub) is None:
             continue
         try:
@@ -119,7 +121,7 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
             raise UnsupportedError(
                 f"{python}, which runs '{instance.name}', has no debugpy: pip install it there"
             ) from None
-    return EditorAttach(adapters, local or remote, remote)
+    return EditorAttach(adapters, local or remote, remote, file)
 
 
 def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
