@@ -205,10 +205,11 @@ class ModelError(TritonError):
     `code` is Triton's, INTERNAL by default; the error is also an instance of that code's class. `exception` is the
     Python exception, if there was one. `reason` says what happened if Triton's text does not (the signal that killed
     the stub). `log` has the model's last output lines. `capsule` is the `FailureCapsule` that was kept of it, if one
-    was.
+    was. `was_killed` says that the stub was ended by a signal from outside, and not for lack of memory.
     """
 
     capsule: Any = None  # its type builds on this module
+    was_killed: bool = False
 
     _default_code: ClassVar[Code] = Code.INTERNAL
 
