@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.conformance.reference import ReferenceServer, missing
 from tests.serving import await_endings
+from tritonlab.ipc.zygote_keeper import ZygoteKeeper
 
 # how long an example takes says nothing where others use the machine
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +37,14 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Keeps what notebooks of tests remember out of the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_standbys() -> Iterator[None]:
+    """Leaves zygotes without standbys, which come half a second after them: tests count processes and descriptors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ZygoteKeeper, "stand_by", lambda keeper, growth: None)
         yield
 
 

@@ -49,7 +49,7 @@ import tritonclient.http
 from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.conformance.reference import ROOT, ReferenceServer, missing
 
-from . import in_kernel, kernel_life, liveness, loop, over_network, paced
+from . import in_kernel, kernel_life, liveness, loop, over_network, paced, recovery
 from .measuring import place
 from .over_network import LabServer, Pair
 
@@ -179,6 +179,7 @@ def limit_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
         taken = loop.restart(authors, "torch")
         authors.close()
         yield limited("restart of a dead torch stub", "s", taken, "<= 0.1 s", taken <= 0.1)
+    yield from recovery_rows(scratch)
     left = kernel_life.left_after_sigkill(scratch)
     yield limited("kernel killed: stubs after 2 s + files in /dev/shm", "left", left, "none", left == 0)
     with LabServer(scratch / "served") as ours:
@@ -192,6 +193,24 @@ def limit_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
             client.load_model(f"idle_{number}")
         used = paced.idle(ours.pid)
         yield limited("idle for a minute with 10 models", "% of a core", used, "<= 0.1 %", used <= 0.1)
+
+
+def recovery_rows(scratch: Path) -> Iterator[Row]:
+    """A stub that is killed while clients ask."""
+    with LabServer(scratch / "recovery") as ours:
+        for what, found in (
+            ("stub killed under load -> answer", recovery.stub_killed(ours)),
+            ("stub killed at any moment, its start included -> answer", recovery.stormed(ours)),
+        ):
+            yield limited(f"{what}, p50", "ms", found.p50, "", True)
+            yield limited("p99", "ms", found.p99, "<= 400 ms", found.p99 <= 400)
+            yield limited("max", "ms", found.longest, "", True)
+        found = recovery.zygote_killed(ours)
+        yield limited(
+            "stub and its zygote killed under load -> answer, p50", "ms", found.p50, "<= 250 ms", found.p50 <= 250
+        )
+        yield limited("p99", "ms", found.p99, "", True)
+        yield limited("max", "ms", found.longest, "", True)
 
 
 def limits(scratch: Path) -> Iterator[Row]:

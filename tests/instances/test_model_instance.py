@@ -169,6 +169,38 @@ class TritonPythonModel:
     lab.server.unload(model)
 
 
+def test_a_stub_that_is_killed_while_it_starts_is_replaced_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tritonlab.ipc.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
+    kills = lab.repository / "kills"
+    kills.mkdir()
+    model = lab.load(
+        "killed",
+        f"""
+import os, signal
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        for name in os.listdir({str(kills)!r}):
+            os.remove(os.path.join({str(kills)!r}, name))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+""",
+    )
+    for number in range(3):
+        (kills / str(number)).touch()
+    (instance,) = instances(model)
+    assert instance.pid is not None
+    os.kill(instance.pid, signal.SIGKILL)
+    eventually(lambda: instance.state is not InstanceState.READY or instance.replacement.count)
+    in_threads(8, lambda index: next(model.infer()))  # wait for the fourth start, and none of them fails
+    assert instance.replacement.count == 1
+    assert sum(record.text.endswith("Next try at once.") for record in model.logs()) == 3
+    lab.server.unload(model)
+
+
 def test_a_model_whose_own_threads_kill_it_starts_after_pauses(lab: Lab) -> None:
     model = lab.load(
         "suicidal",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def test_of_blocked_stacks_the_authors_lines_are_kept() -> None:
 # -- real stubs
 
 MODEL = """
-import ctypes, os, signal
+import ctypes, mmap, os, signal
 import numpy as np
 
 class TritonPythonModel:
@@ -144,6 +145,13 @@ class TritonPythonModel:
             ctypes.string_at(0)
         if how == "abort":
             os.abort()
+        if how == "bus":
+            with open("cut", "w+b") as file:
+                os.ftruncate(file.fileno(), 8192)
+                mapped = mmap.mmap(file.fileno(), 8192)
+                os.ftruncate(file.fileno(), 0)
+            os.unlink("cut")
+            return mapped[4096]
         if how.startswith("MB "):
             self.kept = np.ones(int(how[3:]) << 17)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -192,7 +200,28 @@ def test_a_kill_leaves_no_place(dying: Script) -> None:
     # what may follow tells of memory: other processes on this machine may have run out of it meanwhile
     assert error.reason.startswith("The stub process of 'dying_0_0' ended with signal SIGKILL (Killed).")
     assert "Python was at" not in error.reason
+    assert "memory" in error.reason
     assert error.exception is None
+
+
+def test_a_kill_from_outside_is_said_to_be_one(dying: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tritonlab.ipc.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
+    eventually(dying.model.ready)
+    dying.instance.stub.process.cause._oom_kills = 0  # type: ignore[union-attr]
+    restarts = dying.model.instances()[0]["restarts"]
+    os.kill(dying.pid, signal.SIGKILL)
+    eventually(lambda: dying.model.instances()[0]["restarts"] == restarts + 1)
+    text = dying.model.instances()[0]["last_death"]
+    assert text.startswith(
+        "The stub process of 'dying_0_0' ended with signal SIGKILL (Killed). Nothing says that memory"
+    )
+    assert any(record.text.endswith(text) for record in dying.model.logs() if record.stream == "server")
+
+
+def test_a_bus_error_says_what_was_not_there(dying: Script) -> None:
+    error = died(dying, "bus")
+    assert "SIGBUS (Bus error). Python was at " in error.reason
+    assert error.reason.endswith("the file system or memory is full.") or "/dev/shm is full" in error.reason
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import ModelError, TritonError, UnavailableError
 from tritonlab.instances.execution import Death
 from tritonlab.instances.payload import Payload
-from tritonlab.instances.stub_replacement import StubReplacement, pause_after
+from tritonlab.instances.stub_replacement import StubReplacement
 from tritonlab.testing import FakeTimer, MockClock
 
 SECOND = 1_000_000_000
@@ -23,8 +23,17 @@ SECOND = 1_000_000_000
 class Died:
     """A stub that has ended."""
 
+    def __init__(self, was_killed: bool = False) -> None:
+        self._was_killed = was_killed
+
     def unhealthy(self) -> ModelError:
-        return ModelError("Stub process 'm_0_0' is not healthy.", reason="It ended.")
+        return killed(ModelError("Stub process 'm_0_0' is not healthy.", reason="It ended."), self._was_killed)
+
+
+def killed(error: ModelError, was_killed: bool = True) -> ModelError:
+    """The error of a stub that was killed from outside."""
+    error.was_killed = was_killed
+    return error
 
 
 class Instance:
@@ -39,6 +48,7 @@ class Instance:
         self.told: list[Any] = []
         self.said: list[str] = []
         self.failure: Exception | None = None
+        self.failures: list[Exception] = []  # of the next starts
         self.clock = MockClock()
         self.timer = FakeTimer(self.clock)
         events = SimpleNamespace(
@@ -56,6 +66,9 @@ class Instance:
     def start(self) -> None:
         if self.meanwhile is not None:
             assert self.replacement.hold(self.meanwhile)
+        if self.failures:
+            self.failed = True
+            raise self.failures.pop(0)
         if self.failure is not None:
             self.failed = True
             raise self.failure
@@ -82,11 +95,13 @@ class Instance:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def dies(self, *, requests: tuple[Any, ...] = (), payload: Any = None, worked: bool = False) -> list[str]:
+    def dies(
+        self, *, requests: tuple[Any, ...] = (), payload: Any = None, worked: bool = False, was_killed: bool = False
+    ) -> list[str]:
         """What is logged."""
         self.told.clear()
         self.said.clear()
-        self.replacement.begin(Death(Died(), payload, requests, worked))  # type: ignore[arg-type]
+        self.replacement.begin(Death(Died(was_killed), payload, requests, worked))  # type: ignore[arg-type]
         self.replacement.join()
         return self.said
 
@@ -134,10 +149,6 @@ def test_if_it_cannot_start_what_came_meanwhile_fails() -> None:
     assert instance.told == [BURIED, (waiting, "Stub process 'm_0_0' is not healthy."), "gone"]
     assert instance.replacement.count == 0
     assert not instance.replacement.hold(waiting)  # a late one: the scheduler gives it no more
-
-
-def test_the_pauses_grow_and_are_bounded() -> None:
-    assert [pause_after(failures) / 1e9 for failures in (1, 2, 3, 8, 9, 10, 1000)] == [0.25, 0.5, 1, 32, 60, 60, 60]
 
 
 def test_a_start_that_fails_is_tried_again_for_as_long_as_it_takes() -> None:
@@ -239,6 +250,45 @@ def test_deaths_without_a_request_in_between_are_followed_by_pauses() -> None:
     assert instance.told == [BURIED, "given up", "gone"]
     assert instance.passes(SECOND) == ["started", "ready"]
     assert instance.dies()[-1].endswith("Next try in 2 s.")
+
+
+def test_one_that_is_killed_while_it_starts_starts_again_at_once() -> None:
+    instance = Instance()
+    waiting = instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")
+    instance.failures = [killed(ModelError("not healthy", reason="SIGKILL")) for _ in range(3)]
+    said = instance.dies(requests=(object(),), was_killed=True)
+    text = "'m_0_0' does not run: it could not be started again: not healthy. SIGKILL. Next try at once."
+    assert said[1:] == [text] * 3
+    assert instance.told[1:] == ["started", waiting]  # nobody was refused, and the scheduler heard nothing of it
+    assert (instance.replacement.count, instance.replacement.next_try) == (1, None)
+    assert instance.timer.deadlines == []
+
+
+def test_one_that_is_killed_whenever_it_starts_is_held_back() -> None:
+    instance = Instance()
+    waiting = instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")
+    instance.failure = killed(ModelError("not healthy", reason="SIGKILL"))
+    said = instance.dies(requests=(object(),), was_killed=True)
+    assert [line.rpartition(". ")[2] for line in said[1:]] == ["Next try at once."] * 8 + ["Next try in 0.25 s."]
+    assert instance.told[1:] == [(waiting, "Stub process 'm_0_0' is not healthy."), "gone"]
+    assert instance.replacement.next_try == instance.clock.now() + SECOND // 4
+    instance.passes(SECOND // 4)
+    assert instance.replacement.next_try == instance.clock.now() + SECOND // 2
+
+
+def test_one_that_is_killed_and_is_to_leave_starts_no_more() -> None:
+    instance = Instance()
+    instance.stopped, instance.failure = True, killed(ModelError("not healthy"))
+    instance.dies()
+    assert instance.told == [BURIED, "gone"]
+    assert instance.timer.deadlines == []
+
+
+def test_kills_without_a_request_in_between_are_followed_by_a_start_at_once() -> None:
+    instance = Instance()
+    for _ in range(8):
+        instance.dies(was_killed=True)
+        assert instance.told[-1] == "idle"
 
 
 def test_one_that_lived_long_starts_at_once() -> None:

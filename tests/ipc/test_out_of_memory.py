@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.ipc.out_of_memory import memory_limit, memory_words, oom_kills, own_peak, peak_memory
+from tritonlab.ipc.out_of_memory import (
+    bus_words,
+    kill_words,
+    memory_limit,
+    memory_words,
+    oom_kills,
+    own_peak,
+    peak_memory,
+    shared_memory,
+)
 
 GB = 1 << 30
 MB = 1 << 20
@@ -29,6 +38,7 @@ def test_a_machine_that_says_nothing(tmp_path: Path) -> None:
     assert oom_kills(tmp_path) == 0
     assert memory_limit(tmp_path) == 0
     assert peak_memory(tmp_path) == 0
+    assert shared_memory(tmp_path) == (0, 0)
 
 
 def test_cgroups_of_version_two(tmp_path: Path) -> None:
@@ -69,6 +79,8 @@ def test_this_machine_says_how_much_memory_it_has() -> None:
     assert memory_limit() > 100 * MB
     assert oom_kills() >= 0
     assert peak_memory() > 10 * MB
+    left, size = shared_memory()
+    assert 0 <= left <= size
 
 
 @pytest.mark.parametrize(
@@ -97,10 +109,36 @@ def test_of_the_peak_only_what_is_above_the_parents_is_known(reported: int, inhe
             4 * GB,
             1,
             "The operating system has killed a process for lack of memory since the model took this one, which had "
-            "used up to 100 MB.",
+            "used up to 100 MB of 4.0 GB.",
         ),
         (0, 0, 1, "The operating system has killed a process for lack of memory since the model took this one."),
     ],
 )
 def test_what_is_said_of_it(peak: int, limit: int, kills: int, words: str) -> None:
     assert memory_words(peak, limit, kills) == words
+
+
+@pytest.mark.parametrize(
+    ("peak", "limit", "used"),
+    [
+        (0, 4 * GB, ""),
+        (100 * MB, 4 * GB, " (it had used up to 100 MB of 4.0 GB)"),
+        (100 * MB, 0, " (it had used up to 100 MB)"),
+    ],
+)
+def test_what_is_said_of_a_kill_that_is_not_for_memory(peak: int, limit: int, used: str) -> None:
+    assert kill_words(peak, limit) == (
+        f"Nothing says that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
+        "or the model itself has."
+    )
+
+
+@pytest.mark.parametrize(("left", "is_full"), [(0, True), (MB - 1, True), (MB, False), (64 * MB, False)])
+def test_what_is_said_of_a_bus_error(left: int, is_full: bool) -> None:
+    assert bus_words(left, 64 * MB).startswith("/dev/shm is full (64 MB), so a page") == is_full
+
+
+def test_a_machine_without_shared_memory_is_not_full() -> None:
+    assert bus_words(0, 0) == (
+        "A page of mapped memory could not be had: its file was cut short, or the file system or memory is full."
+    )

@@ -19,15 +19,25 @@ from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.ipc.remembered_imports import RememberedImports
 from tritonlab.ipc.stub_launcher import StubProcess
 from tritonlab.ipc.stub_pool import StubPool
+from tritonlab.ipc.zygote_keeper import ZygoteKeeper
 from tritonlab.stub._pb_stub.wire.fork_bodies import ImportStep
 
 Started = Callable[[], list[psutil.Process]]
+#: Tests have it only if they ask for it (`tests/conftest.py`).
+STAND_BY = ZygoteKeeper.stand_by
 
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the variable that changes from test to test: zygotes would be thrown away for it."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
+
+
+@pytest.fixture
+def standbys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each zygote has a standby at once."""
+    monkeypatch.setattr(ZygoteKeeper, "stand_by", STAND_BY)
+    monkeypatch.setattr("tritonlab.ipc.zygote_keeper._STANDBY_AFTER", 0)
 
 
 @pytest.fixture
@@ -182,6 +192,84 @@ def test_a_killed_zygote_comes_back(pool: StubPool, taken: list[StubProcess], mo
     taken[1].await_hello()
     taken[0].await_hello()  # what it had forked goes on
     assert alive(taken[0].pid)
+
+
+def test_the_zygotes_that_a_killed_root_has_grown_go_on(pool: StubPool, model: Callable[[str], str]) -> None:
+    pool.acquire(model=model("import PIL\n")).kill()
+    (root,), (grown,) = ([pid for pid, names in imported(pool).items() if names == name] for name in ("", "PIL"))
+    pool.acquire().kill()  # the root has been of use
+    os.kill(root, signal.SIGKILL)
+    eventually(lambda: sorted(imported(pool).values()) == ["", "PIL"] and root not in imported(pool))
+    assert grown in imported(pool)
+
+
+def standby(pool: StubPool, module: str) -> int:
+    """The process id of a zygote's standby, 0 while it has none."""
+    assert pool._zygotes is not None
+    (found,) = (g for g in pool._zygotes._growths() if "".join(step.module for step in g.steps) == module)
+    return found.standby.child.pid if found.standby is not None else 0
+
+
+@pytest.mark.usefixtures("standbys")
+@pytest.mark.parametrize("module", ["", "PIL"])
+def test_a_standby_takes_the_place_of_a_killed_zygote(
+    pool: StubPool, taken: list[StubProcess], model: Callable[[str], str], started: Started, module: str
+) -> None:
+    source = model(f"import {module}\n" if module else "")
+    pool.acquire(model=source).kill()
+    for _ in range(3):
+        eventually(lambda: standby(pool, module))
+        killed, next_one = origin(pool), standby(pool, module)
+        assert next_one not in imported(pool)
+        os.kill(killed, signal.SIGKILL)
+        taken.append(pool.acquire(model=source))
+        taken[-1].await_hello()
+        assert origin(pool) == next_one
+    eventually(lambda: standby(pool, module))
+    while taken:
+        taken.pop().kill()
+    eventually(lambda: len(started()) == 2 * len(imported(pool)))
+    pool.close()
+    eventually(lambda: started() == [])
+
+
+@pytest.mark.usefixtures("standbys")
+def test_a_killed_standby_is_replaced_once_its_zygote_was_of_use(pool: StubPool) -> None:
+    assert pool.wait_warm()
+    first = eventually(lambda: standby(pool, ""))
+    (zygote,) = imported(pool)
+    assert pool._zygotes is not None
+    (growth,) = pool._zygotes._growths()
+    assert growth.standby is not None
+    growth.standby.used = 1.0  # else one that ends so soon would be taken for one that cannot live
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: standby(pool, "") not in (0, first))
+    assert list(imported(pool)) == [zygote]
+
+
+@pytest.mark.usefixtures("standbys")
+def test_zygotes_and_standbys_that_die_at_once_are_not_made_again_and_again(pool: StubPool, started: Started) -> None:
+    assert pool.wait_warm()
+    first = eventually(lambda: standby(pool, ""))
+    (zygote,) = imported(pool)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: not standby(pool, ""))
+    os.kill(zygote, signal.SIGKILL)
+    eventually(lambda: started() == [])
+    pool.acquire().kill()  # makes one
+    eventually(lambda: len(started()) == 2)
+
+
+@pytest.mark.usefixtures("standbys")
+def test_standbys_that_come_and_go_leave_nothing(pool: StubPool, started: Started) -> None:
+    pool.acquire().kill()
+    eventually(lambda: standby(pool, ""))
+    descriptors = open_descriptors()
+    for _ in range(5):
+        os.kill(origin(pool), signal.SIGKILL)
+        pool.acquire().kill()
+        eventually(lambda: standby(pool, ""))
+    eventually(lambda: (open_descriptors(), len(started())) == (descriptors, 2))
 
 
 def test_an_import_that_takes_long_is_not_waited_for(

@@ -206,10 +206,11 @@ class ModelError(TritonError):
     `code` is Triton's, INTERNAL by default; the error is also an instance of that code's class. `exception` is the
     Python exception, if there was one. `reason` is what happened if Triton's text does not have it (the signal that
     killed the stub). `log` has the model's last output lines. `capsule` is the `FailureCapsule` of the failure, if one
-    was kept.
+    was kept. `was_killed`: a signal from outside ended the stub, and not for lack of memory.
     """
 
     capsule: Any = None  # its type builds on this module
+    was_killed: bool = False
 
     _default_code: ClassVar[Code] = Code.INTERNAL
 

@@ -115,7 +115,9 @@ class ModelInstance(RunningInstance):
         if executor is not None and executor.execute(payload):
             return
         with self._life.lock:
-            if self.state is InstanceState.RESTARTING and self.replacement.hold(payload):
+            # between two starts it is FAILED for a moment; in a pause nothing is held
+            restarts = self.state in (InstanceState.RESTARTING, InstanceState.FAILED)
+            if restarts and self.replacement.hold(payload):
                 return
             replaced = self.state is InstanceState.READY
         if replaced:

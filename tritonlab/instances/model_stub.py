@@ -75,7 +75,7 @@ class ModelStub:
         try:
             self.process: StubProcess = pool.acquire(source.interpreter, source.path, source.paths, said.append)
         except (StubStartError, OSError) as error:
-            raise self._not_started(error) from error
+            raise _not_started(self.instance, error) from error
         except KeyboardInterrupt as interrupt:
             raise interrupted_load(instance, "", str(interrupt)) from None
         for text in said:
@@ -100,11 +100,6 @@ class ModelStub:
             env=source.interpreter.variables(os.environ),
             cwd=_current_directory(),
         )
-
-    def _not_started(self, error: Exception) -> ModelError:
-        limit = explained(error)
-        what = "is not healthy." if limit is None else f"cannot be started: {limit}"
-        return ModelError(f"Stub process '{self.instance}' {what}", reason=str(error))
 
     def _on_line(self, stream: str, text: str) -> None:
         level = "INFO" if stream == "stdout" else "WARNING"
@@ -147,7 +142,7 @@ class ModelStub:
             except InterpreterError as error:
                 raise ModelError(str(error)) from error
             except StubStartError as error:
-                raise self._not_started(error) from error
+                raise _not_started(self.instance, error) from error
             except KeyboardInterrupt as interrupt:
                 raise interrupted_load(self.instance, "", str(interrupt)) from None
             self._outcome(lambda: answer)
@@ -194,13 +189,15 @@ class ModelStub:
         crash = self._crash.exception(self.process.child.exit_signal())
         if self.link.lost_reason not in ("", "closed", "the other end closed the link"):
             reason += f" ({self.link.lost_reason})"
-        elif crash is not None and (place := place_of(crash, self.source.path)):
-            reason += f" Python was at {place}."
-        elif words := self.process.memory_words():
-            reason += f" {words}"
-        told = self._crash.lines if crash is not None else ()
-        log = self.last_lines(besides=told)
-        return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=log)
+        else:
+            if crash is not None and (place := place_of(crash, self.source.path)):
+                reason += f" Python was at {place}."
+            if words := self.process.cause.words():
+                reason += f" {words}"
+        log = self.last_lines(besides=self._crash.lines if crash is not None else ())
+        died = ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=log)
+        died.was_killed = self.process.was_killed
+        return died
 
     def died(self) -> ModelError | None:
         """Returns why the stub is not healthy; None while it is."""
@@ -264,3 +261,11 @@ def _current_directory() -> str:
         return os.getcwd()
     except OSError:
         return ""
+
+
+def _not_started(instance: str, error: Exception) -> ModelError:
+    limit = explained(error)
+    what = "is not healthy." if limit is None else f"cannot be started: {limit}"
+    failed = ModelError(f"Stub process '{instance}' {what}", reason=str(error))
+    failed.was_killed = isinstance(error, StubStartError) and error.was_killed
+    return failed

@@ -1,9 +1,9 @@
-"""`StubReplacement` follows the deaths of an instance's stub: its requests fail with the reason, and it starts anew.
+"""`StubReplacement` follows the deaths of an instance's stub: its requests fail with the reason, and it starts again.
 
 After a start that fails, or stubs that die again and again without having executed anything, it starts again after
-growing pauses, for as long as the model is loaded; Triton never does (rule 2.6.1). Until a start succeeds the
-scheduler is told that the instance is gone, so that its requests are refused with Triton's text. During a pause there
-is no thread, only an entry of the server's timer.
+growing pauses (`restart_policy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first
+pause until a start succeeds the scheduler knows that the instance is gone, so that its requests are refused with
+Triton's text. During a pause there is no thread, only an entry of the server's timer.
 """
 
 from __future__ import annotations
@@ -20,21 +20,13 @@ from ..core.clock import Clock
 from ..core.status import ModelError, TritonError, UnavailableError
 from .execution import Death
 from .payload import Payload
+from .restart_policy import FIRST_PAUSE, LONGEST_PAUSE, RestartPolicy
 
 _log = logging.getLogger(__name__)
 
 _SECOND = 1_000_000_000
-FIRST_PAUSE = _SECOND // 4
-LONGEST_PAUSE = 60 * _SECOND
-#: How many deaths in a row without an execution are followed by a start at once; a model's own threads may kill it.
-_FREE_DEATHS = 2
 #: A stub that lived for this long did not die of its start.
 _LONG_LIFE = LONGEST_PAUSE
-
-
-def pause_after(failures: int) -> int:
-    """Returns the nanoseconds before the next start, after that many failures in a row."""
-    return min(FIRST_PAUSE << min(failures - 1, 10), LONGEST_PAUSE)
 
 
 class Life(Protocol):
@@ -123,7 +115,7 @@ class StubReplacement:
         self._gone = False  # whether the scheduler was told that the instance is gone
         # only the thread that replaces uses the rest
         self._error: TritonError = UnavailableError("")  # of the last death
-        self._failures = 0
+        self._policy = RestartPolicy()
         self._started = clock.now()
 
     def begin(self, death: Death) -> None:
@@ -180,25 +172,25 @@ class StubReplacement:
         self.last_death = error.reason
         self._instance.say(f"{error.message} {error.reason}")
         self._instance.bury(death, error)
-        worked = death.worked or self._clock.now() - self._started >= _LONG_LIFE
-        self._failures = 0 if death.requests else 1 if worked else self._failures + 1
-        if self._failures <= _FREE_DEATHS:
+        has_worked = death.worked or self._clock.now() - self._started >= _LONG_LIFE
+        pause = self._policy.after_death(
+            has_requests=bool(death.requests), has_worked=has_worked, is_killed=error.was_killed
+        )
+        if not pause:
             self._start(returns)
         else:
             self._life.give_up()
-            self._pause(f"it died {self._failures} times without a request in between. {error.reason}")
+            self._pause(pause, f"it died {self._policy.failures} times without a request in between. {error.reason}")
 
     def _start(self, returns: bool) -> None:
         """Starts a stub. With `returns` the scheduler gets the instance back."""
-        try:
-            self._instance.start()
-        except Exception as failure:
-            if not isinstance(failure, TritonError):
-                _log.exception("'%s' could not be started again", self._instance.name)
-            self._failures += 1
-            traceback = failure.message.partition("\n")[2] if isinstance(failure, TritonError) else ""
-            self._pause(f"it could not be started again: {_text_of(failure)}", traceback)
-            return
+        while True:
+            try:
+                self._instance.start()
+                break
+            except Exception as failure:
+                if not self._is_retried(failure):
+                    return
         if self._life.stopped:
             return  # it was stopped while it started; `end` fails what waits for it
         self.count += 1
@@ -214,13 +206,25 @@ class StubReplacement:
         elif returns:
             self._events.idle()
 
-    def _pause(self, failure: str, more: str = "") -> None:
-        """Notes why the instance does not run, and starts it again later, unless stopped. `more` is for the log."""
+    def _is_retried(self, failure: Exception) -> bool:
+        """Return whether a start that failed is tried again at once, or note when it is."""
+        if not isinstance(failure, TritonError):
+            _log.exception("'%s' could not be started again", self._instance.name)
+        what = f"it could not be started again: {_text_of(failure)}"
+        pause = self._policy.after_failed_start(is_killed=isinstance(failure, ModelError) and failure.was_killed)
+        if not pause and self._life.try_again():
+            self._instance.say(f"'{self._instance.name}' does not run: {what} Next try at once.")
+            return True
+        traceback = failure.message.partition("\n")[2] if isinstance(failure, TritonError) else ""
+        self._pause(pause or FIRST_PAUSE, what, traceback)
+        return False
+
+    def _pause(self, pause: int, failure: str, more: str = "") -> None:
+        """Note why the instance does not run, and start it again later, unless stopped. `more` is for the log."""
         with self._lock:
             known, self._gone = self._gone, True
         self._refuse_waiting(self._error)
         if not self._life.stopped:
-            pause = pause_after(self._failures)
             self.failure, self.next_try = failure, self._clock.now() + pause
             text = f"'{self._instance.name}' does not run: {failure} Next try in {pause / _SECOND:g} s."
             self._instance.say(f"{text}\n{more}".rstrip())

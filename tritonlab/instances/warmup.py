@@ -213,6 +213,8 @@ def _failure(sample: str, errors: list[TritonError]) -> ModelLoadError:
     first = errors[0]
     if not isinstance(first, ModelError):
         return ModelLoadError(text, code=Code.INVALID_ARG)
-    return ModelLoadError(
+    failed = ModelLoadError(
         text, code=Code.INVALID_ARG, reason=first.reason or text, exception=first.exception, log=first.log
     )
+    failed.was_killed = first.was_killed
+    return failed

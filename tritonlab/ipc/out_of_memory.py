@@ -1,7 +1,8 @@
-"""The operating system kills processes for lack of memory without a word; this module reads its counters to tell."""
+"""The operating system ends processes for lack of memory without a word: its counters, and what they say of a death."""
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ _SUSPICIOUS = 0.5
 #: The counters of a process are exact to some pages per processor only.
 _INEXACT = 16 * _MB
 _ULIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+#: A file system with less than this left is full.
+_FULL = _MB
 #: cgroup v1 writes a number like this where there is no limit.
 _NO_LIMIT = 1 << 62
 
@@ -38,6 +41,15 @@ def memory_limit(root: Path = Path("/")) -> int:
     return min(limits, default=0)
 
 
+def shared_memory(root: Path = Path("/")) -> tuple[int, int]:
+    """Return how many bytes are left in /dev/shm, and how many it has; 0 of 0 if unknown."""
+    try:
+        found = os.statvfs(root / "dev/shm")
+    except OSError:
+        return 0, 0
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
 def peak_memory(root: Path = Path("/")) -> int:
     """Returns how many bytes this process has used at most; 0 if unknown."""
     return (_number(root / "proc/self/status", "VmHWM:") or 0) * 1024
@@ -50,14 +62,37 @@ def own_peak(reported: int, inherited: int) -> int:
 
 
 def memory_words(peak: int, limit: int, kills: int) -> str:
-    """Returns what to say of a process that SIGKILL ended; empty if memory is no likely cause. It used `peak` bytes at
-    most (0: unknown) of `limit`, and meanwhile `kills` processes were killed for memory, perhaps this one."""
-    used = f", which had used up to {_size(peak)}" if peak else ""
+    """Return what to say of a process that SIGKILL ended; empty if memory is not a likely cause. It used `peak` bytes
+    at most (0: unknown) of `limit`, and meanwhile `kills` processes were killed for memory, perhaps this one."""
+    used = f", which had used up to {_share(peak, limit)}" if peak else ""
     if kills:
         return f"The operating system has killed a process for lack of memory since the model took this one{used}."
     if limit and peak > limit * _SUSPICIOUS:
-        return f"Memory probably ran out: it had used up to {_size(peak)} of {_size(limit)}."
+        return f"Memory probably ran out: it had used up to {_share(peak, limit)}."
     return ""
+
+
+def kill_words(peak: int, limit: int) -> str:
+    """Return what to say of a process that was killed, but not for lack of memory (`memory_words`)."""
+    used = f" (it had used up to {_share(peak, limit)})" if peak else ""
+    return (
+        f"Nothing says that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
+        "or the model itself has."
+    )
+
+
+def bus_words(left: int, size: int) -> str:
+    """Return what to say of a process that SIGBUS ended, where /dev/shm has `left` of `size` bytes."""
+    if size and left < _FULL:
+        return (
+            f"/dev/shm is full ({_size(size)}), so a page of shared memory could not be had: give it more, in Docker "
+            "with --shm-size, or remove what is left in it."
+        )
+    return "A page of mapped memory could not be had: its file was cut short, or the file system or memory is full."
+
+
+def _share(used: int, limit: int) -> str:
+    return f"{_size(used)} of {_size(limit)}" if limit else _size(used)
 
 
 def _size(number: int) -> str:

@@ -20,10 +20,10 @@ from ..stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
 from ..stub._pb_stub.wire.serialization import WIRE_VERSION
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from .child_process import ChildProcess
+from .death_cause import DeathCause
 from .fork_links import ForkLinks
 from .interpreter import STUB, Interpreter
 from .link_reader import LinkReader, Watch
-from .out_of_memory import memory_limit, memory_words, oom_kills
 from .stub_connection import Answer
 from .stub_ends import StubEnds
 from .stub_link import MonitorLink, StubLink
@@ -40,7 +40,9 @@ RUNG_TIMEOUT = 2.0
 
 
 class StubStartError(Exception):
-    """Says why a stub process did not come up, and what it printed."""
+    """Says why a stub process did not come up, and what it printed. `was_killed`: by a signal from outside."""
+
+    was_killed = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class StubProcess:
         self._watches: dict[int, Watch] = {}
         self._ended = threading.Event()
         self._end_lock = threading.Lock()  # one thread alone sets _ended, and then closes everything
-        self._oom_kills = 0  # how many were known when a model took this stub
+        #: whether its process has ended by a signal from outside; known once it is reaped
+        self.was_killed = False
         ends = StubEnds()
         with ExitStack() as undo:
             undo.callback(ends.close)
@@ -133,6 +136,7 @@ class StubProcess:
         self.child = begin(ends, self.forks.theirs.fileno(), sizes)
         undo.callback(self.child.close)
         undo.callback(self.child.kill)
+        self.cause = DeathCause(self.child)
 
     def _listen(self, ends: StubEnds) -> None:
         self._life_write = ends.life
@@ -163,6 +167,7 @@ class StubProcess:
         if hello is None:
             why = self.link.lost_reason
             died = self.link.lost and self.child.wait(0.5)
+            self.was_killed = died and self.cause.is_kill()
             self.kill()
             if self.interpreter is not KERNEL:
                 self.interpreter.check()
@@ -170,7 +175,11 @@ class StubProcess:
             what = (
                 f"exited with {self.child.exit_reason()}" if died else why or f"did not answer within {timeout:.0f} s"
             )
-            raise StubStartError(f"the stub ({program}) {what}" + (f":\n{printed}" if printed else ""))
+            if died and (words := self.cause.words()):
+                what += f". {words.removesuffix('.')}"
+            failed = StubStartError(f"the stub ({program}) {what}" + (f":\n{printed}" if printed else ""))
+            failed.was_killed = self.was_killed
+            raise failed
         if hello.wire_version != WIRE_VERSION:
             self.kill()
             raise StubStartError(
@@ -180,7 +189,6 @@ class StubProcess:
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
         """Calls `emit(stream, text)` for each line that the stub prints, and has printed before a model took it."""
-        self._oom_kills = oom_kills()
         self.output.retarget(emit)
 
     def drain_output(self, *, ended: bool = False) -> None:
@@ -223,12 +231,6 @@ class StubProcess:
             self.child.send_signal(STACKS_SIGNAL)
         return True
 
-    def memory_words(self) -> str:
-        """Returns what to say of its memory if that may be why it was killed; else an empty text."""
-        if self.child.exit_signal() != "SIGKILL":
-            return ""
-        return memory_words(self.child.peak, memory_limit(), oom_kills() - self._oom_kills)
-
     # -- the end
 
     def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> Answer | None:
@@ -262,7 +264,7 @@ class StubProcess:
         """Ends a process whose link was lost, collects its exit status and last lines, and frees everything."""
         if self._ended.is_set():
             return
-        self.child.wait(0.5)
+        self.was_killed = self.child.wait(0.5) and self.cause.is_kill()
         self.child.kill()
         self._release()
 

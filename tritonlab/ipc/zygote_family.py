@@ -78,8 +78,9 @@ class Place:
 
 
 class Growth:
-    """Is one zygote that is up or on its way. `zygote` is None while it grows, and if it failed; `growing` is its
-    process, as soon as there is one."""
+    """One set of imports and its zygote, which is up or on its way. `zygote` is None while it grows, and if it failed;
+    `growing` is its process, as soon as there is one. `standby` is a fork of the zygote that takes its place if it is
+    killed. The lock of `Zygotes` guards the last two."""
 
     def __init__(self, steps: Steps, place: Place) -> None:
         self.steps = steps
@@ -87,22 +88,31 @@ class Growth:
         self.place = place
         self.zygote: ZygoteProcess | None = None
         self.growing: ZygoteProcess | None = None
+        self.standby: ZygoteProcess | None = None
+        self._used = 0.0  # when those forked last whose place this one has taken
         self.failure: ImportLeftOut | ZygoteError | ForkRefused | OSError | None = None
         self.done = threading.Event()
 
-    @property
-    def over(self) -> bool:
-        """Returns whether another is to be grown: this one has ended, or failed for a reason that may be gone."""
+    def is_over(self) -> bool:
+        """Return whether another is to be grown: this one has ended and so has its standby, or it failed for a reason
+        that may be gone. A standby takes the place of a zygote that has ended."""
         if not self.done.is_set() or isinstance(self.failure, ImportLeftOut):
             return False
+        if self.zygote is not None and not self.zygote.alive and self.standby is not None:
+            self._used = self.zygote.used  # its watch closes it
+            self.zygote, self.standby = self.standby, None
         return self.zygote is None or not self.zygote.alive
 
+    def processes(self) -> list[ZygoteProcess]:
+        """Return the zygote and its standby, as far as there are any."""
+        return [zygote for zygote in (self.standby, self.zygote) if zygote is not None]
+
     def used(self) -> float:
-        """Returns when the zygote forked last (`time.monotonic()`)."""
-        return self.zygote.used if self.zygote is not None else 0.0
+        """Return when the zygote forked last (`time.monotonic()`)."""
+        return max(self._used, self.zygote.used) if self.zygote is not None else 0.0
 
     def memory(self) -> int:
-        return share(self.zygote.child.pid) if self.zygote is not None else 0
+        return sum(share(zygote.child.pid) for zygote in self.processes())
 
     def names(self) -> str:
         """Returns what it imports, for a sentence."""
@@ -165,7 +175,7 @@ class ZygoteFamily:
 
     def drop_outdated(self, place: Place) -> None:
         """Ends the zygotes whose imports have seen another place, and forgets those that are over."""
-        old = [growth for growth in self.grown.values() if growth.place != place or growth.over]
+        old = [growth for growth in self.grown.values() if growth.place != place or growth.is_over()]
         for growth in old:
             del self.grown[growth.steps]
         retire(old)
@@ -181,7 +191,7 @@ def quoted(steps: Steps) -> str:
 
 def retire(growths: Sequence[Growth]) -> None:
     """Ends these zygotes on a thread of its own, because it waits for processes to end."""
-    zygotes = [growth.zygote for growth in reversed(growths) if growth.zygote is not None]
+    zygotes = [zygote for growth in reversed(growths) for zygote in growth.processes()]
 
     def work() -> None:
         for zygote in zygotes:

@@ -61,7 +61,7 @@ class ZygoteProcess:
         """Takes over the descriptors. `await_grown` waits until the process is up."""
         self.steps = tuple(steps)
         self.child = child
-        self.used = 0.0  # `time.monotonic()` of its last fork
+        self.used = 0.0  # `time.monotonic()` of its last fork, but for a twin
         #: watches for the end of its process; to be removed before the process is closed
         self.watch: Watch | None = None
         self._socket = sock
@@ -70,6 +70,7 @@ class ZygoteProcess:
         self._lock = threading.Lock()  # held from a question to its answer
         self._state = threading.Lock()  # guards _closed
         self._closed = False
+        self._has_failed = False  # whether it did not answer, which is known before its end is
         _running.add(self)
 
     @staticmethod
@@ -87,11 +88,20 @@ class ZygoteProcess:
 
         return _linked((), begin)
 
+    def twin(self, environment: Mapping[str, str], directory: str) -> ZygoteProcess:
+        """Fork a zygote with the same imports, in the same place. Raises what `grow` and `await_grown` do."""
+        body = Grow([], dict(environment), directory)
+        twin = _linked(self.steps, lambda fds: self._fork(body, fds))
+        twin.await_grown()
+        return twin
+
     def grow(self, steps: Sequence[ImportStep], environment: Mapping[str, str], directory: str) -> ZygoteProcess:
         """Forks a zygote that also makes these imports, with these variables and in this directory. Raises ForkRefused,
         ZygoteError or OSError."""
         body = Grow(list(steps), dict(environment), directory)
-        return _linked([*self.steps, *steps], lambda fds: self._fork(body, fds))
+        grown = _linked([*self.steps, *steps], lambda fds: self._fork(body, fds))
+        self.used = time.monotonic()
+        return grown
 
     def await_grown(self) -> None:
         """Waits until its imports are made. Raises ImportLeftOut if one was not, or ZygoteError; then the process has
@@ -110,14 +120,15 @@ class ZygoteProcess:
     def fork(self, sizes: tuple[int, int, int | None], paths: Sequence[str], inherited: Sequence[int]) -> ChildProcess:
         """Forks a stub with these descriptors. Raises ForkRefused, ZygoteError or OSError."""
         size, growth, limit = sizes
-        return self._fork(Fork(size, growth, limit or 0, list(paths)), inherited)
+        stub = self._fork(Fork(size, growth, limit or 0, list(paths)), inherited)
+        self.used = time.monotonic()
+        return stub
 
     def _fork(self, body: Fork | Grow, fds: Sequence[int]) -> ChildProcess:
         with inheriting():
             forked = self._ask(body, fds)
         if not forked.pid:
             raise ForkRefused(forked.refused, forked.stale)
-        self.used = time.monotonic()
         return ChildProcess(_ForkedProcess(forked.pid, self._peak))
 
     def _ask(self, body: Any, fds: Sequence[int]) -> Forked:
@@ -126,7 +137,7 @@ class ZygoteProcess:
                 message = bytes([NUMBER_OF[type(body)]]) + encode_body(body)
                 socket.send_fds(self._socket, [message], list(fds))
             except OSError as error:
-                raise ZygoteError(str(error)) from None
+                raise self._failed(str(error)) from None
             answer = self._receive(_ANSWER_TIMEOUT)
         assert isinstance(answer, Forked)
         return answer
@@ -138,18 +149,22 @@ class ZygoteProcess:
             readable.register(self._socket, select.POLLIN)
             if not readable.poll(timeout * 1000):
                 self.child.send_signal(9)
-                raise ZygoteError(f"it did not answer within {timeout:.0f} s")
+                raise self._failed(f"it did not answer within {timeout:.0f} s")
             data = self._socket.recv(_MESSAGE)
             if not data:
-                raise ZygoteError("it has ended")
+                raise self._failed("it has ended")
             return BY_NUMBER[data[0]].read(decode_body(data[1:]))
         except (OSError, ValueError, KeyError, WireError) as error:
-            raise ZygoteError(str(error)) from None
+            raise self._failed(str(error)) from None
+
+    def _failed(self, why: str) -> ZygoteError:
+        self._has_failed = True
+        return ZygoteError(why)
 
     @property
     def alive(self) -> bool:
-        """Returns whether the zygote can be asked."""
-        return not self._closed and not self.child.wait(0)
+        """Return whether the zygote can be asked."""
+        return not self._closed and not self._has_failed and not self.child.wait(0)
 
     def end(self) -> None:
         """Ends the zygote; the processes that it forked go on."""
