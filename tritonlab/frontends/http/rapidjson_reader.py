@@ -105,11 +105,11 @@ def read(text: bytes) -> Any:
     fault, body = _examine(memoryview(text))
     if fault is not None:
         raise fault
-    body = _LOW_HALVES.sub(_as_bytes, body)
+    mended = _LOW_HALVES.sub(_as_bytes, body)
     try:
-        return _values(body)
+        return _values(mended)
     except UnicodeDecodeError:
-        return _read_bytes(body)
+        return _read_bytes(mended)
 
 
 def find_fault(body: memoryview) -> ReadError:
@@ -136,7 +136,7 @@ class _Pieces:
         return bytes(piece).translate(_MASK)
 
 
-def _examine(text: memoryview) -> tuple[ReadError | None, bytes]:
+def _examine(text: memoryview) -> tuple[ReadError | None, memoryview]:
     """Return the first fault that Triton would find, and the document with its numbers as python-rapidjson reads
     them."""
     start = mark_size(text)
@@ -147,7 +147,7 @@ def _examine(text: memoryview) -> tuple[ReadError | None, bytes]:
         fault = _first_fault(memoryview(_LOW_HALVES.sub(_nul, body)))
     if fault is not None:
         fault.offset += start
-    return fault, bytes(body)
+    return fault, body
 
 
 def _first_fault(body: memoryview) -> ReadError | None:
