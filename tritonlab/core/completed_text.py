@@ -43,7 +43,7 @@ def completed_text(text: str, config: ModelConfig) -> CompletedText:
 def _says(text: str, config: ModelConfig) -> bool:
     try:
         return bool(parse_pbtxt(text, "the completed text") == config)
-    except ConfigError:  # the author gave a field its default value, which is in the text and not in the message
+    except ConfigError:  # a field stands there twice, once with its default value, which the message does not show
         return False
 
 

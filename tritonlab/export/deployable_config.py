@@ -35,7 +35,7 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
 
 
 def _shorter(config: ModelConfig, authored: ModelConfig) -> Iterator[ModelConfig]:
-    """Yield copies of `config` that lack what was filled into one field; `config` may change between two of them."""
+    """Yield copies of `config`, each without what was filled into one field; `config` may change between two."""
     for descriptor, _ in authored.ListFields():
         shorter = ModelConfig()
         shorter.CopyFrom(config)

@@ -575,6 +575,40 @@ def test_an_unload_kills_after_its_time(notebook: Any) -> None:
     assert notebook["text"] == "Server exited before the request completed"
 
 
+@pytest.mark.parametrize(
+    ("config", "advice"),
+    [
+        ("instance_group { kind: KIND_GPU }", "Hint: this machine has no GPU: leave kind out of instance_group"),
+        ("max_batch_size: ${size}  # ${why}", "The config is a template: write values for ${size}, or run the script"),
+        (
+            'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/nowhere/env.tar.gz" } }',
+            "Hint: EXECUTION_ENV_PATH is a directory of an environment, or what conda-pack made of one",
+        ),
+    ],
+)
+def test_configs_of_other_machines_get_advice(notebook: Any, config: str, advice: str) -> None:
+    notebook.run("import tritonlab")
+    told = notebook.run(f"%%triton_config m\n{config}")
+    if told.success:
+        told = notebook.run(f"%%triton_model m\n{ADD}")
+    assert not told.success
+    assert advice in re.sub(r"\s+", " ", told.text)
+
+
+def test_what_triton_could_not_print_is_warned_of(notebook: Any) -> None:
+    source = ADD.replace("        answers = []", "        print('gr\u00fc\u00dfe')\n        answers = []")
+    notebook.run(f"%%triton_model m {OPTIONS}\n{source}")
+    shown = notebook.run("import numpy as np\nanswer = m(IN=np.ones((1, 2), np.float32))").text
+    assert "gr\u00fc\u00dfe" in shown and "Triton prints ASCII only: print() of 'gr\u00fc\u00dfe'" in shown
+
+
+def test_a_placeholder_in_a_parameter_is_warned_of(notebook: Any, workspace: Any) -> None:
+    notebook.run('%%triton_config m\nparameters { key: "dir" value { string_value: "${engine_dir}" } }')
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+    told = [record.text for record in workspace.server.logs("m") if record.level == "WARNING"]
+    assert "the parameter 'dir' has ${engine_dir} as its template has it: write a value for it" in told
+
+
 def test_an_export_has_the_text_of_the_config_cell(notebook: Any, tmp_path: Path) -> None:
     text = """# What it is for.
 name: "m"

@@ -211,7 +211,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "args['model_config'] is a JSON text: json.loads(args['model_config']) reads it",
     ),
     (re.compile(r"ModuleNotFoundError: No module named '(?P<version>\d+\.)?(?P<module>\w+)"), _no_module),
-    (re.compile(r"\w+: .*(?P<placeholder>\$\{\w+\})"), _unfilled),
+    (re.compile(r"^\w*(?:Error|Exception): .*?(?P<placeholder>\$\{\w+\})"), _unfilled),
     (
         re.compile(r"FileNotFoundError: .*: '[^/]"),
         "a relative path starts where the server runs: os.path.join(args['model_repository'], args['model_version']) "

@@ -17,7 +17,7 @@ from ...core.ensemble_graph import EnsembleGraph
 from ...core.infer_request import InferenceRequest
 from ...core.infer_stats import InferStats
 from ...core.latency_stats import Histogram
-from ...core.model_config import ConfigError, ModelConfig, to_json
+from ...core.model_config import ConfigError, ModelConfig, placeholders, to_json
 from ...core.model_config_rules import (
     final,
     instance_specs,
@@ -131,6 +131,7 @@ class VersionLoad:
     def _model(self) -> VersionParts:
         services, files = self._services, self._files
         check_stub_name(files.name)
+        self._warn_of_placeholders()
         check = partial(check_instance_groups, gpus=services.gpus)
         config, source = services.backends.resolve(files.config, files.directory, self._version, check)
         pool, log = services.instances.pool, services.instances.log
@@ -150,6 +151,14 @@ class VersionLoad:
             self._importing = []
             if auto is not None:
                 threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
+
+    def _warn_of_placeholders(self) -> None:
+        parameters = self._files.config.parameters
+        for key in sorted(parameters):
+            if unfilled := placeholders(parameters[key].string_value):
+                self._warn(
+                    f"the parameter '{key}' has {', '.join(unfilled)} as its template has it: write a value for it"
+                )
 
     def _start(self, config: ModelConfig, first: ModelStub, source: ModelSource) -> VersionParts:
         """Start the instances of the final configuration; `first` imports the model already."""
