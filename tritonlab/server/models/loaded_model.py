@@ -62,6 +62,10 @@ class LoadedModel:
         #: whether it was loaded by its own name, not as a part of an ensemble only
         self.explicit = False
 
+    def forget(self) -> None:
+        """Drop what loads of it have asked for and found, since it is unloaded."""
+        self.wanted, self.explicit, self.listed, self.failure, self.refusal = None, False, False, None, None
+
     def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
         """Send new requests to these versions from now on."""
         self.versions = versions

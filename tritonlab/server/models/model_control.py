@@ -3,7 +3,8 @@ all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from .ensemble_completion import EnsembleCompletion
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import ModelVersion
-from .model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
+from .model_repository_manager import ModelRepositoryManager, check_name
 from .version_load import LoadServices
 from .version_loader import VersionLoader
 
@@ -86,10 +87,9 @@ class ModelControl:
         by_name: bool = True,
         changed: bool = False,
     ) -> LoadedModel:
-        """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: it was loaded
-        by its name, not merely as part of an ensemble. `changed`: it is an ensemble, and a model of it was loaded
-        again. Raises ModelLoadError, UnavailableError once the server stops.
-        """
+        """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: not merely as
+        part of an ensemble. `changed`: it is an ensemble, and a model of it was loaded again. Raises ModelLoadError,
+        UnavailableError once the server stops."""
         namespace, name = self.repository.split(identifier)
         model = self.models.add(identifier, name, namespace)
         with model.lock, model.trying():  # a second load of it waits for this one
@@ -102,7 +102,8 @@ class ModelControl:
                 raise
             model.listed = True
             if is_ensemble(found.config):
-                found = self._completed(model, found, changed)
+                with _refusal_logged(model, self._loader):
+                    found = self.ensembles.complete(model, found, changed)
             changes = find_changes(model.versions, model.files, found)
             if changes.nothing(model.versions):
                 failed = tuple(number for number in changes.keep if model.versions[number].failed())
@@ -115,14 +116,6 @@ class ModelControl:
             model.explicit = model.explicit or by_name
         self._reload_dependents([identifier], f"since '{identifier}' was loaded")
         return model
-
-    def _completed(self, model: LoadedModel, found: ModelFiles, changed: bool) -> ModelFiles:
-        try:
-            return self.ensembles.complete(model, found, changed)
-        except ModelLoadError as error:
-            if model.refusal is not None and error.code is Code.INVALID_ARG:
-                self._loader.say(model.name, f"{error.code.text}: {model.refusal.text}")
-            raise
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Load again the ensembles that contain a model, also those that its absence had taken down (rule 5.7.4), and
@@ -175,8 +168,7 @@ class ModelControl:
         endings: list[Ending] = []
         for each in names:
             model = self.models[each]
-            model.wanted, model.explicit, model.listed, model.failure = None, False, False, None
-            model.refusal = None
+            model.forget()
             for ensemble in reversed(self.models.graph().dependents([each])):
                 endings += self._endings.retire(self.models[ensemble], endings)
             endings += self._endings.retire(model, endings)
@@ -231,3 +223,14 @@ class ModelControl:
         """
         self.models.clear()
         self._loader.stopped = True
+
+
+@contextmanager
+def _refusal_logged(model: LoadedModel, loader: VersionLoader) -> Iterator[None]:
+    """Log what the check of an ensemble inside finds, as Triton does."""
+    try:
+        yield
+    except ModelLoadError as error:
+        if model.refusal is not None and error.code is Code.INVALID_ARG:
+            loader.say(model.name, f"{error.code.text}: {model.refusal.text}")
+        raise
