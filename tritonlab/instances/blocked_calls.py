@@ -27,7 +27,7 @@ NO_WAIT, WAITS, WAITS_ALONE = range(3)
 
 
 class Callee(Protocol):
-    """Is the model version that a call is for (`server.models.model_lifecycle.ModelVersion`)."""
+    """The model version that a call is for (`server.models.model_lifecycle.ModelVersion`)."""
 
     @property
     def instances(self) -> Sequence[ModelInstance]: ...
@@ -36,13 +36,13 @@ class Callee(Protocol):
     def rules(self) -> Any: ...  # core.request_rules.RequestRules
 
     def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
-        """Takes a request out of the queue and ends it with `error`. Returns False if it is not there any more."""
+        """Take a request out of the queue and end it with `error`. Returns False if it is not there any more."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class BlsCall:
-    """Is one INFER of the stub behind `link`, until its final response. `waits` is one of the constants above; `sent`
+    """One INFER of the stub behind `link`, until its final response. `waits` is one of the constants above; `sent`
     is how many responses it has had; `batch` is the caller's execution that made it, 0 if none was running."""
 
     caller: ModelInstance
@@ -56,14 +56,14 @@ class BlsCall:
 
 
 class CircleRefusal(NamedTuple):
-    """Says that `call` would wait for itself; `models` is as in `wait_graph.Circle`."""
+    """A `call` that would wait for itself; `models` is as in `wait_graph.Circle`."""
 
     call: BlsCall
     models: list[str]
 
     @property
     def text(self) -> str:
-        """Returns the error text that the calling model gets."""
+        """The error text that the calling model gets."""
         name = self.call.request.model_name
         return (
             f"Model {name} - Error when running inference: The request would wait for itself: "
@@ -73,7 +73,7 @@ class CircleRefusal(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Says what must be refused (`refusal`), and which instances may wait for one another (`suspects`); the stubs of
+    """What must be refused (`refusal`), and which instances may wait for one another (`suspects`); the stubs of
     these know more."""
 
     refusal: CircleRefusal | None = None
@@ -94,7 +94,7 @@ class BlockedCalls:
         self._calls: dict[Instance, list[BlsCall]] = {}
 
     def enter(self, call: BlsCall) -> Verdict:
-        """Notes a new call, until `leave`, and returns whether it closes a circle."""
+        """Note a new call, until `leave`, and return whether it closes a circle."""
         with self._lock:
             call.batch = call.caller.batch_id
             self._calls.setdefault(call.caller, []).append(call)
@@ -105,13 +105,13 @@ class BlockedCalls:
             return self._verdict(call, patient=False)
 
     def look(self, call: BlsCall, *, patient: bool) -> Verdict:
-        """Examines a call again. `patient` means that it has waited so long that no thread will answer in place of a
+        """Examine a call again. `patient` means that it has waited so long that no thread will answer in place of a
         blocked `execute`."""
         with self._lock:
             return self._verdict(call, patient)
 
     def leave(self, call: BlsCall) -> None:
-        """Forgets a call that is answered."""
+        """Forget a call that is answered."""
         with self._lock:
             calls = self._calls.get(call.caller, [])
             if call in calls:
@@ -134,7 +134,7 @@ class BlockedCalls:
 
 
 def _wait_of(calls: Sequence[BlsCall], patient: bool) -> InstanceWait | None:
-    """Returns the wait that is certain; None if there is none."""
+    """Return the wait that is certain; None if there is none."""
     certain = [call for call in calls if call.waits]
     steps = [step for call in certain if (step := _step(call)) is not None]
     alone = patient or any(call.waits == WAITS_ALONE for call in certain)
@@ -142,13 +142,13 @@ def _wait_of(calls: Sequence[BlsCall], patient: bool) -> InstanceWait | None:
 
 
 def _possible_wait_of(calls: Sequence[BlsCall]) -> InstanceWait | None:
-    """Returns the wait there would be if `execute` waited for all of the calls."""
+    """Return the wait there would be if `execute` waited for all of the calls."""
     steps = [step for call in calls if (step := _step(call)) is not None]
     return InstanceWait(calls[0].caller.plan.source.model, steps) if steps else None
 
 
 def _step(call: BlsCall) -> UnansweredCall | None:
-    """Returns where the call is; None if it is answered, or its caller or executor has gone on without it."""
+    """Return where the call is; None if it is answered, or its caller or executor has gone on without it."""
     stub = call.caller.stub
     if stub is None or call.link is not stub.link:
         return None  # the caller died

@@ -9,7 +9,7 @@ from ..ipc.stub_link import Prompt, StubLink
 
 
 class Debugged(Protocol):
-    """Is the model instance whose stub has a debugger."""
+    """The model instance whose stub has a debugger."""
 
     debugged: DebugSessions
 
@@ -17,17 +17,17 @@ class Debugged(Protocol):
     def name(self) -> str: ...
 
     def say(self, text: str, level: str) -> None:
-        """Adds a line to the log, in the instance's name."""
+        """Add a line to the log, in the instance's name."""
 
     def wait_for_another(self, waits: bool) -> None:
-        """Notes that its `execute` waits for a line, so that the caller stops reading the stub's answer itself."""
+        """Note that its `execute` waits for a line, so that the caller stops reading the stub's answer itself."""
 
     def wake_reader(self, link: StubLink) -> None:
-        """Wakes the caller that reads the stub's own link, if `link` is another."""
+        """Wake the caller that reads the stub's own link, if `link` is another."""
 
 
 class DebugSession:
-    """Is one pause of a model, from its first prompt until it goes on; or, where nothing is `live`, a look at an
+    """One pause of a model, from its first prompt until it goes on; or, where nothing is `live`, a look at an
     exception.
 
     Guarantees: each prompt is answered once.
@@ -51,12 +51,12 @@ class DebugSession:
 
     @property
     def place(self) -> str:
-        """Returns where it waits, in the words of tracebacks: `File "model.py", line 7`; empty if it does not wait."""
+        """Where it waits, in the words of tracebacks: `File "model.py", line 7`; empty if it does not wait."""
         asked = self.asked
         return f'File "{asked.file}", line {asked.line}' if asked is not None else ""
 
     def ask(self, call: int, prompt: Prompt) -> None:
-        """Takes a prompt, which came as the call of that number."""
+        """Take a prompt, which came as the call of that number."""
         with self._lock:
             self.asked, self._call = prompt, call
         self.instance.wait_for_another(True)
@@ -73,7 +73,7 @@ class DebugSession:
             self.link.reply(self._call, line)
 
     def story(self, why: str) -> str:
-        """Returns what is said of a model that goes on because of `why`: what the author would have seen."""
+        """Return what is said of a model that goes on because of `why`: what the author would have seen."""
         if self.attended:
             return f"'{self.instance.name}' goes on at {self.place}, because {why}."
         if not self.live:
@@ -82,36 +82,36 @@ class DebugSession:
 
 
 class DebugSessions(list[DebugSession]):
-    """Holds the sessions of one instance."""
+    """The sessions of one instance."""
 
     #: the last one that looked at an exception
     looked: DebugSession | None = None
 
     @property
     def place(self) -> str:
-        """Returns where a debugger has paused the model, as `DebugSession.place`; empty if none has."""
+        """Where a debugger has paused the model, as `DebugSession.place`; empty if none has."""
         if not self:
             return ""
         return next((session.place for session in self.copy() if session.live and session.place), "")
 
     @property
     def words(self) -> str:
-        """Returns the same for the end of a sentence about what the instance does."""
+        """The same for the end of a sentence about what the instance does."""
         return f", which is paused in the debugger at {place}" if (place := self.place) else ""
 
 
 class Desk(Protocol):
-    """Is where a person types. Its methods are called on any thread, and must not block; but `read` does."""
+    """The place where a person types. Its methods are called on any thread, and must not block; but `read` does."""
 
     def can_read(self) -> bool:
-        """Tells whether somebody could type a line at all."""
+        """Return whether somebody could type a line at all."""
 
     def reads_here(self) -> bool:
-        """Tells whether this thread, which waits for a model, may read lines now."""
+        """Return whether this thread, which waits for a model, may read lines now."""
 
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
-        """Shows what the debugger printed and returns the line that is typed; None if nobody can. May raise
+        """Show what the debugger printed and return the line that is typed; None if nobody can. May raise
         KeyboardInterrupt."""
 
     def say(self, session: DebugSession, text: str) -> None:
-        """Shows a text of the debugger, or about it."""
+        """Show a text of the debugger, or about it."""

@@ -1,4 +1,4 @@
-"""`Debugger` brings the prompts of the debuggers in stubs to whoever can type lines, the notebook's `Desk`.
+"""The prompts of the debuggers in stubs, brought to where lines can be typed, the notebook's `Desk`.
 
 A model that stops at `breakpoint()` asks for one line after the other. The cell that waits for the model answers, on
 the kernel's main thread; for a request that came another way somebody has to follow the pause (`%triton debug`). Nobody
@@ -27,7 +27,7 @@ _QUIT = "quit"
 
 
 class Debugger:
-    """Keeps the sessions of a server. `later` calls a function, which must not block, after that many nanoseconds.
+    """The sessions of a server. `later` calls a function, which must not block, after that many nanoseconds.
 
     Guarantees: no handler of a message blocks; where there is no desk, or nobody who could type there, a model goes on
     at once.
@@ -47,7 +47,7 @@ class Debugger:
     # -- calls of stubs, on whichever thread reads
 
     def prompt(self, instance: Debugged, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
-        """Takes a prompt, which came as the call of that number, of an instance of `model`."""
+        """Take a prompt, which came as the call of that number, of an instance of `model`."""
         with self._changed:
             session = self._sessions.get((link, prompt.session))
             fresh = session is None
@@ -76,14 +76,14 @@ class Debugger:
                 sleeper.release()
 
     def resumed(self, link: StubLink, resumed: Resumed) -> None:
-        """Ends a session, whose model goes on."""
+        """End a session, whose model goes on."""
         session = self._end((link, resumed.session))
         desk = self.desk
         if session is not None and session.attended and resumed.text and desk is not None:
             desk.say(session, resumed.text)
 
     def end(self, link: StubLink) -> None:
-        """Ends the sessions of a process that has ended."""
+        """End the sessions of a process that has ended."""
         with self._changed:
             keys = [key for key in self._sessions if key[0] is link]
         for key in keys:
@@ -101,24 +101,24 @@ class Debugger:
     # -- questions of others
 
     def sessions(self, model: str | None = None) -> list[DebugSession]:
-        """Returns the sessions of a model, or all, oldest first."""
+        """Return the sessions of a model, or all, oldest first."""
         with self._changed:
             return [one for one in self._sessions.values() if model in (None, one.model)]
 
     def words(self, model: str | None = None) -> str:
-        """Returns which instances, or those of this model, a debugger has paused, and where; empty if none is."""
+        """Return which instances, or those of this model, a debugger has paused, and where; empty if none is."""
         paused = [session for session in self.sessions(model) if session.live and session.place]
         return "; ".join(f"'{one.instance.name}' is paused in the debugger at {one.place}" for one in paused)
 
     # -- for the thread that waits for a model
 
     def reads_here(self) -> bool:
-        """Tells whether this thread reads the lines of a pause that comes while it waits for a model."""
+        """Return whether this thread reads the lines of a pause that comes while it waits for a model."""
         desk = self.desk
         return desk is not None and desk.reads_here()
 
     def sleep(self, sleeper: threading.Lock, done: Callable[[], bool]) -> None:
-        """Sleeps until `sleeper` is released or a model pauses, and then reads lines for it as long as it asks for
+        """Sleep until `sleeper` is released or a model pauses, and then reads lines for it as long as it asks for
         them. Raises KeyboardInterrupt with a text if the author has left the debugger."""
         self._sleeper = sleeper
         try:
@@ -129,20 +129,20 @@ class Debugger:
         self.serve_all()
 
     def waiting(self) -> DebugSession | None:
-        """Returns a pause that waits for a line, if one can be typed: else `prompt` lets the model go on."""
+        """Return a pause that waits for a line, if one can be typed: else `prompt` lets the model go on."""
         if not self._reads():
             return None
         return next((session for session in self.sessions() if session.asked is not None and session.live), None)
 
     def serve_all(self) -> None:
-        """Reads lines for all the pauses that wait for one now. Raises KeyboardInterrupt as `sleep` does."""
+        """Read lines for all the pauses that wait for one now. Raises KeyboardInterrupt as `sleep` does."""
         while (session := self.waiting()) is not None:
             self.serve(session)
 
     # -- for the one who types
 
     def serve(self, session: DebugSession) -> None:
-        """Reads one line for the session, if it waits for one. Raises KeyboardInterrupt as `sleep` does."""
+        """Read one line for the session, if it waits for one. Raises KeyboardInterrupt as `sleep` does."""
         desk, prompt, place = self.desk, session.asked, session.place
         if prompt is None:
             return
@@ -158,7 +158,7 @@ class Debugger:
             session.answer(line)
 
     def follow(self, session: DebugSession) -> None:
-        """Reads the session's lines until its model goes on. Raises KeyboardInterrupt as `sleep` does."""
+        """Read the session's lines until its model goes on. Raises KeyboardInterrupt as `sleep` does."""
         session.attended = True
         while True:
             try:
@@ -174,7 +174,7 @@ class Debugger:
         return self.desk is not None and self.desk.can_read()
 
     def wait_for(self, holds: Callable[[], bool], seconds: float) -> None:
-        """Waits until that holds of the sessions, for so many seconds at most."""
+        """Wait until that holds of the sessions, for so many seconds at most."""
         with self._changed:
             self._changed.wait_for(holds, seconds)
 
@@ -188,7 +188,7 @@ class Debugger:
     # -- nobody may wait for ever
 
     def _seek(self, session: DebugSession) -> None:
-        """Asks for somebody to type, if nobody does."""
+        """Ask for somebody to type, if nobody does."""
         desk = self.desk
         if desk is not None and session.live and session.asked is not None and not session.attended:
             name, minutes = session.model, UNATTENDED_SECONDS / 60
@@ -204,7 +204,7 @@ class Debugger:
             self._go_on(session, "nobody typed anything")
 
     def _go_on(self, session: DebugSession, why: str) -> None:
-        """Lets the model go on; its log, and the desk, get what the author would have seen."""
+        """Let the model go on; its log, and the desk, get what the author would have seen."""
         text, place, now = session.story(why), session.place, time.monotonic()
         if session.live and now - self._told.get(place, -_TOLD_SECONDS) < _TOLD_SECONDS:
             text = f"'{session.instance.name}' goes on at {place} again, because {why}."
@@ -217,7 +217,7 @@ class Debugger:
         session.answer(None)
 
     def close(self) -> None:
-        """Lets every paused model go on, because the server stops."""
+        """Let every paused model go on, because the server stops."""
         self.desk = None
         for session in self.sessions():
             self._go_on(session, "the server stops")

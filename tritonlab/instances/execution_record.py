@@ -1,4 +1,4 @@
-"""`ExecutionRecord` tells the statistics of a model, and whoever listens, how long its executions took."""
+"""How long the executions of a model took, for its statistics and for listeners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .payload import Payload
 
 
 class ExecutionRecord:
-    """Counts the executions of one instance in its model's `stats`. With `warmup` the requests are no client's."""
+    """The count of the executions of one instance in its model's `stats`. With `warmup` the requests are no
+    client's."""
 
     def __init__(
         self,
@@ -30,11 +31,11 @@ class ExecutionRecord:
         self._warmup = warmup
 
     def of_warmup(self, stats: InferStats) -> ExecutionRecord:
-        """Returns the record of the same instance for its warm-up."""
+        """Return the record of the same instance for its warm-up."""
         return ExecutionRecord(self._instance, self._version, stats, self._clock, self._instruments, warmup=True)
 
     def record(self, payload: Payload, batch_id: int, times: ExecuteTimes, *, failed: bool) -> None:
-        """Counts the `execute` call `batch_id` of the payload, which has ended."""
+        """Count the `execute` call `batch_id` of the payload, which has ended."""
         now = self._clock.now()
         requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
         stats = self.stats

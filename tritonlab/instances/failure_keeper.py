@@ -1,4 +1,4 @@
-"""The `FailureKeeper` keeps what is known of a failure of the author's code when a stub tells of it, or dies of it."""
+"""What is known of a failure of the author's code, kept when a stub reports it, or dies of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .response_factory import failure_of
 
 
 class FailureKeeper:
-    """Adds the failures of one stub to the server's book. `inflight` are its requests; `batch_id` returns the number of
-    the execution that runs, 0 if none does.
+    """The failures of one stub on their way into the server's book. `inflight` are its requests; `batch_id` returns the
+    number of the execution that runs, 0 if none does.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class FailureKeeper:
         stub.link.on_failed(self._on_failed)
 
     def _on_failed(self, ident: int, failed: Failed) -> None:
-        """Keeps a failure. The error of its requests comes with another message."""
+        """Keep a failure. The error of its requests comes with another message."""
         requests = [self._inflight[handle] for handle in failed.handles if handle in self._inflight]
         error = failure_of(failed.failure)
         self._add(failed.phase, error.message, error, failed.frames, requests, self._batch_id())
 
     def keep_death(self, error: TritonError, requests: Sequence[InferenceRequest], batch_id: int) -> None:
-        """Keeps that the stub died of these requests, and gives it to the error. The stub can tell no variables."""
+        """Keep that the stub died of these requests, and give it to the error. The stub can tell no variables."""
         if self._book.kept and requests and isinstance(error, ModelError):
             passed = error.exception.frames if error.exception is not None else ()
             frames = [FrameState(frame.file, frame.line, frame.function, frame.line, [], []) for frame in passed]
@@ -48,7 +48,7 @@ class FailureKeeper:
             self.attach(error, requests)
 
     def error_of(self, failure: Failure, requests: Sequence[InferenceRequest]) -> ModelError:
-        """Returns the error of a failed `execute` of these requests."""
+        """Return the error of a failed `execute` of these requests."""
         error = failure_of(failure, self._stub.last_lines())
         self.attach(error, requests)
         return error
@@ -58,7 +58,7 @@ class FailureKeeper:
         error.capsule = self._book.find(self._stub.source.model, [request.serial for request in requests])
 
     def answered_with_error(self) -> None:
-        """Counts a response that carries an error of the author's making."""
+        """Count a response that carries an error of the author's making."""
         self._book.answered_with_error(self._stub.source.model)
 
     def _add(

@@ -1,4 +1,4 @@
-"""`InflightRequests` keeps the requests an instance still has to answer, and ends each of them."""
+"""The requests that an instance still has to answer, and their ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..ipc.stub_link import RESCHEDULED
 
 
 class InflightRequests(dict[int, InferenceRequest]):
-    """Maps handles to the requests that may still get responses, in order of arrival.
+    """The handles of the requests that may still get responses, in order of arrival.
 
     Guarantees: a request gets one final response; whatever comes for it later is dropped. `drained` is set whenever the
     last one has got its own.
@@ -41,7 +41,7 @@ class InflightRequests(dict[int, InferenceRequest]):
         self._reschedule = reschedule
 
     def respond(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        """Hands the response to the client; the final one ends the request here."""
+        """Hand the response to the client; the final one ends the request here."""
         final = response.final
         if final:
             if self.pop(request.serial, None) is None:
@@ -52,13 +52,13 @@ class InflightRequests(dict[int, InferenceRequest]):
             self.drained.set()
 
     def drain(self) -> None:
-        """Blocks until each of them has got its final response."""
+        """Block until each of them has got its final response."""
         self.drained.clear()
         if self:
             self.drained.wait()
 
     def fail(self, requests: Iterable[InferenceRequest], error: TritonError) -> None:
-        """Ends those of the requests that are still open with the error."""
+        """End those of the requests that are still open with the error."""
         for request in requests:
             self.respond(request, error_response(request, self._version, error))
 
@@ -96,6 +96,6 @@ class InflightRequests(dict[int, InferenceRequest]):
         self.fail([request], error)
 
     def bury(self, requests: Iterable[InferenceRequest], death: TritonError) -> None:
-        """Ends those of the requests that are still open, and all that are here, because the stub is dead."""
+        """End those of the requests that are still open, and all that are here, because the stub is dead."""
         self.death = death  # first, so that what `give_back` puts here meanwhile is failed by one of the two
         self.fail([*requests, *list(self.values())], death)

@@ -1,4 +1,4 @@
-"""These functions make, start and stop the instances of one model version together."""
+"""The instances of one model version: made, started and stopped together."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def make_instances(
     stats: InferStats,
     events: InstanceEvents[ModelInstance],
 ) -> list[ModelInstance]:
-    """Makes the instances; nothing of them runs before `start_instances`."""
+    """Make the instances; nothing of them runs before `start_instances`."""
     return [ModelInstance(plan, services, stats, _UNHEARD if plan.passive else events) for plan in plans]
 
 
 def start_instances(instances: Sequence[ModelInstance], first_stub: ModelStub | None = None) -> None:
-    """Starts all instances at once (rule 2.2); `first_stub` already imports the model for the first of them.
+    """Start all instances at once (rule 2.2); `first_stub` already imports the model for the first of them.
 
     Raises the first failure, in their order, after all others were ended.
     """
@@ -58,12 +58,12 @@ def start_instances(instances: Sequence[ModelInstance], first_stub: ModelStub | 
 
 
 def stop_instances(instances: Sequence[ModelInstance]) -> None:
-    """Blocks until all instances have finished their requests and finalized."""
+    """Block until all instances have finished their requests and finalized."""
     _each(instances, ModelInstance.stop)
 
 
 def abort_instances(instances: Sequence[ModelInstance]) -> None:
-    """Ends all instances at once."""
+    """End all instances at once."""
     _each(instances, ModelInstance.abort)
 
 

@@ -27,7 +27,7 @@ InstanceT = TypeVar("InstanceT")
 
 @dataclass(frozen=True)
 class InstancePlan:
-    """Says what makes an instance: its identity and what its model is told."""
+    """What makes an instance: its identity and the arguments of its model."""
 
     source: ModelSource
     name: str
@@ -49,7 +49,7 @@ class InstancePlan:
 
     @property
     def label(self) -> str:
-        """Returns what views and listeners call the instance: those of one group on several GPUs share the name."""
+        """What views and listeners call the instance: those of one group on several GPUs share the name."""
         if self.kind != "GPU":
             return self.name
         return f"{self.name} on {'simulated ' * self.simulated}GPU {self.device_id}"
@@ -57,7 +57,7 @@ class InstancePlan:
 
 @dataclass
 class InstanceServices(Generic[InstanceT]):
-    """Holds what all instances of a server share. It is passed in, so that this package imports nothing above it."""
+    """What all instances of a server share. It is passed in, so that this package imports nothing above it."""
 
     pool: StubPool
     clock: Clock
@@ -76,7 +76,7 @@ class InstanceServices(Generic[InstanceT]):
 
 @dataclass
 class InstanceEvents(Generic[InstanceT]):
-    """Holds what an instance calls to tell its scheduler what happened. All are called without a lock held."""
+    """The calls by which an instance reports to its scheduler what happened. All are called without a lock held."""
 
     #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
     idle: Callable[[InstanceT], None]
@@ -96,7 +96,7 @@ class InstanceEvents(Generic[InstanceT]):
 
 
 class BoundEvents(Generic[InstanceT]):
-    """Binds the events to one instance."""
+    """The events bound to one instance."""
 
     def __init__(self, instance: InstanceT, events: InstanceEvents[InstanceT]) -> None:
         self.reschedule = events.reschedule

@@ -1,4 +1,4 @@
-"""`InstanceLife` keeps the state of a model instance; a table lists the legal moves."""
+"""The state of a model instance; a table lists the legal moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRANSITIONS = {
 
 
 class InstanceLife:
-    """Keeps the state of one instance. A thread that looks at it and acts on it holds `lock` meanwhile."""
+    """The state of one instance. A thread that looks at it and acts on it holds `lock` meanwhile."""
 
     def __init__(self) -> None:
         self.state = InstanceState.STARTING
@@ -50,17 +50,17 @@ class InstanceLife:
         return self.state is InstanceState.STOPPED
 
     def advance(self, event: InstanceEvent) -> None:
-        """Moves to the state that follows on `event`; the caller holds the lock. Raises KeyError if there is none."""
+        """Move to the state that follows on `event`; the caller holds the lock. Raises KeyError if there is none."""
         self.state = TRANSITIONS[self.state, event]
 
     def give_up(self) -> None:
-        """Moves to FAILED, because the instance will not come up (again)."""
+        """Move to FAILED, because the instance will not come up (again)."""
         with self.lock:
             if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
                 self.advance(InstanceEvent.GAVE_UP)
 
     def try_again(self) -> bool:
-        """Moves to a new start after a pause. Returns False if the instance was stopped or is to leave."""
+        """Move to a new start after a pause. Returns False if the instance was stopped or is to leave."""
         with self.lock:
             if self.state is not InstanceState.FAILED or self._retired:
                 return False
@@ -68,6 +68,6 @@ class InstanceLife:
             return True
 
     def retire(self) -> None:
-        """Makes sure that after a failed start the instance is not started again."""
+        """Make sure that after a failed start the instance is not started again."""
         with self.lock:
             self._retired = True

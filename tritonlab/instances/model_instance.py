@@ -1,4 +1,4 @@
-"""`ModelInstance` is one instance of a model, from the start of its first stub to the end of its last."""
+"""One instance of a model, from the start of its first stub to the end of its last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXITED = "Server exited before the request completed"
 
 
 class ModelInstance(RunningInstance):
-    """Runs payloads, one at a time, in its own stub, and in a new one when that has died.
+    """An instance that runs payloads, one at a time, in its own stub, and in a new one when that has died.
 
     Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a
     final response, come what may.
@@ -59,7 +59,7 @@ class ModelInstance(RunningInstance):
     # -- start
 
     def start(self, stub: ModelStub | None = None) -> None:
-        """Imports and initializes the model, in `stub` if given, and blocks meanwhile. Raises ModelError with Triton's
+        """Import and initializes the model, in `stub` if given, and blocks meanwhile. Raises ModelError with Triton's
         text."""
         plan = self.plan
         if self.stopped:
@@ -90,7 +90,7 @@ class ModelInstance(RunningInstance):
             self._on_lost(executor)
 
     def _adopt(self, stub: ModelStub) -> StubExecutor:
-        """Makes it the instance's stub."""
+        """Make it the instance's stub."""
         services = self._services
         stub.debugger, stub.label = services.debugger, self.plan.label
         executor = StubExecutor(stub, self.plan, services, self._events, self._record, self._batches, self._on_lost)
@@ -110,7 +110,7 @@ class ModelInstance(RunningInstance):
     # -- payloads
 
     def execute(self, payload: Payload) -> None:
-        """Makes the stub execute the batch. Never blocks; errors reach the requests, not the caller."""
+        """Make the stub execute the batch. Never blocks; errors reach the requests, not the caller."""
         executor = self._serving
         if executor is not None and executor.execute(payload):
             return
@@ -126,7 +126,7 @@ class ModelInstance(RunningInstance):
             self.refuse(payload, ModelError(f"Stub process '{self.plan.name}' is not healthy."))
 
     def refuse(self, payload: Payload, error: TritonError) -> None:
-        """Ends with `error` the requests of a payload that no stub has got."""
+        """End with `error` the requests of a payload that no stub has got."""
         services = self._services
         for request in payload.requests:
             deliver_error(request, self.plan.source.version, error, services.instruments, services.clock)
@@ -134,17 +134,17 @@ class ModelInstance(RunningInstance):
     # -- calls of others
 
     def wait_for_another(self, waits: bool) -> None:
-        """Notes whether `execute` waits for another model's answer, or for a line that is typed to its debugger."""
+        """Note whether `execute` waits for another model's answer, or for a line that is typed to its debugger."""
         if self._executor is not None:
             self._executor.lead.wait_for_another(waits or bool(self.debugged.place))
 
     def say(self, text: str, level: str = "ERROR") -> None:
-        """Adds a line to the server's log, in the instance's name."""
+        """Add a line to the server's log, in the instance's name."""
         if self.stub is not None:
             self.stub.log("server", level, text)
 
     def wake_reader(self, link: StubLink) -> None:
-        """Wakes the caller that reads the stub's own link, if `link` is that of a process that the model forked."""
+        """Wake the caller that reads the stub's own link, if `link` is that of a process that the model forked."""
         if self.stub is not None and link is not self.stub.link:
             self.stub.process.monitor.wake()
 
@@ -159,7 +159,7 @@ class ModelInstance(RunningInstance):
             self.replacement.begin(executor.die())
 
     def bury(self, death: Death, error: TritonError) -> None:
-        """Fails what was in flight when the stub died."""
+        """Fail what was in flight when the stub died."""
         services, source = self._services, self.plan.source
         if (hook := services.instruments.instance_died) is not None:
             reason = self.replacement.last_death
@@ -170,13 +170,13 @@ class ModelInstance(RunningInstance):
     # -- end
 
     def retire(self) -> None:
-        """Prepares the instance to leave: after a failed start it is not started again. Blocks until it is up or
+        """Prepare the instance to leave: after a failed start it is not started again. Blocks until it is up or
         FAILED, and its scheduler knows."""
         self._life.retire()
         self.replacement.join()
 
     def stop(self) -> None:
-        """Ends the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a
+        """End the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a
         thread of its own."""
         if (serving := self._serving) is not None:
             serving.inflight.drain()
@@ -199,7 +199,7 @@ class ModelInstance(RunningInstance):
         self._serving = None
 
     def abort(self) -> None:
-        """Ends the instance at once, even while its `finalize` runs; requests in flight fail."""
+        """End the instance at once, even while its `finalize` runs; requests in flight fail."""
         with self._life.lock:
             finalizing, executor = self.stopped, self._executor
             if not finalizing:

@@ -55,10 +55,10 @@ class ModelSource:
 
 
 class ModelStub:
-    """Makes one stub process work for one model. Methods that wait raise ModelError with the text a client sees."""
+    """One stub process that works for one model. Methods that wait raise ModelError with the text a client sees."""
 
     def __init__(self, pool: StubPool, source: ModelSource, instance: str, log: LogBook) -> None:
-        """Takes a stub from the pool and begins to import the model there, without waiting for that."""
+        """Take a stub from the pool and begin to import the model there, without waiting for that."""
         self.source = source
         self.instance = instance
         #: what its log lines call it (`InstancePlan.label`)
@@ -110,7 +110,7 @@ class ModelStub:
         self.log(stream, level, text)
 
     def log(self, stream: str, level: str, text: str, file: str = "", line: int = 0, unheard: bool = False) -> None:
-        """Adds a line to the server's log, in the name of the instance and of the requests in execution."""
+        """Add a line to the server's log, in the name of the instance and of the requests in execution."""
         source = self.source
         if stream != "server":
             self._printed.append(text)
@@ -134,7 +134,7 @@ class ModelStub:
         )
 
     def await_import(self) -> None:
-        """Waits until the model's module is imported."""
+        """Wait until the model's module is imported."""
         if self._imported is not None:
             answer, self._imported = self._imported, None
             try:
@@ -148,7 +148,7 @@ class ModelStub:
             self._outcome(lambda: answer)
 
     def auto_complete(self, config: str) -> dict[str, Any] | None:
-        """Returns what auto_complete_config made of the config (JSON text); None if the model has no such method."""
+        """Return what auto_complete_config made of the config (JSON text); None if the model has no such method."""
         returned = self._outcome(partial(self.link.auto_complete, config))
         return None if returned is None else json.loads(returned)
 
@@ -157,7 +157,8 @@ class ModelStub:
         self._outcome(partial(self.link.initialize, args, outputs, decoupled, tells_failures, keep))
 
     def _outcome(self, ask: Callable[[], Answer]) -> Any:
-        """Returns what the stub answers. An interrupt may come as soon as the stub is asked, so asking is within."""
+        """Return what the stub answers. An interrupt may come as soon as the stub has the command, so sending it is
+        within."""
         try:
             answer = ask()
             self._await(answer)
@@ -171,7 +172,7 @@ class ModelStub:
         return answer.value
 
     def _await(self, answer: Answer) -> None:
-        """Waits for the answer. It has no deadline: a slow model is not a dead one (rule 2.2.3)."""
+        """Wait for the answer. It has no deadline: a slow model is not a dead one (rule 2.2.3)."""
         debugger = self.debugger
         if debugger is None or not debugger.reads_here():
             self.link.await_answer(answer)
@@ -182,7 +183,7 @@ class ModelStub:
             debugger.serve_all()
 
     def unhealthy(self) -> ModelError:
-        """Returns the error for everything that waits for this stub after it died."""
+        """Return the error for everything that waits for this stub after it died."""
         self.process.reap()
         self.on_end()
         reason = f"The stub process of '{self.instance}' ended with {self.process.child.exit_reason()}."
@@ -200,22 +201,22 @@ class ModelStub:
         return died
 
     def died(self) -> ModelError | None:
-        """Returns why the stub is not healthy; None while it is."""
+        """Return why the stub is not healthy; None while it is."""
         return self.unhealthy() if self.link.lost else None
 
     def last_lines(self, besides: Collection[str] = ()) -> tuple[str, ...]:
-        """Returns the last lines that this process printed, without those in `besides`."""
+        """Return the last lines that this process printed, without those in `besides`."""
         return tuple([text for text in self._printed.copy() if text not in besides][-_KEPT_LINES:])
 
     def dump_stacks(self, timeout: float) -> str:
-        """Returns the stacks of the stub's threads as text; empty if they did not come within `timeout` seconds."""
+        """Return the stacks of the stub's threads as text; empty if they did not come within `timeout` seconds."""
         answer = self.process.monitor.dump_stacks()
         if not self.process.monitor.await_answer(answer, timeout):
             return self._blocked_stacks()
         return str(answer.value) if not answer.lost else ""
 
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
-        """Returns what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
+        """Return what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
         `timeout` seconds."""
         answer = self.process.monitor.waits()
         if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
@@ -224,7 +225,7 @@ class ModelStub:
         return needs.wait, needs.calls
 
     def _blocked_stacks(self) -> str:
-        """Returns the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""
+        """Return the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""
         lines: list[str] = []
         self._blocked = lines
         if not self.process.signal_stacks():
@@ -242,7 +243,7 @@ class ModelStub:
         return f"C code holds the interpreter's lock (the GIL).\n{stacks}" if stacks else ""
 
     def finalize(self) -> None:
-        """Runs the author's `finalize` and ends the process; what it raises is logged and ignored (rule 2.8.2)."""
+        """Run the author's `finalize` and end the process; what it raises is logged and ignored (rule 2.8.2)."""
         outcome = self.process.finalize()
         self.on_end()
         if outcome is not None and outcome.failure is not None:
@@ -256,7 +257,7 @@ class ModelStub:
 
 
 def _current_directory() -> str:
-    """Returns the kernel's directory; empty if it was removed."""
+    """Return the kernel's directory; empty if it was removed."""
     try:
         return os.getcwd()
     except OSError:

@@ -1,4 +1,4 @@
-"""`Payload` is the unit of execution: the requests that go to one instance in one `execute` call."""
+"""The unit of execution: the requests that go to one instance in one `execute` call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.infer_request import InferenceRequest
 
 @dataclass(slots=True)
 class Payload:
-    """Holds the requests of one `execute` call. `size` is the sum of their batch dimensions; `reason` says why the
+    """The requests of one `execute` call. `size` is the sum of their batch dimensions; `reason` is why the
     batch was closed there; `nulls` is how many of them are NullRequests.
 
     `late` is called when the batch is ready to go out. It ends requests whose time is up and returns them; the instance
@@ -24,6 +24,6 @@ class Payload:
     late: Callable[[Sequence[InferenceRequest]], Sequence[InferenceRequest]] | None = None
 
     def without(self, late: Sequence[InferenceRequest]) -> Payload | None:
-        """Returns a payload of the other requests; None if there are none."""
+        """Return a payload of the other requests; None if there are none."""
         rest = [request for request in self.requests if request not in late]
         return Payload(rest, sum(request.batch_size for request in rest), self.reason, late=self.late) if rest else None

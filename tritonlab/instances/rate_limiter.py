@@ -25,14 +25,14 @@ MODES = ("off", "execution_count")
 
 
 def make_rate_limiter(mode: str, limits: Limits | None) -> RateLimiter | None:
-    """Makes the limiter of `--rate-limit` and `--rate-limit-resource`; None for `off`. Raises InvalidArgumentError."""
+    """Make the limiter of `--rate-limit` and `--rate-limit-resource`; None for `off`. Raises InvalidArgumentError."""
     if mode not in MODES:
         raise InvalidArgumentError(f"unknown rate limit mode '{mode}', expected one of {', '.join(MODES)}")
     return RateLimiter(limits or {}) if mode != "off" else None
 
 
 class _Context:
-    """Holds what the limiter knows of an instance. `needs` maps (resource, device) to an amount."""
+    """What the limiter knows of an instance. `needs` maps (resource, device) to an amount."""
 
     __slots__ = ("executions", "holds", "needs", "priority", "retry")
 
@@ -45,13 +45,13 @@ class _Context:
 
     @property
     def rank(self) -> int:
-        """Returns the rank; the lowest goes first. An instance of priority 3 executes a third as often as one of
+        """The rank; the lowest goes first. An instance of priority 3 executes a third as often as one of
         priority 1."""
         return (self.executions + 1) * self.priority
 
 
 class RateLimiter:
-    """Keeps the resources of a server and the instances that wait for them. `limits` are the given amounts; a resource
+    """The resources of a server and the instances that wait for them. `limits` are the given amounts; a resource
     that they leave out does not exist. Without any limits there is as much of each as any instance needs (measured).
 
     Guarantees: an instance has all its resources or none. Of those that wait only the first by rank may take, so that
@@ -68,7 +68,7 @@ class RateLimiter:
         self._turn: _Context | None = None  # the instance that has been told to ask again
 
     def register(self, instance: Any, config: Any, device_id: int) -> None:
-        """Adds an instance with its group's `rate_limiter`. Raises InvalidArgumentError with Triton's text for one
+        """Add an instance with its group's `rate_limiter`. Raises InvalidArgumentError with Triton's text for one
         that could never execute."""
         context = _Context(config, device_id)
         with self._lock:
@@ -90,7 +90,7 @@ class RateLimiter:
             self._contexts[instance] = context
 
     def unregister(self, instance: Any) -> None:
-        """Takes an instance out, whatever it held or waited for; one that is not there is ignored."""
+        """Take an instance out, whatever it held or waited for; one that is not there is ignored."""
         with self._lock:
             context = self._contexts.pop(instance, None)
             if context is None:
@@ -102,12 +102,12 @@ class RateLimiter:
     # -- for schedulers
 
     def first(self, idle: Collection[Any]) -> Any:
-        """Returns which of a model's idle instances is next by its priority."""
+        """Return which of a model's idle instances is next by its priority."""
         return min(idle, key=lambda instance: self._contexts[instance].rank)
 
     def admit(self, instance: Any, retry: Callable[[], None]) -> bool:
         """Gives the instance its resources for one execution. If it returns False the instance waits, and `retry()` is
-        called at its turn; a scheduler with nothing to execute then need not ask again. Called under its lock."""
+        called at its turn; a scheduler with nothing to execute then need not call again. Called under its lock."""
         with self._lock:
             context = self._contexts[instance]
             context.retry = retry
@@ -125,7 +125,7 @@ class RateLimiter:
             return False
 
     def release(self, instance: Any) -> None:
-        """Takes the resources back after an execution. Nobody gets a turn before `serve`, so the instance may ask
+        """Take the resources back after an execution. Nobody gets a turn before `serve`, so the instance may ask
         first."""
         with self._lock:
             context = self._contexts.get(instance)
@@ -150,7 +150,7 @@ class RateLimiter:
                     self._turn = None
 
     def events(self, events: InstanceEvents[InstanceT]) -> InstanceEvents[InstanceT]:
-        """Returns `events` changed so that an instance gives its resources back after each execution and when its stub
+        """Return `events` changed so that an instance gives its resources back after each execution and when its stub
         dies."""
 
         def idle(instance: Any) -> None:
@@ -170,7 +170,7 @@ class RateLimiter:
     # -- under the lock
 
     def _said(self, key: tuple[str, int]) -> int | None:
-        """Returns the amount that the server's options give; None if they name no resource at all."""
+        """Return the amount that the server's options give; None if they name no resource at all."""
         if not self._limits:
             return None
         name, device = key

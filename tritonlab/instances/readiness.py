@@ -15,15 +15,15 @@ READY_TIMEOUT = 5.0
 
 
 class ReadyQuery(NamedTuple):
-    """Is one query on its way. `joined` means that it shares the call of an earlier query that is not answered yet."""
+    """One query on its way. `joined` means that it shares the call of an earlier query that is not answered yet."""
 
     answer: Answer
     joined: bool
 
 
 class ReadinessCheck:
-    """Asks one stub. Queries that come while `is_ready()` runs share its answer, so a slow one is never run twice at
-    once.
+    """The readiness of one stub. Queries that come while `is_ready()` runs share its answer, so a slow one is never run
+    twice at once.
 
     Guarantees: `ask` and `await_ready` may be called from any thread.
     """
@@ -35,7 +35,7 @@ class ReadinessCheck:
         self._running: Answer | None = None
 
     def ask(self) -> ReadyQuery:
-        """Starts `is_ready()`, or joins the call that runs."""
+        """Start `is_ready()`, or joins the call that runs."""
         with self._lock:
             joined = self._running is not None and not self._running.done()
             if not joined:
@@ -44,9 +44,9 @@ class ReadinessCheck:
             return ReadyQuery(self._running, joined)
 
     def await_ready(self, query: ReadyQuery, timeout: float = READY_TIMEOUT) -> bool:
-        """Waits for the answer and returns if the model is ready; False if it has no `is_ready`, and so always is.
+        """Wait for the answer and return if the model is ready; False if it has no `is_ready`, and so always is.
 
-        Raises UnavailableError with Triton's text if it is not ready: `is_ready` said so, raised, returned no bool, or
+        Raises UnavailableError with Triton's text if it is not ready: `is_ready` returned False or no bool, raised, or
         took more than `timeout` seconds.
         """
         if not self._monitor.await_answer(query.answer, timeout):

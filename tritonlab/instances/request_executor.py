@@ -34,12 +34,12 @@ _ASK_SECONDS = 1.0
 
 
 class RequestExecutor:
-    """Runs the INFERs of stubs. `find(name, version)` finds the version that a request is for, `infer` starts it there.
-    Both may raise TritonError. `later` calls a function after that many nanoseconds. `patience` is after how many
-    nanoseconds calls that wait for one another are refused even if a thread of the author's could end it (0: never).
-    `adopt(request, trace)` makes a request part of the trace of that number. `called(request, instance, batch_id)` is
-    called for each request that starts. `copies` is told which outputs went to a GPU, or from one, as their requests
-    prefer."""
+    """The executor of the INFERs of stubs. `find(name, version)` finds the version that a request is for, `infer`
+    starts it there. Both may raise TritonError. `later` calls a function after that many nanoseconds. `patience` is
+    after how many nanoseconds calls that wait for one another are refused even if a thread of the author's could end it
+    (0: never). `adopt(request, trace)` makes a request part of the trace of that number. `called(request, instance,
+    batch_id)` is called for each request that starts. `copies` gets which outputs went to a GPU, or from one, as their
+    requests prefer."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RequestExecutor:
         self._running: dict[tuple[int, int], BlsCall] = {}
 
     def start(self, caller: ModelInstance, link: StubLink, ident: int, infer: Infer) -> None:
-        """Runs the INFER `ident` of the stub behind `link`. Every outcome is an INFER_RESPONSE, never an exception
+        """Run the INFER `ident` of the stub behind `link`. Every outcome is an INFER_RESPONSE, never an exception
         (rule 4.2)."""
         reader = BlockReader(link, infer.block)
         inputs = reader.tensors(infer.tensors)
@@ -90,7 +90,7 @@ class RequestExecutor:
             link.fail(ident, True, int(Code.INTERNAL), text)
 
     def _begin(self, caller: ModelInstance, link: StubLink, ident: int, request: ModelRequest, infer: Infer) -> str:
-        """Starts the request. Returns why it is refused; empty if it has started."""
+        """Start the request. Returns why it is refused; empty if it has started."""
         name = request.model_name
         if caller.state is not InstanceState.READY and (caller.stub is None or caller.stub.link is not link):
             return "BLS is only supported during the 'execute' function."  # a process forked by `initialize`, too early
@@ -141,7 +141,7 @@ class RequestExecutor:
             raise InternalError(text) from None
 
     def _look_again(self, call: BlsCall, pause: int) -> None:
-        """Asks the stubs if calls still seem to wait for one another; runs on the timer's thread."""
+        """Ask the stubs if calls still seem to wait for one another; runs on the timer's thread."""
         if call.request.state is RequestState.RELEASED:
             return
         verdict = self._blocked.look(call, patient=False)
@@ -174,14 +174,14 @@ class RequestExecutor:
         self._blocked.leave(call)
 
     def cancel(self, link: StubLink, ident: int) -> None:
-        """Cancels a running INFER; one that is over is ignored (rule 1.10.6)."""
+        """Cancel a running INFER; one that is over is ignored (rule 1.10.6)."""
         with self._lock:
             call = self._running.get((id(link), ident))
         if call is not None:
             call.request.cancel()
 
     def calls(self) -> list[BlsCall]:
-        """Returns the calls that are not answered yet."""
+        """Return the calls that are not answered yet."""
         with self._lock:
             return list(self._running.values())
 
@@ -214,7 +214,7 @@ def _named_twice(request: InferenceRequest, names: Sequence[str]) -> InvalidArgu
 
 
 def _to_nul(value: Any) -> Any:
-    """Returns what Triton keeps of a text, which is what comes before a NUL; anything else as it is (rule 4.3.4)."""
+    """Return what Triton keeps of a text, which is what comes before a NUL; anything else as it is (rule 4.3.4)."""
     return value.partition("\0")[0] if type(value) is str and "\0" in value else value
 
 

@@ -1,4 +1,4 @@
-"""These functions turn what a stub answered into the responses that clients get."""
+"""What a stub answered, turned into the responses that clients get."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build_response(
     copies: Copies,
     reshapes: OutputReshapes | None = None,
 ) -> InferenceResponse:
-    """Returns the response for a stub's answer. `output` is an Output's row: tensors, error and parameters."""
+    """Return the response for a stub's answer. `output` is an Output's row: tensors, error and parameters."""
     tensors, error, parameters = output
     response = InferenceResponse(request.model_name, version, request.request_id, final=final)
     if error is not None:
@@ -52,14 +52,14 @@ def parse_parameters(text: str) -> dict[str, ParameterValue]:
 
 
 def error_of(error: ResponseError) -> TritonError:
-    """Returns the author's TritonError, or the error that the stub reports of the model."""
+    """Return the author's TritonError, or the error that the stub reports of the model."""
     if error.code is None:
         return ModelError(str(error.text), exception=_exception_of(error.exception))
     return TritonError.of(Code(error.code), str(error.text))
 
 
 def failure_of(failure: Failure, log: tuple[str, ...] = ()) -> ModelError:
-    """Returns the error of a failed call of the model's code."""
+    """Return the error of a failed call of the model's code."""
     return ModelError(str(failure.text), exception=_exception_of(failure.exception), log=log)
 
 

@@ -1,4 +1,4 @@
-"""`RunningInstance` is the part of `ModelInstance` that answers what the instance is doing."""
+"""What a model instance is doing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .payload import Payload
 
 
 class RunningInstance:
-    """Tells an instance's state, its stub, the requests that stub has, and what its end would wait for."""
+    """An instance's state, its stub, the requests that stub has, and what its end would wait for."""
 
     plan: InstancePlan
     debugged: DebugSessions
@@ -36,7 +36,7 @@ class RunningInstance:
 
     @property
     def stub(self) -> ModelStub | None:
-        """Returns the current stub, or the last one; None before the first."""
+        """The current stub, or the last one; None before the first."""
         return self._executor.stub if self._executor is not None else None
 
     @property
@@ -45,25 +45,25 @@ class RunningInstance:
 
     @property
     def inflight(self) -> Mapping[int, InferenceRequest]:
-        """Returns the requests that may still get responses, by handle."""
+        """The requests that may still get responses, by handle."""
         return self._executor.inflight if self._executor is not None else {}
 
     @property
     def payload(self) -> Payload | None:
-        """Returns the payload that is executed now, None if there is none."""
+        """The payload that is executed now, None if there is none."""
         return self._executor.payload if self._executor is not None else None
 
     @property
     def batch_id(self) -> int:
-        """Returns the number of the running `execute` call, 0 if there is none."""
+        """The number of the running `execute` call, 0 if there is none."""
         return self._executor.batch_id if self._executor is not None else 0
 
     def executes(self, request: InferenceRequest) -> bool:
-        """Returns whether the running `execute` call has the request and has not answered it."""
+        """Return whether the running `execute` call has the request and has not answered it."""
         return self._executor is not None and self._executor.executes(request)
 
     def awaited(self) -> str:
-        """Returns a text for people: what the end of the instance waits for."""
+        """Return a text for people: what the end of the instance waits for."""
         stub, name, count = self.stub, self.name, len(self.inflight)
         if count:
             return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid}){self.debugged.words}"

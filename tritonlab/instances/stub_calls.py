@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class ModelLoading(Protocol):
-    """Is the server's model control in the form that models may use (rule 1.15)."""
+    """The server's model control in the form that models may use (rule 1.15)."""
 
     def load(self, name: str, config: str | None = None, files: dict[str, bytes] | None = None) -> object: ...
 
@@ -46,7 +46,8 @@ class ModelLoading(Protocol):
 
 
 class StubCalls:
-    """Answers calls: quick ones on the thread that read them, model control on a thread of its own, since it waits.
+    """The answers to calls: quick ones on the thread that read them, model control on a thread of its own, since it
+    waits.
 
     Guarantees: what was made over a link goes with it (`end`): the metric families of a stub that died, was unloaded or
     was replaced vanish from /metrics.
@@ -105,7 +106,7 @@ class StubCalls:
             ).start()
 
     def end(self, link: StubLink) -> None:
-        """Removes what the process behind `link` made, since it has ended. Calling it again does no harm."""
+        """Remove what the process behind `link` made, since it has ended. Calling it again does no harm."""
         self._debugger.end(link)
         with self._lock:
             families = self._families.pop(link, ())

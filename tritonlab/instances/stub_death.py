@@ -1,5 +1,4 @@
-"""This module reads what faulthandler prints in a stub that dies of a signal, or that C code blocks: where Python
-was."""
+"""What faulthandler prints in a stub that dies of a signal, or that C code blocks: where Python was."""
 
 from __future__ import annotations
 
@@ -30,13 +29,13 @@ _SIGNALS = {
 
 
 class CrashReport:
-    """Picks the last report of faulthandler out of the lines of a stub's stderr."""
+    """The last report of faulthandler among the lines of a stub's stderr."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=_KEPT)
 
     def add(self, line: str) -> None:
-        """Takes one line of stderr; it costs nearly nothing until something crashes."""
+        """Take one line of stderr; it costs nearly nothing until something crashes."""
         if line.startswith(_BEGIN):
             self.lines.clear()
             self.lines.append(line)
@@ -44,7 +43,7 @@ class CrashReport:
             self.lines.append(line)
 
     def exception(self, signal: str) -> RemoteException | None:
-        """Returns the death by `signal` (`SIGSEGV`) as an exception of that name, raised where Python was. Returns None
+        """Return the death by `signal` (`SIGSEGV`) as an exception of that name, raised where Python was. Returns None
         if nothing was reported, or another signal, which is of a process that the model forked."""
         if not self.lines:
             return None
@@ -54,7 +53,7 @@ class CrashReport:
         return RemoteException(type_name=signal, text=text, frames=tuple(self._frames()))
 
     def _frames(self) -> list[Frame]:
-        """Returns the frames of the thread that crashed, outermost first, without the stub's own."""
+        """Return the frames of the thread that crashed, outermost first, without the stub's own."""
         frames: list[Frame] = []
         for line in self.lines:
             found = _FRAME.fullmatch(line)
@@ -69,7 +68,7 @@ class CrashReport:
 
 
 def blocked_stacks(lines: Iterable[str]) -> str:
-    """Returns the author's part of what faulthandler wrote about all threads, innermost call first."""
+    """Return the author's part of what faulthandler wrote about all threads, innermost call first."""
     threads: list[list[str]] = []
     for line in lines:
         found = _FRAME.fullmatch(line)
@@ -83,7 +82,7 @@ def blocked_stacks(lines: Iterable[str]) -> str:
 
 
 def interrupted_load(instance: str, stacks: str, during: str = "") -> LoadInterrupted:
-    """Returns the interrupt of a load, with the place of the model's main thread, which comes first in `stacks`.
+    """Return the interrupt of a load, with the place of the model's main thread, which comes first in `stacks`.
     `during` ends the sentence where there is no model yet."""
     text = f"the load of '{instance}' was interrupted{during and ' '}{during}"
     thread = stacks.split("\nThread '", 1)[0]
@@ -94,7 +93,7 @@ def interrupted_load(instance: str, stacks: str, during: str = "") -> LoadInterr
 
 
 def place_of(exception: RemoteException, model_file: str) -> str:
-    """Returns words for a sentence that say where that was: the model's innermost line, and what it had called."""
+    """Return words for a sentence that say where that was: the model's innermost line, and what it had called."""
     if not exception.frames:
         return ""
     innermost = exception.frames[-1]

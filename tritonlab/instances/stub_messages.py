@@ -21,7 +21,8 @@ _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 
 
 class StubMessages:
-    """Handles the messages of one stub, whose requests are `inflight`. `on_call(link, id, call)` does its calls."""
+    """The handlers of the messages of one stub, whose requests are `inflight`. `on_call(link, id, call)` does its
+    calls."""
 
     def __init__(
         self,
@@ -43,13 +44,13 @@ class StubMessages:
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
 
     def hear_all(self) -> None:
-        """Handles messages over the stub's link, and over those of processes that it forks."""
+        """Handle messages over the stub's link, and over those of processes that it forks."""
         self.hear(self._stub.link)
         forks = self._stub.process.forks
         forks.on_link, forks.on_end = self.hear, self._services.on_link_end
 
     def hear(self, link: StubLink) -> None:
-        """Handles messages over one link, of the stub or of a process that it forked."""
+        """Handle messages over one link, of the stub or of a process that it forked."""
         link.devices = DeviceTensors(self._services.pool.gpu_buffers, inputs=self._plan.device_inputs)
         link.on_response(partial(self._on_response, link))
         link.on_log(self._on_log)

@@ -1,4 +1,4 @@
-"""`StubReplacement` follows the deaths of an instance's stub: its requests fail with the reason, and it starts again.
+"""What follows the death of an instance's stub: its requests fail with the reason, and it starts again.
 
 After a start that fails, or stubs that die again and again without having executed anything, it starts again after
 growing pauses (`restart_policy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first
@@ -30,33 +30,33 @@ _LONG_LIFE = LONGEST_PAUSE
 
 
 class Life(Protocol):
-    """Knows where the instance is in its life (`instance_state.InstanceLife`)."""
+    """The state of the instance (`instance_state.InstanceLife`)."""
 
     @property
     def stopped(self) -> bool: ...
 
     def give_up(self) -> None:
-        """Moves the instance to FAILED."""
+        """Move the instance to FAILED."""
         ...
 
     def try_again(self) -> bool:
-        """Moves to a new start. Returns False if the instance was stopped or is to leave."""
+        """Move to a new start. Returns False if the instance was stopped or is to leave."""
         ...
 
 
 class Replaced(Protocol):
-    """Is the instance whose stub is replaced (`model_instance.ModelInstance`)."""
+    """The instance whose stub is replaced (`model_instance.ModelInstance`)."""
 
     @property
     def name(self) -> str: ...
 
     def start(self) -> None:
-        """Starts a stub, and blocks meanwhile. Raises what made it fail; then the instance is FAILED, unless
+        """Start a stub, and blocks meanwhile. Raises what made it fail; then the instance is FAILED, unless
         stopped."""
         ...
 
     def bury(self, death: Death, error: TritonError) -> None:
-        """Fails what was in flight when the stub died."""
+        """Fail what was in flight when the stub died."""
         ...
 
     def execute(self, payload: Payload) -> None: ...
@@ -64,12 +64,13 @@ class Replaced(Protocol):
     def refuse(self, payload: Payload, error: TritonError) -> None: ...
 
     def say(self, text: str) -> None:
-        """Adds an error to the server's log."""
+        """Add an error to the server's log."""
         ...
 
 
 class Heard(Protocol):
-    """Tells the instance's scheduler what happened (`instance_plan.InstanceEvents`, bound to the instance)."""
+    """The reports to the instance's scheduler of what happened (`instance_plan.InstanceEvents`, bound to the
+    instance)."""
 
     def away(self) -> bool: ...
 
@@ -81,7 +82,7 @@ class Heard(Protocol):
 
 
 class StubReplacement:
-    """Replaces the stubs of one instance. `later(ns, function)` calls a function that must not block.
+    """The replacement of the stubs of one instance. `later(ns, function)` calls a function that must not block.
 
     Guarantees: one start at a time. A payload that comes while the stub is replaced (`hold`) is executed by the new
     one, or fails. After `end` nothing starts any more.
@@ -119,12 +120,12 @@ class StubReplacement:
         self._started = clock.now()
 
     def begin(self, death: Death) -> None:
-        """Begins to replace a dead stub. Does not block."""
+        """Begin to replace a dead stub. Does not block."""
         self._submit(lambda: self._follow(death))
 
     def hold(self, payload: Payload) -> bool:
-        """Keeps a payload that the scheduler sent while the stub was dying. Returns False if the scheduler has since
-        been told that the instance is gone."""
+        """Keep a payload that the scheduler sent while the stub was dying. Returns False if the scheduler knows by now
+        that the instance is gone."""
         with self._lock:
             if self._gone:
                 return False
@@ -132,7 +133,7 @@ class StubReplacement:
             return True
 
     def end(self, error: TritonError) -> None:
-        """Starts no more stubs, because the instance was stopped; payloads that wait for one fail with `error`."""
+        """Start no more stubs, because the instance was stopped; payloads that wait for one fail with `error`."""
         with self._lock:
             self._ended = True
         self.join()
@@ -140,7 +141,7 @@ class StubReplacement:
         self._refuse_waiting(error)
 
     def join(self) -> None:
-        """Waits until there is nothing more to do now."""
+        """Wait until there is nothing more to do now."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -183,7 +184,7 @@ class StubReplacement:
             self._pause(pause, f"it died {self._policy.failures} times without a request in between. {error.reason}")
 
     def _start(self, returns: bool) -> None:
-        """Starts a stub. With `returns` the scheduler gets the instance back."""
+        """Start a stub. With `returns` the scheduler gets the instance back."""
         while True:
             try:
                 self._instance.start()

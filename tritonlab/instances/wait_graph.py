@@ -1,4 +1,4 @@
-"""This pure decision says whether a BLS call would wait for itself (rule 4.4.1).
+"""The pure decision whether a BLS call would wait for itself (rule 4.4.1).
 
 An instance whose `execute` is blocked in BLS calls goes on when these are answered. A call that waits in a queue needs
 any one instance of its model to come free; a call in execution needs the instance that executes it. An instance is
@@ -24,7 +24,7 @@ Instance = Hashable
 
 @dataclass(frozen=True)
 class UnansweredCall:
-    """Is a BLS call that is not answered. While it is queued one of the instances `any_of` must take it; later
+    """A BLS call that is not answered. While it is queued one of the instances `any_of` must take it; later
     `executing` is the instance that executes it. `tag` means something to the caller only."""
 
     any_of: Sequence[Instance] = ()
@@ -34,7 +34,7 @@ class UnansweredCall:
 
 @dataclass(frozen=True)
 class InstanceWait:
-    """Is an instance of `model` whose `execute` needs an answer to every one of `calls`.
+    """An instance of `model` whose `execute` needs an answer to every one of `calls`.
 
     `alone` means that only this `execute` could answer its requests, and no thread of the author's.
     """
@@ -45,7 +45,7 @@ class InstanceWait:
 
 
 class Circle(NamedTuple):
-    """Is a call that waits for itself. `calls` are the caller's, then those it waits for. `models` are the names on the
+    """A call that waits for itself. `calls` are the caller's, then those it waits for. `models` are the names on the
     way, ending with the one it comes back to: if `a` calls `b`, which calls `a`, they are `a`, `b`, `a`."""
 
     calls: list[UnansweredCall]
@@ -53,7 +53,7 @@ class Circle(NamedTuple):
 
 
 def stuck_instances(waits: Mapping[Instance, InstanceWait]) -> set[Instance]:
-    """Returns the blocked instances that wait for one another and nothing else."""
+    """Return the blocked instances that wait for one another and nothing else."""
     stuck = set(waits)
     while True:
         free = {i for i in stuck if not any(_is_held(call, waits, stuck) for call in waits[i].calls)}
@@ -69,7 +69,7 @@ def _is_held(call: UnansweredCall, waits: Mapping[Instance, InstanceWait], stuck
 
 
 def circle_of(caller: Instance, waits: Mapping[Instance, InstanceWait]) -> Circle | None:
-    """Returns where the calls of `caller` lead back to; None if the caller is not stuck."""
+    """Return where the calls of `caller` lead back to; None if the caller is not stuck."""
     stuck = stuck_instances(waits)
     if caller not in stuck:
         return None

@@ -1,7 +1,7 @@
 """`model_warmup` gives requests that an instance executes between `initialize` and READY (rule 5.8).
 
 As with Triton they go straight to the instance, past the scheduler: no controls are added, and the response cache is
-not asked. A stub that replaces a dead one is cold like the first one and warms up again (Triton starts none again).
+not used. A stub that replaces a dead one is cold like the first one and warms up again (Triton starts none again).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _MOST_REQUESTS = 1 << 20
 
 
 class Warmup:
-    """Makes the samples of a final configuration. `directory` is the model's; data files are in its `warmup/`.
-    `counted` says whether the statistics show the executions, as Triton's do."""
+    """The samples of a final configuration. `directory` is the model's; data files are in its `warmup/`.
+    `counted`: whether the statistics show the executions, as Triton's do."""
 
     def __init__(self, config: ModelConfig, directory: Path, rules: RequestRules, *, counted: bool = True) -> None:
         self.counted = counted
@@ -45,7 +45,7 @@ class Warmup:
         self._rules = rules
 
     def samples(self) -> Iterator[tuple[str, list[InferenceRequest]]]:
-        """Yields for each call the sample's name and its requests, `batch_size` requests of batch 1 (rule 5.8.2).
+        """Yield for each call the sample's name and its requests, `batch_size` requests of batch 1 (rule 5.8.2).
         Raises TritonError for a sample that cannot be made."""
         for setting in self._config.model_warmup:
             if setting.batch_size == 0:
@@ -65,7 +65,7 @@ class Warmup:
     # -- what the samples hold
 
     def _sample(self, setting: Any) -> dict[str, Tensor]:
-        """Returns the inputs of a request of batch 1, checked like a client's. Inputs that the configuration does not
+        """Return the inputs of a request of batch 1, checked like a client's. Inputs that the configuration does not
         name, controls above all, are handed on unchecked, as by Triton."""
         config = self._config
         tensors = {name: self._tensor(name, spec) for name, spec in sorted(setting.inputs.items())}
@@ -123,7 +123,7 @@ class Warmup:
 
 
 class WarmupRun:
-    """Runs the warmup of one instance. `execute(payload, stats)` sends a payload to its stub, to be recorded in
+    """The warmup of one instance. `execute(payload, stats)` sends a payload to its stub, to be recorded in
     `stats`; `died` returns the error of a stub that answers no more.
 
     Records pass through here: they show the end of a call even if all its requests were answered through their
@@ -150,7 +150,7 @@ class WarmupRun:
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Executes the samples, and blocks meanwhile. Raises TritonError for the first that cannot be made or fails."""
+        """Execute the samples, and blocks meanwhile. Raises TritonError for the first that cannot be made or fails."""
         for name, requests in self._warmup.samples():
             errors = self._errors_of(requests)
             if errors:
@@ -191,7 +191,7 @@ class WarmupRun:
 
 
 class _Recorder(InferStats):
-    """Passes on what it is to record, if the executions count."""
+    """A recorder that passes on what counts."""
 
     __slots__ = ("_counted", "_recorded")
 
@@ -207,7 +207,7 @@ class _Recorder(InferStats):
 
 
 def _failure(sample: str, errors: list[TritonError]) -> ModelLoadError:
-    """Returns the error of a failed sample: Triton's text (rule 5.8.4), which 2.51 does not always survive (section 8),
+    """Return the error of a failed sample: Triton's text (rule 5.8.4), which 2.51 does not always survive (section 8),
     and what the author needs to know."""
     text = f"failed to run warmup sample '{sample}': {''.join(f'{error.message}; ' for error in errors)}"
     first = errors[0]

@@ -1,4 +1,4 @@
-"""A `BlockReader` makes tensors of one block of a stub's region. Small ones are copied."""
+"""Tensors made of one block of a stub's region. Small ones are copied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TYPES = {int(datatype): datatype for datatype in DataType}
 
 
 class BlockReader:
-    """Reads the tensors of one block of the stub's region."""
+    """The reader of the tensors of one block of the stub's region."""
 
     #: whether any of the tensors is in the memory of a GPU
     found_device = False
@@ -40,7 +40,7 @@ class BlockReader:
         self._link = link
 
     def tensors(self, rows: Sequence[Row]) -> Outputs[Tensor]:
-        """Returns the tensors that these headers describe, by name. Raises WireError or ValueError for invalid
+        """Return the tensors that these headers describe, by name. Raises WireError or ValueError for invalid
         headers."""
         found: Outputs[Tensor] = Outputs()
         for row in rows:
@@ -58,7 +58,7 @@ class BlockReader:
         return self._link.devices.received(_TYPES[number], shape, device, place, self._hold())
 
     def _hold(self) -> Lease | None:
-        """Keeps the block until nobody holds what this returns."""
+        """Keep the block until nobody holds what this returns."""
         if self._lease is None and self._block is not None:
             self._lease = Lease(self._freed, self._block, self._region)
         return self._lease
@@ -78,7 +78,7 @@ class BlockReader:
         return Tensor(_TYPES[number], array.shape, array)
 
     def finish(self, *, more: bool = False) -> None:
-        """Gives the block back, unless a view holds it. `more`: the stub will send more, perhaps for hours, before it
+        """Give the block back, unless a view holds it. `more`: the stub will send more, perhaps for hours, before it
         gets another message; so what is free goes back now if it is much, or its region would grow meanwhile."""
         freed, large = self._freed, self._lease is not None
         if not large and self._block is not None:

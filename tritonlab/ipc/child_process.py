@@ -1,5 +1,5 @@
-"""A `ChildProcess` leads a session of its own and is signalled through a descriptor that can mean no other process.
-After its end it tells how it ended and how much memory it used."""
+"""A process that leads a session of its own and is signalled through a descriptor that can mean no other process. After
+its end it reports how it ended and how much memory it used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .out_of_memory import own_peak, peak_memory
 
 
 class _Process(subprocess.Popen[bytes]):
-    """Is a process that also tells how much memory it used at most."""
+    """A process that also reports how much memory it used at most."""
 
     peak = 0
     #: bytes that the operating system reports at least: until its exec the child was a copy of this process
@@ -38,7 +38,7 @@ class _Process(subprocess.Popen[bytes]):
 
 
 class Process(Protocol):
-    """Is a process whose end can be waited for, such as one of `subprocess`."""
+    """A process whose end can be waited for, such as one of `subprocess`."""
 
     pid: int
     returncode: int | None
@@ -48,7 +48,7 @@ class Process(Protocol):
 
 
 class ChildProcess:
-    """Is a process that leads its own session, so that an interrupt of this process does not reach it.
+    """A process that leads its own session, so that an interrupt of this process does not reach it.
 
     `exit_fd` becomes readable when it ends. Raises OSError if it cannot be watched; then the process is ended, too.
     """
@@ -73,7 +73,7 @@ class ChildProcess:
         stderr: int,
         inherited: Sequence[int],
     ) -> ChildProcess:
-        """Starts a process. Raises OSError if that fails; then nothing of it is left."""
+        """Start a process. Raises OSError if that fails; then nothing of it is left."""
         return ChildProcess(
             _Process(
                 command,
@@ -88,16 +88,16 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Returns the exit status, or minus the signal that ended it; None until `wait` or `kill` has seen its end."""
+        """The exit status, or minus the signal that ended it; None until `wait` or `kill` has seen its end."""
         return self._process.returncode
 
     @property
     def peak(self) -> int:
-        """Returns how many bytes it used at most, once it has ended; 0 if unknown."""
+        """How many bytes it used at most, once it has ended; 0 if unknown."""
         return self._process.peak
 
     def wait(self, seconds: float) -> bool:
-        """Waits until it has ended. Returns False if it has not after that many seconds."""
+        """Wait until it has ended. Returns False if it has not after that many seconds."""
         ended = select.poll()  # Popen.wait(timeout) would look only every 50 ms
         ended.register(self.exit_fd, select.POLLIN)
         if not ended.poll(seconds * 1000):
@@ -106,18 +106,18 @@ class ChildProcess:
         return True
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal to this process alone, not to those it forked; does nothing if it has ended."""
+        """Send a signal to this process alone, not to those it forked; does nothing if it has ended."""
         with self._lock:  # while the lock is held the descriptor stays open, and so cannot become another process's
             if not self._closed:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(self.exit_fd, number)
 
     def terminate(self) -> None:
-        """Asks the whole session to end."""
+        """Ask the whole session to end."""
         self._signal_session(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kills the whole session, with all that the process forked, and waits for the process."""
+        """Kill the whole session, with all that the process forked, and wait for the process."""
         self._signal_session(signal.SIGKILL)
         self._process.wait()
 
@@ -130,14 +130,14 @@ class ChildProcess:
                 os.kill(self.pid, number)
 
     def exit_signal(self) -> str:
-        """Returns the name of the signal that ended it; empty if none did."""
+        """Return the name of the signal that ended it; empty if none did."""
         code = self.returncode
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name if code is not None and code < 0 else ""
         return f"signal {-(code or 0)}"
 
     def exit_reason(self) -> str:
-        """Returns how it ended, once it has: `signal SIGSEGV (Segmentation fault)` or `exit status 3`."""
+        """Return how it ended, once it has: `signal SIGSEGV (Segmentation fault)` or `exit status 3`."""
         code = self.returncode
         if code is None:
             return "no exit yet"
@@ -149,7 +149,7 @@ class ChildProcess:
         return f"exit status {code}"
 
     def close(self) -> None:
-        """Closes the descriptor of the process, which has ended."""
+        """Close the descriptor of the process, which has ended."""
         with self._lock:
             if not self._closed:
                 self._closed = True

@@ -21,7 +21,7 @@ _before = 0
 
 
 def _forget() -> None:
-    """Resets the state in a forked child, which is no subreaper."""
+    """Reset the state in a forked child, which is not a subreaper."""
     global _lock, _users
     _lock, _users = threading.Lock(), 0  # another thread may have held it
 
@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def can_inherit() -> bool:
-    """Returns whether this system has child subreapers; nothing is inherited yet."""
+    """Return whether this system has child subreapers; nothing is inherited yet."""
     try:
         _is_subreaper()
     except (OSError, AttributeError):
@@ -40,7 +40,7 @@ def can_inherit() -> bool:
 
 @contextlib.contextmanager
 def inheriting() -> Iterator[None]:
-    """Makes orphaned children of descendants children of this process, within the `with` block. Raises OSError."""
+    """Make orphaned children of descendants children of this process, within the `with` block. Raises OSError."""
     global _users, _before
     with _lock:
         if _users == 0:

@@ -1,4 +1,4 @@
-"""`DeathCause` says what has probably ended a stub's process: memory, a kill from outside, a full /dev/shm."""
+"""What has probably ended a stub's process: memory, a kill from outside, a full /dev/shm."""
 
 from __future__ import annotations
 

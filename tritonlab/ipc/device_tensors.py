@@ -23,7 +23,7 @@ from .gpu_buffers import GpuBuffers, GpuChunk, GpuLease
 
 
 class DeviceTensors:
-    """Is the device side of one link. `inputs`: whether the model gets inputs on the device
+    """The device side of one link. `inputs`: whether the model gets inputs on the device
     (FORCE_CPU_ONLY_INPUT_TENSORS "no"), not in host memory."""
 
     def __init__(self, buffers: GpuBuffers, inputs: bool) -> None:
@@ -40,14 +40,14 @@ class DeviceTensors:
         self._asked: dict[bytes, GpuChunk] = {}
 
     def input(self, tensor: Tensor) -> Any:
-        """Returns what is packed of an input on a device. Raises UnavailableError, InternalError."""
+        """Return what is packed of an input on a device. Raises UnavailableError, InternalError."""
         if self._inputs:
             return self.output(tensor)
         self.brought = True
         return tensor.to_host().data
 
     def output(self, tensor: Tensor) -> Lent:
-        """Returns what is packed of a tensor that stays on its device, whatever inputs do."""
+        """Return what is packed of a tensor that stays on its device, whatever inputs do."""
         memory: Any = tensor.data
         array = self._buffers.shared(memory)
         assert array.place is not None
@@ -58,7 +58,7 @@ class DeviceTensors:
         return Lent.of(array.place, array.device, array)
 
     def preferred(self, outputs: Mapping[str, Tensor], memory: Sequence[int]) -> dict[str, Tensor]:
-        """Returns outputs in the memory that a model prefers, type (0 GPU, 1 CPU) and device; a preference that cannot
+        """Return outputs in the memory that a model prefers, type (0 GPU, 1 CPU) and device; a preference that cannot
         be met is ignored (rule 1.12.2). Raises InternalError."""
         kind, device = memory
         return {name: tensor.to_host() if kind else self._moved(tensor, device) for name, tensor in outputs.items()}
@@ -72,7 +72,7 @@ class DeviceTensors:
             return tensor
 
     def received(self, datatype: DataType, shape: list[int], device: int, data: memoryview, lease: Any) -> Tensor:
-        """Returns the tensor whose place is `data`; `lease` keeps the block that the place came in. Raises WireError
+        """Return the tensor whose place is `data`; `lease` keeps the block that the place came in. Raises WireError
         for a place that the stub cannot know, or another size than the shape's."""
         if not all(type(size) is int and size >= 0 for size in shape) or datatype is DataType.BYTES:
             raise WireError(f"a {datatype.name} tensor of shape {shape!r:.200} on a device")
@@ -97,7 +97,7 @@ class DeviceTensors:
         raise WireError("device memory that the stub was not lent")
 
     def grant(self, wanted: DeviceMemory) -> DeviceGrant:
-        """Lends memory to the stub. Raises UnavailableError."""
+        """Lend memory to the stub. Raises UnavailableError."""
         lease = self._buffers.lend(wanted.device, wanted.nbytes)
         with self._lock:
             self._granted[lease.chunk.handle, lease.offset] = lease
@@ -106,20 +106,20 @@ class DeviceTensors:
 
     @property
     def lent(self) -> dict[int, int]:
-        """Returns how many bytes of each device the stub was lent for its outputs."""
+        """How many bytes of each device the stub was lent for its outputs."""
         found: dict[int, int] = {}
         for lease in list(self._granted.values()):
             found[lease.chunk.device] = found.get(lease.chunk.device, 0) + lease.size
         return found
 
     def ask_back(self) -> None:
-        """Is called before the stub is asked to give back: it may map again what it is sent from now on."""
+        """Note that the stub is about to give back: it may map again what it is sent from now on."""
         with self._lock:
             self._asked.update(self._mapped)
             self._mapped = {}
 
     def given_back(self, said: GivenBack) -> None:
-        """Takes back what the stub has returned, and lets go of what it had mapped and has not any more."""
+        """Take back what the stub has returned, and let go of what it had mapped and has not any more."""
         with self._lock:
             for grant in said.returned:
                 self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)
@@ -129,7 +129,7 @@ class DeviceTensors:
             self._asked = {}
 
     def close(self) -> None:
-        """Takes back everything: the stub has ended."""
+        """Take back everything: the stub has ended."""
         with self._lock:
             self._granted.clear()
             self._mapped.clear()

@@ -41,7 +41,7 @@ _LENGTH = re.compile(rb"(?:^|\r\n)Content-Length: *([0-9]+)", re.IGNORECASE)
 
 
 class EditorRelay:
-    """Connects the debugger of one stub with editors, until the stub ends.
+    """The connection of one stub's debugger with editors, until the stub ends.
 
     The stub's debugpy connects to `port` of loopback with `token`. Then an editor may start `adapter`. A thread of its
     own does the work.
@@ -128,7 +128,7 @@ class EditorRelay:
             pass
 
     def _relay(self, debugger: _Peer) -> None:
-        """Pass messages on until the debugger goes. Raises OSError or ValueError then."""
+        """Pas messages on until the debugger goes. Raises OSError or ValueError then."""
         with selectors.DefaultSelector() as selector:
             selector.register(debugger.socket, selectors.EVENT_READ)
             selector.register(self._door, selectors.EVENT_READ)
@@ -181,7 +181,7 @@ class _Peer:
         self._send({"seq": number, "type": "request", "command": command, "arguments": arguments or {}})
 
     def end(self) -> None:
-        """Tell an editor that nothing is left to debug, and close its connection."""
+        """Report to an editor that nothing is left to debug, and close its connection."""
         with self.socket:
             self._send({"seq": _LEAVE, "type": "event", "event": "terminated"})
 

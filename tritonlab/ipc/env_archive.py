@@ -19,11 +19,11 @@ _MOST_LINKS = 100
 
 
 class ArchiveError(Exception):
-    """Says that an archive cannot be read, or that a member of it is refused."""
+    """An archive that cannot be read, or a member of it that is refused."""
 
 
 def extract(archive: Path, directory: Path) -> None:
-    """Unpacks `archive` into the empty `directory`. Raises ArchiveError; if the archive could not be read to its end,
+    """Unpack `archive` into the empty `directory`. Raises ArchiveError; if the archive could not be read to its end,
     part of it may lie in `directory` then."""
     try:
         with _open(archive) as tar:
@@ -37,14 +37,14 @@ def extract(archive: Path, directory: Path) -> None:
 
 
 def _filter(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
-    """Applies Python's own check (PEP 706), which sees the directory as it is. The unpacking user owns the files."""
+    """Apply Python's own check (PEP 706), which sees the directory as it is. The unpacking user owns the files."""
     checked = tarfile.tar_filter(member, directory)
     # None means that the archive's owner is not applied; typeshed does not know that
     return checked.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
 
 
 def _open(archive: Path) -> tarfile.TarFile:
-    """Opens plain tar and gzip only, as Triton does: an archive that works here must work there."""
+    """Open plain tar and gzip only, as Triton does: an archive that works here must work there."""
     with archive.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     try:
@@ -73,7 +73,7 @@ def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
 
 
 def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str], targets: Mapping[str, str]) -> str:
-    """Returns why a member is refused; empty if it is not. `links` and `files` are those before it, `targets` where
+    """Return why a member is refused; empty if it is not. `links` and `files` are those before it, `targets` where
     each link of the archive leads."""
     if member.name.startswith("/"):
         return "has an absolute path"

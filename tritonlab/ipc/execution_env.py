@@ -18,7 +18,7 @@ MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
 
 
 class ExecutionEnvironments:
-    """Keeps the environments of one server. An archive is unpacked once for all models that name it. If it changes it
+    """The environments of one server. An archive is unpacked once for all models that name it. If it changes it
     is unpacked again into another directory, because models that still serve run in the first.
 
     Guarantees: `find` may be called from any thread; two models that name the same archive wait for one extraction.
@@ -35,7 +35,7 @@ class ExecutionEnvironments:
     def find(
         self, path: str, model_directory: Path, say: Callable[[str, str], None] = lambda level, text: None
     ) -> Path | None:
-        """Returns the directory of the environment at `path`, the parameter's value; None if that is empty. Raises
+        """Return the directory of the environment at `path`, the parameter's value; None if that is empty. Raises
         InterpreterError, with Triton's text where it has one (rule 2.10.3). `say(level, text)` logs a text."""
         named = path.replace(MODEL_DIRECTORY, str(model_directory))
         say("INFO", f"Using Python execution env {named}")
@@ -75,7 +75,7 @@ class ExecutionEnvironments:
             return directory
 
     def close(self) -> None:
-        """Removes the unpacked environments; no model may run there any more."""
+        """Remove the unpacked environments; no model may run there any more."""
         with self._lock:
             self._unpacked.clear()
             base, self._base = self._base, None

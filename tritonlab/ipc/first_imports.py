@@ -38,7 +38,7 @@ _PARSING = threading.Lock()
 
 @dataclass
 class FirstImports:
-    """Holds the imports, in their order, and what ended them: `model.py, line 3`; empty if nothing did."""
+    """The imports, in their order, and what ended them: `model.py, line 3`; empty if nothing did."""
 
     steps: list[ImportStep] = field(default_factory=list)
     ended_by: str = ""
@@ -47,7 +47,7 @@ class FirstImports:
 
 
 def first_imports(path: str, paths: Sequence[str]) -> FirstImports:
-    """Returns the first imports of the model in the file `path`. It finds its own modules in `paths` and in the working
+    """Return the first imports of the model in the file `path`. It finds its own modules in `paths` and in the working
     directory."""
     reader = _Reader(["", *paths])
     reader.read_model(path, package=Path(path).parent.name)  # model.py is imported as `1.model`
@@ -61,7 +61,7 @@ class _Reader:
         self._seen: set[str] = set()
 
     def read_model(self, path: str, package: str) -> None:
-        """Adds the imports of model.py. `package` is the one its relative imports start from."""
+        """Add the imports of model.py. `package` is the one its relative imports start from."""
         module = _statements(path)
         if not self._read(path, package, module) or module is None:
             return
@@ -73,7 +73,7 @@ class _Reader:
             self.found.missed = next(self._imports_in(statements, nested=False), "")
 
     def _read(self, path: str, package: str, statements: Sequence[ast.stmt] | None, nested: bool = True) -> bool:
-        """Adds the imports of a file's statements. Returns False if one of them ended them. `nested`: those below an
+        """Add the imports of a file's statements. Returns False if one of them ended them. `nested`: those below an
         `if` count as missed."""
         if statements is None:
             self._end(path, None)
@@ -104,7 +104,7 @@ class _Reader:
     # -- statements
 
     def _is_step(self, node: ast.stmt, package: str, optional: bool = False) -> bool:
-        """Adds the statement if it is an import. Returns False if it may do something."""
+        """Add the statement if it is an import. Returns False if it may do something."""
         if isinstance(node, ast.Import):
             return all(self._add(alias.name, [], optional) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
@@ -120,7 +120,7 @@ class _Reader:
         return _does_nothing(node)
 
     def _is_guarded(self, node: ast.Try, package: str) -> bool:
-        """Adds imports that may fail, `try: import x except ImportError: x = None`. Returns False for any other
+        """Add imports that may fail, `try: import x except ImportError: x = None`. Returns False for any other
         `try`."""
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -147,13 +147,13 @@ class _Reader:
 
     @staticmethod
     def _is_known(module: str) -> bool:
-        """Returns whether a stub has imported the module, or it is of the standard library."""
+        """Return whether a stub has imported the module, or it is of the standard library."""
         return module in _OURS or module.partition(".")[0] in sys.stdlib_module_names
 
     # -- the author's own files
 
     def _own_file(self, name: str) -> str | None:
-        """Returns the directory that has a module of that name; None if there is none. One without `__init__.py`
+        """Return the directory that has a module of that name; None if there is none. One without `__init__.py`
         gives way to an installed module. That the model's Python has it, too, is a guess: the zygote finds out."""
         for directory in self._directories:
             base = os.path.join(directory, name)
@@ -164,7 +164,7 @@ class _Reader:
         return None
 
     def _add_own(self, module: str, names: list[str]) -> bool:
-        """Reads the author's files that `import module` runs: packages from the outside in, then the named modules."""
+        """Read the author's files that `import module` runs: packages from the outside in, then the named modules."""
         root, *others = module.split(".")
         directory = self._own_file(root)
         assert directory is not None
@@ -197,7 +197,7 @@ def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _is_installed(name: str) -> bool:
-    """Returns whether this process would import a module of that name from elsewhere than a directory without
+    """Return whether this process would import a module of that name from elsewhere than a directory without
     `__init__.py`."""
     with contextlib.suppress(ValueError):  # raised for a module that was put together by hand
         spec = find_spec(name)
@@ -206,7 +206,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _statements(path: str) -> list[ast.stmt] | None:
-    """Returns a file's statements; None if it cannot be read as Python, which the stub reports."""
+    """Return a file's statements; None if it cannot be read as Python, which the stub reports."""
     try:
         if os.path.getsize(path) > _LARGEST:
             return None
@@ -217,7 +217,7 @@ def _statements(path: str) -> list[ast.stmt] | None:
 
 
 def _does_nothing(node: ast.stmt) -> bool:
-    """Returns whether a statement only defines names."""
+    """Return whether a statement only defines names."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         arguments = node.args
         defaults = [*arguments.defaults, *arguments.kw_defaults, node.returns]
@@ -248,7 +248,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _is_plain(node: ast.expr | None) -> bool:
-    """Returns whether evaluating the expression only looks names up or makes plain objects."""
+    """Return whether evaluating the expression only looks names up or makes plain objects."""
     if node is None or isinstance(node, (ast.Constant, ast.Name, ast.Lambda)):
         return True
     if isinstance(node, ast.Attribute):
@@ -269,7 +269,7 @@ def _is_plain(node: ast.expr | None) -> bool:
 
 
 def _last_name(node: ast.expr | None) -> str:
-    """Returns the last part of a dotted name: `getLogger` of `logging.getLogger`."""
+    """Return the last part of a dotted name: `getLogger` of `logging.getLogger`."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

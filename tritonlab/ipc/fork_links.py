@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class ForkLinks:
-    """Is the kernel's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
+    """The kernel's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
     thread; `on_end` is called at its end, on any thread."""
 
     def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
@@ -40,13 +40,13 @@ class ForkLinks:
         self._closed = False
 
     def start(self) -> None:
-        """Begins to listen, once the stub has its end. Raises OSError if the link reader is closed."""
+        """Begin to listen, once the stub has its end. Raises OSError if the link reader is closed."""
         self.theirs.close()
         self._watch.start()
 
     @property
     def count(self) -> int:
-        """Returns how many processes have a link."""
+        """How many processes have a link."""
         return len(self._links)
 
     def _on_event(self, events: int) -> None:
@@ -105,7 +105,7 @@ class ForkLinks:
         self.on_end(link)
 
     def close(self) -> None:
-        """Ends all links, after the stub has ended."""
+        """End all links, after the stub has ended."""
         with self._lock:
             self._closed = True
             links = list(self._links)
@@ -116,7 +116,7 @@ class ForkLinks:
             self._bury(link)
 
     def forget(self) -> None:
-        """Drops the descriptors in a forked child of the kernel, without a message to the processes at the other
+        """Drop the descriptors in a forked child of the kernel, without a message to the processes at the other
         ends."""
         self._ours.close()
         for link in self._links:

@@ -32,7 +32,7 @@ _STEP = 2 << 20
 
 
 class GpuChunk:
-    """Is one allocation on a device, with what is free in it. `pool`: whether it stays until the server ends."""
+    """One allocation on a device, with what is free in it. `pool`: whether it stays until the server ends."""
 
     __slots__ = ("__weakref__", "base", "device", "driver", "handle", "let_go", "nbytes", "pool", "space")
 
@@ -49,7 +49,7 @@ class GpuChunk:
         self.let_go: list[tuple[int, int]] = []
 
     def collect(self) -> None:
-        """Frees what leases had that have ended."""
+        """Free what leases had that have ended."""
         while self.let_go:
             self.space.add(*self.let_go.pop())
 
@@ -64,7 +64,7 @@ class GpuChunk:
 
 
 class GpuLease:
-    """Is memory of a chunk that somebody uses, until this object is gone. It takes no lock then, as that may be at any
+    """Memory of a chunk that is in use, until this object is gone. It takes no lock then, as that may be at any
     moment."""
 
     __slots__ = ("chunk", "offset", "size")
@@ -75,7 +75,7 @@ class GpuLease:
         self.size = size
 
     def array(self, nbytes: int) -> DeviceArray:
-        """Returns the first `nbytes` as memory of a tensor, where stubs find it."""
+        """Return the first `nbytes` as memory of a tensor, where stubs find it."""
         chunk = self.chunk
         place = packed(DevicePlace(chunk.handle, self.offset, nbytes))
         return DeviceArray(chunk.driver, chunk.device, chunk.base + self.offset, nbytes, (self, None), place)
@@ -85,8 +85,8 @@ class GpuLease:
 
 
 class GpuBuffers:
-    """Lends device memory of one server. `pools` says how large the pool of a device is, `POOL_BYTES` if it says
-    nothing. Nothing is allocated, and no driver is loaded, before the first tensor on a device."""
+    """The device memory that one server lends. `pools` is how large the pool of each device is, `POOL_BYTES` by
+    default. Nothing is allocated, and no driver is loaded, before the first tensor on a device."""
 
     def __init__(self, driver: Driver = CUDA, pools: Mapping[int, int] | None = None) -> None:
         self.driver = driver
@@ -96,7 +96,7 @@ class GpuBuffers:
         self._settled = 0
 
     def lend(self, device: int, nbytes: int) -> GpuLease:
-        """Returns a lease of at least `nbytes`. Raises UnavailableError if the device has no room, or cannot be
+        """Return a lease of at least `nbytes`. Raises UnavailableError if the device has no room, or cannot be
         used."""
         need = max((nbytes + _ALIGN - 1) & -_ALIGN, _ALIGN)
         with self._lock:
@@ -132,18 +132,18 @@ class GpuBuffers:
         return sum(chunk.nbytes - sum(size for _, size in chunk.space) for chunk in chunks)
 
     def use(self, device: int) -> tuple[int, int]:
-        """Returns how many bytes of the device are in use, and how many are allocated for them."""
+        """Return how many bytes of the device are in use, and how many are allocated for them."""
         with self._lock:
             self._collect()
             return self._used(device), sum(chunk.nbytes for chunk in self._chunks.get(device, ()))
 
     @property
     def grown(self) -> bool:
-        """Tells whether there are further allocations since memory was given back last."""
+        """Return whether there are further allocations since memory was given back last."""
         return self._further() > self._settled
 
     def give_back(self) -> None:
-        """Lets go of further allocations that nobody uses; the pools stay."""
+        """Let go of further allocations that nobody uses; the pools stay."""
         with self._lock:
             self._collect()
             for chunks in self._chunks.values():
@@ -151,7 +151,7 @@ class GpuBuffers:
             self._settled = self._further()
 
     def close(self) -> None:
-        """Lets go of everything: the server has ended. Who still holds a tensor keeps its memory."""
+        """Let go of everything: the server has ended. Who still holds a tensor keeps its memory."""
         with self._lock:
             self._chunks.clear()
 
@@ -161,7 +161,7 @@ class GpuBuffers:
     # -- tensors
 
     def shared(self, array: DeviceArray) -> DeviceArray:
-        """Returns device memory where stubs find it: the same, or a copy on the device. Raises UnavailableError,
+        """Return device memory where stubs find it: the same, or a copy on the device. Raises UnavailableError,
         InternalError."""
         if array.place is not None:
             if array.exposed:
@@ -180,7 +180,7 @@ class GpuBuffers:
         return found
 
     def on_device(self, tensor: Tensor, device: int) -> Tensor:
-        """Returns a copy of a tensor in host memory on the device. Raises UnavailableError, InternalError."""
+        """Return a copy of a tensor in host memory on the device. Raises UnavailableError, InternalError."""
         found = self.lend(device, tensor.byte_size).array(tensor.byte_size)
         if tensor.byte_size:
             with device_errors():

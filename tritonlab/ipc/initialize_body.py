@@ -20,7 +20,7 @@ _REACHING = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef)
 
 
 class InitializeBody(NamedTuple):
-    """Holds the statements of `initialize`, and the definition of what may do something before; None if nothing
+    """The statements of `initialize`, and the definition of what may do something before; None if nothing
     does."""
 
     statements: Sequence[ast.stmt]
@@ -28,7 +28,7 @@ class InitializeBody(NamedTuple):
 
 
 def initialize_body(module: Sequence[ast.stmt]) -> InitializeBody:
-    """Returns the body for the statements of model.py, all of which only import and define. It is empty where it is not
+    """Return the body for the statements of model.py, all of which only import and define. It is empty where it is not
     plain which function `initialize` is."""
     nothing = InitializeBody((), None)
     named = [each for each in module if {_CLASS, "*"} & set(_bound(each))]
@@ -45,7 +45,7 @@ def initialize_body(module: Sequence[ast.stmt]) -> InitializeBody:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Yields the names that a statement binds, and `*`."""
+    """Yield the names that a statement binds, and `*`."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield statement.name
     elif isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -58,7 +58,8 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 
 
 def _may_run_before(member: ast.stmt) -> bool:
-    """Tells whether a member of the class may run before `initialize`, and do something that an import could notice."""
+    """Return whether a member of the class may run before `initialize`, and do something that an import could
+    notice."""
     decorators = {getattr(each, "id", "") for each in getattr(member, "decorator_list", ())}
     if decorators - {"staticmethod", "classmethod"}:  # such as a property, which `self.device` calls
         return True
@@ -69,7 +70,7 @@ def _may_run_before(member: ast.stmt) -> bool:
 
 
 def _only_tells(function: ast.FunctionDef) -> bool:
-    """Tells whether a function reaches nothing but its arguments, values of its own and harmless builtins."""
+    """Return whether a function reaches nothing but its arguments, values of its own and harmless builtins."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
     own |= {node.id for node in nodes if isinstance(node, ast.Name) and _is_stored(node)}

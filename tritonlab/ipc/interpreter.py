@@ -1,4 +1,4 @@
-"""An `Interpreter` is the Python that a stub process is started with, and the environment it belongs to.
+"""The Python that a stub process is started with, and the environment it belongs to.
 
 Triton's stub is compiled around one Python; ours is source that any Python from 3.8 on runs. So a model's own
 interpreter is the environment's `bin/python`, or an executable in the model directory that starts one
@@ -30,19 +30,19 @@ sys.stdout.write("numpy %s\\n" % numpy.__version__)
 
 
 class InterpreterError(Exception):
-    """Says why no stub can be started with an interpreter, and what to do."""
+    """An interpreter with which no stub can be started: why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """Is a Python to start stubs with. `executable` takes the arguments of a Python interpreter. `environment` is the
+    """A Python to start stubs with. `executable` takes the arguments of a Python interpreter. `environment` is the
     directory of its execution environment; empty if there is none."""
 
     executable: str
     environment: str = ""
 
     def variables(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Returns the environment variables of the process. As in the newest Triton the environment's `activate` script
+        """Return the environment variables of the process. As in the newest Triton the environment's `activate` script
         is not executed, so what it exports is missing (rule 2.10.4)."""
         found = dict(base)
         root = self.environment
@@ -55,7 +55,7 @@ class Interpreter:
         return found
 
     def check(self) -> None:
-        """Runs the interpreter once. Raises InterpreterError if it does not start, is too old or has no numpy, so that
+        """Run the interpreter once. Raises InterpreterError if it does not start, is too old or has no numpy, so that
         no stub could run in it."""
         try:
             done = subprocess.run(
@@ -90,7 +90,7 @@ class Interpreter:
 
 
 def of_environment(directory: Path) -> Interpreter:
-    """Returns the interpreter of an execution environment.
+    """Return the interpreter of an execution environment.
 
     Raises InterpreterError if there is none, or if it is a link to a Python that this machine does not have: an
     environment of `venv` works only where the Python is that made it.

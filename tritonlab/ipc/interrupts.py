@@ -1,4 +1,4 @@
-"""`shielded` keeps an interrupt (Ctrl-C, the notebook's stop button) from tearing a message or a hand-over in two.
+"""A shield that keeps an interrupt (Ctrl-C, the notebook's stop button) from tearing a message or a hand-over in two.
 
 Python raises KeyboardInterrupt between any two steps of the main thread. It may have just taken an idle instance, the
 right to read a socket, or a message from it. An exception there would lose that for good, and the model would hang. So
@@ -37,7 +37,7 @@ _came: list[tuple[int, Any]] = []
 
 
 def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Calls `function` and returns its result. An interrupt is raised only after it has returned, or in
+    """Call `function` and return its result. An interrupt is raised only after it has returned, or in
     `interruptible`."""
     global _shielded, _handler
     if threading.get_ident() != _MAIN or _shielded:
@@ -60,7 +60,7 @@ def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def interruptible(wait: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Calls `wait` and lets an interrupt end it, even within `shielded`. `wait` must take nothing that could be
+    """Call `wait` and let an interrupt end it, even within `shielded`. `wait` must take nothing that could be
     lost."""
     global _open
     if not _shielded or threading.get_ident() != _MAIN:

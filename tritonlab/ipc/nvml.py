@@ -1,4 +1,4 @@
-"""This module reads the GPUs through NVML, the driver's management library, which makes no CUDA context."""
+"""The GPUs as NVML shows them, the driver's management library, which makes no CUDA context."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Memory(ctypes.Structure):
 
 
 class _Process(ctypes.Structure):
-    """Is an nvmlProcessInfo_t."""
+    """An nvmlProcessInfo_t."""
 
     _fields_ = (
         ("pid", ctypes.c_uint),
@@ -31,7 +31,7 @@ class _Process(ctypes.Structure):
 
 
 class Nvml:
-    """Reads the GPUs through the driver's management library; `load` gives None where there is no driver or no GPU."""
+    """The GPUs through the driver's management library; `load` gives None where there is no driver or no GPU."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -62,7 +62,7 @@ class Nvml:
             raise RuntimeError(f"{name} returned {result}")
 
     def usages(self) -> list[GpuUsage]:
-        """Returns the GPUs' usages by index."""
+        """Return the GPUs' usages by index."""
         return [self._usage(uuid, device) for uuid, device in self._devices.items()]
 
     def _usage(self, uuid: str, device: ctypes.c_void_p) -> GpuUsage:
@@ -81,7 +81,7 @@ class Nvml:
         )
 
     def held(self, pid: int) -> dict[str, int]:
-        """Returns the bytes of memory that a process has of each GPU, by UUID. In a container that has process ids of
+        """Return the bytes of memory that a process has of each GPU, by UUID. In a container that has process ids of
         its own the driver may not know the process."""
         found = {}
         for uuid, device in self._devices.items():
@@ -105,7 +105,7 @@ class Nvml:
         return None if failed else value.value / 1000
 
     def _energy(self, device: ctypes.c_void_p) -> float | None:
-        """Returns the joules used since the driver was loaded."""
+        """Return the joules used since the driver was loaded."""
         value = ctypes.c_ulonglong()
         failed = self._library.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(value)) != 0
         return None if failed else value.value / 1000

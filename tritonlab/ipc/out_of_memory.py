@@ -21,7 +21,7 @@ _NO_LIMIT = 1 << 62
 
 
 def oom_kills(root: Path = Path("/")) -> int:
-    """Returns how many processes were killed for memory so far, in our cgroup and on this machine; 0 if unknown."""
+    """Return how many processes were killed for memory so far, in our cgroup and on this machine; 0 if unknown."""
     found = [_number(root / "proc/vmstat", "oom_kill")]
     for group, version in _groups(root):
         found.append(_number(group / ("memory.events" if version == 2 else "memory.oom_control"), "oom_kill"))
@@ -51,12 +51,12 @@ def shared_memory(root: Path = Path("/")) -> tuple[int, int]:
 
 
 def peak_memory(root: Path = Path("/")) -> int:
-    """Returns how many bytes this process has used at most; 0 if unknown."""
+    """Return how many bytes this process has used at most; 0 if unknown."""
     return (_number(root / "proc/self/status", "VmHWM:") or 0) * 1024
 
 
 def own_peak(reported: int, inherited: int) -> int:
-    """Returns how many bytes an ended process used at most, 0 if that cannot be told. What is `reported` includes what
+    """Return how many bytes an ended process used at most, 0 if that cannot be told. What is `reported` includes what
     its parent had used when it started the process (`inherited`), so only a higher number is certainly its own."""
     return reported if reported > inherited + _INEXACT else 0
 
@@ -100,7 +100,7 @@ def _size(number: int) -> str:
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, int]]:
-    """Yields our memory cgroups and their parents, as (directory, version)."""
+    """Yield our memory cgroups and their parents, as (directory, version)."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root / "sys/fs/cgroup"

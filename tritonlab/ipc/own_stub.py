@@ -28,7 +28,7 @@ exit 1
 
 
 def find_own_stub(directory: Path, instance: str) -> str | None:
-    """Returns the path of the stub in `directory`, made executable; None if there is none.
+    """Return the path of the stub in `directory`, made executable; None if there is none.
 
     Raises InterpreterError for one that was compiled for Triton. Falling back to our own interpreter would run the
     model with another Python than its author chose.
@@ -53,13 +53,13 @@ def find_own_stub(directory: Path, instance: str) -> str | None:
 
 
 def is_compiled(path: Path) -> bool:
-    """Returns whether the file is a compiled program rather than a script."""
+    """Return whether the file is a compiled program rather than a script."""
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
 
 
 def write_own_stub(directory: Path, python: str, *, force: bool = False) -> Path:
-    """Writes the stub that starts `python`, an absolute path; returns its path.
+    """Write the stub that starts `python`, an absolute path; returns its path.
 
     Raises FileExistsError if the directory has another one, unless `force`.
     """

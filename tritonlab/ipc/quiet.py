@@ -1,4 +1,4 @@
-"""`Quiet` knows whether the machine has little to do: then a thread that waits may let the one that it waits for run
+"""Whether the machine has little to do: then a thread that waits may let the one that it waits for run
 first (`instances.answer_lead.AnswerLead.give_way`), and no third one takes the core meanwhile."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LOOK = 1_000_000_000
 
 
 class Quiet:
-    """Looks at what the cores did since the last look, the first time since the machine started. It is never quiet
+    """A look at what the cores did since the last look, the first time since the machine started. It is never quiet
     where the operating system does not tell."""
 
     def __init__(self, uptime: Path = _UPTIME, cores: int | None = None) -> None:
@@ -25,7 +25,7 @@ class Quiet:
         self._up = self._idle = 0.0
 
     def __call__(self, now: int) -> bool:
-        """Returns whether it is quiet `now`, in nanoseconds."""
+        """Return whether it is quiet `now`, in nanoseconds."""
         if now >= self._next:
             self._next = now + _LOOK
             self._quiet = self._look()

@@ -1,4 +1,4 @@
-"""`RememberedImports` keeps in a file what a notebook's models imported, so that its next kernel starts warm."""
+"""What a notebook's models imported, kept in a file so that its next kernel starts warm."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _KEPT = 3
 
 
 class RememberedImports:
-    """Reads and writes the file, which may be missing or unreadable. Several kernels may write it."""
+    """The file, which may be missing or unreadable. Several kernels may write it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> list[Steps]:
-        """Returns the sets of imports, the last used last; none if the file is missing or has another form."""
+        """Return the sets of imports, the last used last; none if the file is missing or has another form."""
         try:
             return [tuple(_step(row) for row in rows) for rows in json.loads(self._path.read_bytes())]
         except (OSError, ValueError, TypeError):
             return []
 
     def add(self, steps: Steps) -> None:
-        """Adds a set and writes the file anew; does nothing if it cannot be written."""
+        """Add a set and write the file again; does nothing if it cannot be written."""
         sets = [*(known for known in self.read() if known != steps), steps][-_KEPT:]
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""This module decides when polling for an answer is worth a core: while fewer stubs execute than there are cores,
+"""The decision when polling for an answer is worth a core: while fewer stubs execute than there are cores,
 polling has done no harm lately, and the answer is due in a moment.
 
 A client that sends 100 requests a second finds the stub asleep, which then answers after 300-500 us: polling burns 200
@@ -42,7 +42,8 @@ _WAKE = 150e-6
 
 
 class AnswerPace:
-    """Learns whether answers, of one stub or of those that one thread reads, come soon enough to be polled for."""
+    """The record of whether answers, of one stub or of those that one thread reads, come soon enough to be polled
+    for."""
 
     def __init__(self) -> None:
         self._soon = True  # whether the last answer of a stub that was awake came soon
@@ -50,21 +51,21 @@ class AnswerPace:
         self._began = self._ended = 0.0
 
     def begin(self, now: float) -> float:
-        """Notes that an answer is awaited from `now` (seconds) on. Returns how many seconds to poll for it."""
+        """Note that an answer is awaited from `now` (seconds) on. Returns how many seconds to poll for it."""
         self._began = now
         self._awake = now - self._ended < STUB_SPIN_US * 1e-6
         return SPIN_US * 1e-6 if self._awake and self._soon else 0.0
 
     def end(self, now: float) -> None:
-        """Notes that the answer came at `now` (seconds)."""
+        """Note that the answer came at `now` (seconds)."""
         self._ended = now
         if self._awake:
             self._soon = now - self._began < SPIN_US * 1e-6 + (0.0 if self._soon else _WAKE)
 
 
 class Crowd:
-    """Knows whether polling has done harm lately: answers came long after they were due, because whoever polled had the
-    core that the stub needed. Then nobody polls for a while, longer each time that it does harm again.
+    """Whether polling has done harm lately: answers came long after they were due, because the poller had the core that
+    the stub needed. Then nothing polls for a while, longer each time that it does harm again.
 
     It goes by the answers, not by how many threads of the machine run: on 2 cores a single busy process is too many,
     and a client that is about to sleep looks like one.
@@ -77,12 +78,12 @@ class Crowd:
         self._until = 0
 
     def look(self, now: int) -> None:
-        """Lets polling be tried again when its rest is over; to be called often, with `now` in nanoseconds."""
+        """Let polling be tried again when its rest is over; to be called often, with `now` in nanoseconds."""
         if self.there and now >= self._until:
             self.there = False
 
     def answered(self, late: int, now: int) -> None:
-        """Notes an answer that came at `now` from a stub that was polling, `late` nanoseconds after it was due."""
+        """Note an answer that came at `now` from a stub that was polling, `late` nanoseconds after it was due."""
         self._answers += 1
         self._late += late > _LATE
         if self._answers < _WINDOW:
@@ -97,7 +98,7 @@ class Crowd:
 
 
 class SpinBudget:
-    """Knows how many stubs are executing, and which of those only wait for another model's answer. Its sets are
+    """How many stubs are executing, and which of those only wait for another model's answer. Its sets are
     changed by atomic operations only, so it needs no lock."""
 
     def __init__(self, cores: int | None = None, crowd: Crowd | None = None, quiet: Quiet | None = None) -> None:
@@ -115,7 +116,7 @@ class SpinBudget:
         self._blocked.discard(instance)
 
     def block(self, instance: int) -> None:
-        """Notes that the instance's `execute` needs no core until `unblock`: it waits for another model's answer."""
+        """Note that the instance's `execute` needs no core until `unblock`: it waits for another model's answer."""
         self._blocked.add(instance)
 
     def unblock(self, instance: int) -> None:
@@ -126,10 +127,10 @@ class SpinBudget:
 
     @property
     def allowed(self) -> bool:
-        """Returns whether kernel and executing stubs leave a core for each that polls."""
+        """Whether kernel and executing stubs leave a core for each that polls."""
         return not self.crowd.there and len(self._executing) - len(self._blocked) < self._cores
 
     @property
     def relaying(self) -> bool:
-        """Returns whether the next message goes from one stub to another, and a core is free to poll for it."""
+        """Whether the next message goes from one stub to another, and a core is free to poll for it."""
         return bool(self._blocked) and self.allowed

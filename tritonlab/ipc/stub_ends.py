@@ -10,7 +10,7 @@ from ..stub._pb_stub.wire.shm_manager import create_region_file
 
 
 class StubEnds:
-    """Opens the sockets, regions and pipes of a stub that is to be started. Raises OSError, and leaves nothing open, if
+    """The sockets, regions and pipes of a stub that is to be started. Raises OSError, and leaves nothing open, if
     the process has no descriptors left.
 
     `inherited` are the stub's own ends, in the order in which its entry point takes them.
@@ -33,11 +33,11 @@ class StubEnds:
             self._ours, self._theirs = ours.pop_all(), theirs.pop_all()
 
     def close_theirs(self) -> None:
-        """Closes the stub's ends, once it has them or never will."""
+        """Close the stub's ends, once it has them or never will."""
         self._theirs.close()
 
     def close(self) -> None:
-        """Closes both sides' ends; for when nobody has taken over ours."""
+        """Close both sides' ends; for when nobody has taken over ours."""
         self._theirs.close()
         self._ours.close()
 

@@ -1,4 +1,4 @@
-"""A `StubProcess` is a stub process with its link; this module starts and ends it.
+"""The start and the end of a stub process with its link.
 
 The end has steps, each with a deadline: FINALIZE (the author's `finalize` runs), time to exit, end of the link,
 SIGTERM to the stub's session, SIGKILL to it. A stub whose kernel dies needs none of them: its life pipe ends and the
@@ -40,14 +40,14 @@ RUNG_TIMEOUT = 2.0
 
 
 class StubStartError(Exception):
-    """Says why a stub process did not come up, and what it printed. `was_killed`: by a signal from outside."""
+    """A stub process that did not come up: why, and what it printed. `was_killed`: by a signal from outside."""
 
     was_killed = False
 
 
 @dataclass(frozen=True)
 class ShmSettings:
-    """Holds the sizes of a stub's regions in bytes (rule 2.9). `limit` None lets them grow until memory is full."""
+    """The sizes of a stub's regions in bytes (rule 2.9). `limit` None lets them grow until memory is full."""
 
     default_byte_size: int = 1 << 20
     growth_byte_size: int = 1 << 20
@@ -62,7 +62,7 @@ Begin = Callable[[StubEnds, int, tuple[int, int, int | None]], ChildProcess]
 
 
 def new_process(interpreter: Interpreter) -> Begin:
-    """Returns a function that starts a stub in a new process of the interpreter."""
+    """Return a function that starts a stub in a new process of the interpreter."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
         control, monitor, *regions, life = ends.inherited
@@ -79,7 +79,7 @@ def new_process(interpreter: Interpreter) -> Begin:
 
 
 def fork_of(zygote: ZygoteProcess, paths: Sequence[str]) -> Begin:
-    """Returns a function that lets the zygote fork a stub, for a model that finds modules of its own in `paths`. The
+    """Return a function that lets the zygote fork a stub, for a model that finds modules of its own in `paths`. The
     function raises ForkRefused or ZygoteError."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
@@ -89,7 +89,7 @@ def fork_of(zygote: ZygoteProcess, paths: Sequence[str]) -> Begin:
 
 
 class StubProcess:
-    """Is a stub process with its link. It has no model yet; a model's instance takes it over from the pool."""
+    """A stub process with its link. It has no model yet; a model's instance takes it over from the pool."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class StubProcess:
         shm: ShmSettings = DEFAULT_SHM,
         begin: Begin | None = None,
     ) -> None:
-        """Starts the process by `begin`, by default as a new one of the interpreter. `await_hello` tells whether it
+        """Start the process by `begin`, by default as a new one of the interpreter. `await_hello` tells whether it
         came up. Raises StubStartError if no process could be started, and whatever `begin` raises."""
         self.interpreter = interpreter
         #: which modules the model has to import itself, and why; empty if the process has them all
@@ -157,7 +157,7 @@ class StubProcess:
         return self.child.pid
 
     def await_hello(self, timeout: float = HELLO_TIMEOUT) -> None:
-        """Waits until the stub is up, for `timeout` seconds at most.
+        """Wait until the stub is up, for `timeout` seconds at most.
 
         Raises InterpreterError if its Python is to blame, else StubStartError with what it printed; the process has
         ended then.
@@ -188,7 +188,7 @@ class StubProcess:
             )
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
-        """Calls `emit(stream, text)` for each line that the stub prints, and has printed before a model took it."""
+        """Call `emit(stream, text)` for each line that the stub prints, and has printed before a model took it."""
         self.output.retarget(emit)
 
     def drain_output(self, *, ended: bool = False) -> None:
@@ -201,7 +201,7 @@ class StubProcess:
             self._watches[fd].arm()
 
     def _on_exit(self, events: int) -> None:
-        """Ends the link, because the process has ended. Its socket may stay open in processes that the model forked."""
+        """End the link, because the process has ended. Its socket may stay open in processes that the model forked."""
         self.link.shutdown()
         self.monitor.shutdown()
 
@@ -223,7 +223,7 @@ class StubProcess:
         return has_answered
 
     def signal_stacks(self) -> bool:
-        """Makes the stub write its threads' stacks to stderr, even if no thread can run. Returns False if it cannot be
+        """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if it cannot be
         asked: there is no such signal, or the stub does not handle it yet and would die of it."""
         if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
             return False
@@ -234,7 +234,7 @@ class StubProcess:
     # -- the end
 
     def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> Answer | None:
-        """Runs the author's `finalize` and ends the process. Returns the answer to `finalize`, None if none came within
+        """Run the author's `finalize` and end the process. Returns the answer to `finalize`, None if none came within
         `timeout` seconds."""
         outcome = None
         if not self.link.lost:
@@ -246,7 +246,7 @@ class StubProcess:
         return outcome
 
     def kill(self) -> None:
-        """Ends the process without asking."""
+        """End the process without asking."""
         self._climb_down(grace=0.0)
 
     def _climb_down(self, grace: float) -> None:
@@ -261,7 +261,7 @@ class StubProcess:
         self._release()
 
     def reap(self) -> None:
-        """Ends a process whose link was lost, collects its exit status and last lines, and frees everything."""
+        """End a process whose link was lost, collects its exit status and last lines, and free everything."""
         if self._ended.is_set():
             return
         self.was_killed = self.child.wait(0.5) and self.cause.is_kill()
@@ -287,7 +287,7 @@ class StubProcess:
             region.close()
 
     def forget(self) -> None:
-        """Drops, in a forked child, the descriptors that would keep the stub alive after the kernel, and the right to
+        """Drop, in a forked child, the descriptors that would keep the stub alive after the kernel, and the right to
         end it."""
         self._ended.set()
         os.close(self._life_write)

@@ -1,4 +1,4 @@
-"""A `LogBook` keeps the lines that models print and log, each with its model, its instance and the requests that were
+"""The lines that models print and log, each with its model, its instance and the requests that were
 executing."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PIPE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """Is one line of the log. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log`
+    """One line of the log. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log`
     (pb_utils.Logger) or `server`.
 
     `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for what
@@ -56,7 +56,7 @@ class LogRecord:
     unheard: bool = False
 
     def is_of(self, request: str) -> bool:
-        """Returns whether the line is about the request of that id, or of that serial number."""
+        """Return whether the line is about the request of that id, or of that serial number."""
         return request in self.request_ids or request in map(str, self.serials)
 
     @property
@@ -67,12 +67,12 @@ class LogRecord:
 
     @property
     def in_error(self) -> bool:
-        """Returns whether the requests' error says the same to those who wait for it: what `execute` raised."""
+        """Whether the requests' error says the same to those who wait for it: what `execute` raised."""
         return self.stream == "server" and not (self.unchecked or self.unheard)
 
 
 class LogBook:
-    """Keeps the last records of a server."""
+    """The last records of a server."""
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class LogBook:
             self._listener(record)
 
     def records(self, model: str | None = None) -> list[LogRecord]:
-        """Returns the records, oldest first; only those of `model` if given."""
+        """Return the records, oldest first; only those of `model` if given."""
         with self._lock:
             records = list(self._records)
         return [record for record in records if model is None or record.model == model]
 
 
 class StubOutput:
-    """Reads one stub's stdout and stderr pipes, line by line, and holds the lines until a model takes them.
+    """One stub's stdout and stderr pipes, read line by line; the lines are kept until a model takes them.
 
     Guarantees: `drain` may be called from any thread. Lines keep their order within a stream.
     """
@@ -129,11 +129,11 @@ class StubOutput:
 
     @property
     def held(self) -> list[str]:
-        """Returns the lines that nobody has taken yet."""
+        """The lines that nobody has taken yet."""
         return [text for _, text in self._held]
 
     def retarget(self, emit: Callable[[str, str], None]) -> None:
-        """Sends the lines held so far, and all later ones, to `emit(stream, text)`. A stub may print before it has a
+        """Send the lines held so far, and all later ones, to `emit(stream, text)`. A stub may print before it has a
         model."""
         with self._lock:
             self._emit = emit
@@ -160,7 +160,7 @@ class StubOutput:
                 self._emit_partial()
 
     def drain(self, fd: int) -> bool:
-        """Reads what the pipe holds now. Returns False once the pipe has ended.
+        """Read what the pipe holds now. Returns False once the pipe has ended.
 
         It leaves what comes meanwhile: otherwise a model that never stops printing would keep its reader for ever.
         """
@@ -200,7 +200,7 @@ class StubOutput:
                 self._emit(stream, _text(line, length))
 
     def close(self) -> None:
-        """Drains, emits unfinished lines and closes the pipes."""
+        """Drain, emits unfinished lines and close the pipes."""
         for fd in self.fds:
             self.drain(fd)
         with self._lock:

@@ -20,7 +20,7 @@ _TRIES = 3
 
 
 class StubPool:
-    """Provides the stubs of one server. `warm` is how many bytes zygotes may take: None means a quarter of the memory,
+    """The stubs of one server. `warm` is how many bytes zygotes may take: None means a quarter of the memory,
     0 no zygotes. `gpu_buffers` is the GPU memory that they share with the server. Guarantees: `acquire` and `close` may
     be called from any thread."""
 
@@ -40,7 +40,7 @@ class StubPool:
         self._told: dict[str, str] = {}
 
     def prewarm(self, remembered: RememberedImports | None = None) -> None:
-        """Starts zygotes in the background, with the remembered imports, so that a first load need not wait for them.
+        """Start zygotes in the background, with the remembered imports, so that a first load need not wait for them.
         From now on the imports that models make are remembered, too."""
         zygotes = self._zygotes
         if zygotes is None:
@@ -59,7 +59,7 @@ class StubPool:
         paths: Sequence[str] = (),
         say: Callable[[str], None] = lambda text: None,
     ) -> StubProcess:
-        """Returns a stub that has made the first imports of the source file `model`, if given. The caller may send at
+        """Return a stub that has made the first imports of the source file `model`, if given. The caller may send at
         once, and waits with `await_hello`. It blocks while imports are made that no model has made before.
 
         `say` is called once with the modules that the model has to import itself, and why. Raises StubStartError.
@@ -80,7 +80,7 @@ class StubPool:
     def _fork(
         self, zygotes: Zygotes, interpreter: Interpreter, steps: Steps, paths: Sequence[str]
     ) -> tuple[StubProcess, str]:
-        """Returns the stub, and which imports it has to make itself and why; empty if none."""
+        """Return the stub, and which imports it has to make itself and why; empty if none."""
         why = ""
         for _ in range(_TRIES):
             zygote, left_out = zygotes.find(interpreter, steps)
@@ -100,16 +100,16 @@ class StubPool:
         return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm), why
 
     def wait_warm(self, timeout: float = 30.0) -> bool:
-        """Waits until the zygotes that were begun are up, at most `timeout` seconds; for benchmarks and tests."""
+        """Wait until the zygotes that were begun are up, at most `timeout` seconds; for benchmarks and tests."""
         self.prewarm()
         return self._zygotes is None or self._zygotes.wait(timeout)
 
     def memory(self) -> WarmMemory | None:
-        """Returns the memory that the zygotes take; None if they are switched off. The call takes milliseconds."""
+        """Return the memory that the zygotes take; None if they are switched off. The call takes milliseconds."""
         return self._zygotes.memory() if self._zygotes is not None else None
 
     def close(self) -> None:
-        """Ends the zygotes; no more are started afterwards. Lets go of the GPU memory."""
+        """End the zygotes; no more are started afterwards. Lets go of the GPU memory."""
         self.gpu_buffers.close()
         if self._zygotes is not None:
             self._zygotes.close()

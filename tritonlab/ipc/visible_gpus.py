@@ -1,8 +1,8 @@
-"""`VisibleGpus` are the GPUs that a server's instances may be placed on: this machine's, or simulated ones.
+"""The GPUs that a server's instances may be placed on: this machine's, or simulated ones.
 
-They are asked for when a configuration first needs them, once per server. This process must not load CUDA for that,
-since what it forks could not use CUDA any more. So NVIDIA's driver is asked by a process of its own, and only where
-there is one.
+They are looked for when a configuration first needs them, once per server. This process must not load CUDA for that,
+since what it forks could not use CUDA any more. So a process of its own calls NVIDIA's driver, and only where there is
+one.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ except DriverError as error:
 
 
 class VisibleGpus:
-    """Holds the GPUs of one server. `simulated`: how many to simulate in the place of this machine's; 0 for none.
-    `warn` is told why the driver shows none of the machine's. Raises InvalidArgumentError for a number that cannot be
+    """The GPUs of one server. `simulated`: how many to simulate in the place of this machine's; 0 for none. `warn` gets
+    the reason why the driver shows none of the machine's. Raises InvalidArgumentError for a number that cannot be
     meant.
     """
 
@@ -55,7 +55,7 @@ class VisibleGpus:
 
     @cached_property
     def all(self) -> tuple[DeviceFacts, ...]:
-        """Returns the GPUs, in the order of their ordinals; none where there is none."""
+        """The GPUs, in the order of their ordinals; none where there is none."""
         if self._count:
             return tuple(SIMULATED.devices()[: self._count])
         if not any(path.exists() for path in _CARDS):
@@ -75,15 +75,15 @@ class VisibleGpus:
 
     @property
     def driver(self) -> Driver:
-        """Returns what reads and writes the memory of these GPUs."""
+        """What reads and writes the memory of these GPUs."""
         return SIMULATED if self.simulated else CUDA
 
     def uuid(self, ordinal: int) -> str:
-        """Returns the UUID of a GPU; empty for one that is not there."""
+        """Return the UUID of a GPU; empty for one that is not there."""
         return next((gpu.uuid for gpu in self.all if gpu.ordinal == ordinal), "")
 
     def held(self, pid: int) -> dict[int, int]:
-        """Returns the bytes of memory that a process has of each GPU, by ordinal, as far as they can be seen."""
+        """Return the bytes of memory that a process has of each GPU, by ordinal, as far as they can be seen."""
         if self.simulated:
             return held_by(pid)
         by_uuid = self._nvml.held(pid) if self.all and self._nvml is not None else {}
@@ -95,7 +95,7 @@ class VisibleGpus:
 
 
 def ask_driver() -> tuple[list[DeviceFacts], str]:
-    """Returns the devices of NVIDIA's driver, as a new process sees them, and why there are none, if so."""
+    """Return the devices of NVIDIA's driver, as a new process sees them, and why there are none, if so."""
     command = [sys.executable, "-c", _ASK, str(STUB.parent)]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     try:

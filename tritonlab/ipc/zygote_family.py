@@ -46,7 +46,7 @@ _LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.s
 
 
 class Origin(NamedTuple):
-    """Holds what a new process would inherit from this one at its start."""
+    """What a new process would inherit from this one at its start."""
 
     variables: Mapping[str, str]
     limits: tuple[tuple[int, int], ...]
@@ -64,7 +64,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Holds what modules see of the process that imports them."""
+    """What modules see of the process that imports them."""
 
     variables: Mapping[str, str]
     directory: str
@@ -115,18 +115,18 @@ class Growth:
         return sum(share(zygote.child.pid) for zygote in self.processes())
 
     def names(self) -> str:
-        """Returns what it imports, for a sentence."""
+        """Return what it imports, for a sentence."""
         return quoted(self.steps) or "numpy"
 
     def ended_within(self, seconds: float) -> bool:
-        """Waits until it is up or has failed. Raises KeyboardInterrupt with what went on."""
+        """Wait until it is up or has failed. Raises KeyboardInterrupt with what went on."""
         try:
             return self.done.wait(seconds)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"during the import of {self.names()}") from None
 
     def fork_of(self, parent: Growth) -> ZygoteProcess:
-        """Starts the process as a fork of another zygote's, once that is up. Raises what `ZygoteProcess.grow` does."""
+        """Start the process as a fork of another zygote's, once that is up. Raises what `ZygoteProcess.grow` does."""
         parent.done.wait()
         if parent.zygote is None:
             raise ZygoteError(f"the one before it failed: {parent.failure}")
@@ -135,7 +135,7 @@ class Growth:
 
 @dataclass
 class ZygoteFamily:
-    """Holds the zygotes of one interpreter, all of which began as forks of `root`. The lock of `Zygotes` guards it."""
+    """The zygotes of one interpreter, all of which began as forks of `root`. The lock of `Zygotes` guards it."""
 
     origin: Origin
     root: Growth
@@ -147,7 +147,7 @@ class ZygoteFamily:
         return [self.root, *self.grown.values()]
 
     def allowed(self, steps: Steps, why: str) -> tuple[Steps, str]:
-        """Returns the steps before the first that is left out, and why that and those after it are not made."""
+        """Return the steps before the first that is left out, and why that and those after it are not made."""
         for end in range(1, len(steps) + 1):
             if steps[:end] in self.left_out:
                 after = quoted(steps[end:])
@@ -158,23 +158,23 @@ class ZygoteFamily:
         return steps, why
 
     def leave_out(self, failed: Growth) -> None:
-        """Notes which import is to blame for a failed growth, so that it is not tried again."""
+        """Note which import is to blame for a failed growth, so that it is not tried again."""
         failure = failed.failure
         made = failed.begun_with + (failure.steps if isinstance(failure, ImportLeftOut) else 0)
         bad = failed.steps[: made + 1]
         self.left_out[bad] = f"'{bad[-1].module}', because {failure}"
 
     def leave_out_large(self, grown: Growth) -> None:
-        """Notes that the last import of a growth takes too much memory."""
+        """Note that the last import of a growth takes too much memory."""
         self.left_out[grown.steps] = f"'{grown.steps[-1].module}', because it takes more memory than `warm` allows"
 
     def nearest(self, steps: Steps) -> Growth:
-        """Returns the growth that has made most of these imports, and no others."""
+        """Return the growth that has made most of these imports, and no others."""
         begun = (growth for growth in self.all() if steps[: len(growth.steps)] == growth.steps)
         return max(begun, key=lambda growth: len(growth.steps))
 
     def drop_outdated(self, place: Place) -> None:
-        """Ends the zygotes whose imports have seen another place, and forgets those that are over."""
+        """End the zygotes whose imports have seen another place, and forget those that are over."""
         old = [growth for growth in self.grown.values() if growth.place != place or growth.is_over()]
         for growth in old:
             del self.grown[growth.steps]
@@ -182,7 +182,7 @@ class ZygoteFamily:
 
 
 def quoted(steps: Steps) -> str:
-    """Returns the names of the modules that these steps import, for a sentence: at most three of them."""
+    """Return the names of the modules that these steps import, for a sentence: at most three of them."""
     names = [f"'{name}'" for name in dict.fromkeys(step.module for step in steps if not step.own)]
     if len(names) > 3:
         names[2:] = [f"{len(names) - 2} more"]
@@ -190,7 +190,7 @@ def quoted(steps: Steps) -> str:
 
 
 def retire(growths: Sequence[Growth]) -> None:
-    """Ends these zygotes on a thread of its own, because it waits for processes to end."""
+    """End these zygotes on a thread of its own, because it waits for processes to end."""
     zygotes = [zygote for growth in reversed(growths) for zygote in growth.processes()]
 
     def work() -> None:
@@ -202,7 +202,7 @@ def retire(growths: Sequence[Growth]) -> None:
 
 
 def share(pid: int) -> int:
-    """Returns a process's bytes in memory, shared pages counted in part; 0 if it has ended."""
+    """Return a process's bytes in memory, shared pages counted in part; 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -31,11 +31,11 @@ _MESSAGE = 1 << 18
 
 
 class ZygoteError(Exception):
-    """Says that the zygote has ended or cannot be asked."""
+    """A zygote that has ended or does not answer."""
 
 
 class ForkRefused(Exception):
-    """Says why a zygote does not fork: a new process would import something else. `stale` means for any model."""
+    """Why a zygote does not fork: a new process would import something else. `stale` means for any model."""
 
     def __init__(self, why: str, stale: bool) -> None:
         super().__init__(why)
@@ -43,7 +43,7 @@ class ForkRefused(Exception):
 
 
 class ImportLeftOut(Exception):
-    """Says why an import was not made, after the first `steps` of those asked for."""
+    """Why an import was not made, after the first `steps` of those asked for."""
 
     def __init__(self, steps: int, why: str) -> None:
         super().__init__(why)
@@ -51,14 +51,14 @@ class ImportLeftOut(Exception):
 
 
 class ZygoteProcess:
-    """Is one process that has made the imports `steps`.
+    """One process that has made the imports `steps`.
 
     Guarantees: any thread may call any method. A process that it forks becomes a child of this process, and does not
     depend on the zygote any more.
     """
 
     def __init__(self, steps: Sequence[ImportStep], sock: socket.socket, life: int, child: ChildProcess) -> None:
-        """Takes over the descriptors. `await_grown` waits until the process is up."""
+        """Take over the descriptors. `await_grown` waits until the process is up."""
         self.steps = tuple(steps)
         self.child = child
         self.used = 0.0  # `time.monotonic()` of its last fork, but for a twin
@@ -75,7 +75,7 @@ class ZygoteProcess:
 
     @staticmethod
     def start(interpreter: Interpreter, environment: Mapping[str, str]) -> ZygoteProcess:
-        """Starts a new process, without imports. Raises OSError."""
+        """Start a new process, without imports. Raises OSError."""
 
         def begin(fds: tuple[int, int]) -> ChildProcess:
             return ChildProcess.start(
@@ -96,7 +96,7 @@ class ZygoteProcess:
         return twin
 
     def grow(self, steps: Sequence[ImportStep], environment: Mapping[str, str], directory: str) -> ZygoteProcess:
-        """Forks a zygote that also makes these imports, with these variables and in this directory. Raises ForkRefused,
+        """Fork a zygote that also makes these imports, with these variables and in this directory. Raises ForkRefused,
         ZygoteError or OSError."""
         body = Grow(list(steps), dict(environment), directory)
         grown = _linked([*self.steps, *steps], lambda fds: self._fork(body, fds))
@@ -104,7 +104,7 @@ class ZygoteProcess:
         return grown
 
     def await_grown(self) -> None:
-        """Waits until its imports are made. Raises ImportLeftOut if one was not, or ZygoteError; then the process has
+        """Wait until its imports are made. Raises ImportLeftOut if one was not, or ZygoteError; then the process has
         ended."""
         try:
             grown = self._receive(_GROW_TIMEOUT)
@@ -118,7 +118,7 @@ class ZygoteProcess:
         self._peak = grown.peak
 
     def fork(self, sizes: tuple[int, int, int | None], paths: Sequence[str], inherited: Sequence[int]) -> ChildProcess:
-        """Forks a stub with these descriptors. Raises ForkRefused, ZygoteError or OSError."""
+        """Fork a stub with these descriptors. Raises ForkRefused, ZygoteError or OSError."""
         size, growth, limit = sizes
         stub = self._fork(Fork(size, growth, limit or 0, list(paths)), inherited)
         self.used = time.monotonic()
@@ -143,7 +143,7 @@ class ZygoteProcess:
         return answer
 
     def _receive(self, timeout: float) -> Any:
-        """Waits for an answer with `poll`: a timeout of the socket would make the other end non-blocking, too."""
+        """Wait for an answer with `poll`: a timeout of the socket would make the other end non-blocking, too."""
         try:
             readable = select.poll()
             readable.register(self._socket, select.POLLIN)
@@ -167,7 +167,7 @@ class ZygoteProcess:
         return not self._closed and not self._has_failed and not self.child.wait(0)
 
     def end(self) -> None:
-        """Ends the zygote; the processes that it forked go on."""
+        """End the zygote; the processes that it forked go on."""
         with self._state:
             if self._closed:
                 return
@@ -186,7 +186,7 @@ class ZygoteProcess:
         os.close(self._life)
 
     def forget(self) -> None:
-        """Drops, in a forked child of the kernel, the descriptors that would keep the zygote alive after the kernel."""
+        """Drop, in a forked child of the kernel, the descriptors that would keep the zygote alive after the kernel."""
         self._closed = True
         self._socket.close()
         with contextlib.suppress(OSError):
@@ -197,7 +197,7 @@ class ZygoteProcess:
 
 
 class _ForkedProcess:
-    """Is a process that a zygote forked, in the form ChildProcess wants. `inherited` is its memory at the start,
+    """A process that a zygote forked, in the form ChildProcess wants. `inherited` is its memory at the start,
     bytes."""
 
     def __init__(self, pid: int, inherited: int) -> None:
@@ -220,7 +220,7 @@ class _ForkedProcess:
 
 
 def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], ChildProcess]) -> ZygoteProcess:
-    """Returns the zygote that `begin` starts, given its ends of a socket pair and of a life pipe."""
+    """Return the zygote that `begin` starts, given its ends of a socket pair and of a life pipe."""
     with ExitStack() as ours, ExitStack() as theirs:
         sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.enter_context(sock)

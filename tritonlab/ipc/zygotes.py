@@ -40,7 +40,7 @@ _TRIES = 3
 
 
 class WarmMemory(NamedTuple):
-    """Says how many bytes zygotes take, shared pages counted in part, and what each process id has imported."""
+    """How many bytes zygotes take, shared pages counted in part, and what each process id has imported."""
 
     used: int
     limit: int
@@ -63,7 +63,7 @@ class Zygotes:
         self._keeper = ZygoteKeeper(link_reader, self._lock, self._closed, self._is_kept, self._grow_again)
 
     def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[ZygoteProcess | None, str]:
-        """Returns the zygote that has made these imports, or those before the first that must not be made, and why that
+        """Return the zygote that has made these imports, or those before the first that must not be made, and why that
         one must not; None instead of a zygote if there can be none. Blocks while it grows, for some time. Raises
         KeyboardInterrupt with what went on."""
         wanted, why = tuple(steps), ""
@@ -84,7 +84,7 @@ class Zygotes:
             self._blame(interpreter, family, growth)
 
     def _blame(self, interpreter: Interpreter, family: ZygoteFamily, failed: Growth) -> None:
-        """Leaves out the import that is to blame for a failed growth, or begins anew if what was imported has
+        """Leave out the import that is to blame for a failed growth, or begin again if what was imported has
         changed."""
         with self._lock:
             if not (isinstance(failed.failure, ForkRefused) and failed.failure.stale):
@@ -93,14 +93,14 @@ class Zygotes:
                 retire(self._families.pop(interpreter).all())
 
     def discard(self, zygote: ZygoteProcess) -> None:
-        """Drops the zygote and all others of its interpreter: what they have imported has changed."""
+        """Drop the zygote and all others of its interpreter: what they have imported has changed."""
         with self._lock:
             found = [i for i, family in self._families.items() if any(g.zygote is zygote for g in family.all())]
             gone = [growth for interpreter in found for growth in self._families.pop(interpreter).all()]
         retire(gone)
 
     def start(self, interpreter: Interpreter, sets: Sequence[Steps] = ()) -> None:
-        """Begins to grow a zygote for each of `sets`, and the one without imports, in the background."""
+        """Begin to grow a zygote for each of `sets`, and the one without imports, in the background."""
         with self._lock:
             if not self._closed.is_set():
                 family = self._family(interpreter)
@@ -108,14 +108,14 @@ class Zygotes:
                     self._growth(interpreter, family, steps)
 
     def wait(self, timeout: float) -> bool:
-        """Waits until no zygote is growing. Returns False if one still is after that many seconds."""
+        """Wait until no zygote is growing. Returns False if one still is after that many seconds."""
         end = time.monotonic() + timeout
         with self._lock:
             growths = self._growths()
         return all(growth.done.wait(max(end - time.monotonic(), 0)) for growth in growths)
 
     def memory(self) -> WarmMemory:
-        """Returns the memory that the zygotes take. It reads /proc, which takes milliseconds."""
+        """Return the memory that the zygotes take. It reads /proc, which takes milliseconds."""
         found = {zygote.child.pid: zygote.steps for zygote in self._zygotes()}
         names = {pid: ", ".join(step.module for step in steps if not step.own) for pid, steps in found.items()}
         with self._lock:
@@ -123,7 +123,7 @@ class Zygotes:
         return WarmMemory(sum(map(share, [*found, *standbys])), self._limit, names)
 
     def close(self) -> None:
-        """Ends all zygotes; no more are started."""
+        """End all zygotes; no more are started."""
         with self._lock:
             self._closed.set()
             growths = self._growths()
@@ -140,7 +140,7 @@ class Zygotes:
         return [growth for family in self._families.values() for growth in family.all()]
 
     def _family(self, interpreter: Interpreter) -> ZygoteFamily:
-        """Returns the interpreter's zygotes, begun anew if a process started now would differ from them."""
+        """Return the interpreter's zygotes, begun again if a process started now would differ from them."""
         variables = interpreter.variables(os.environ)
         origin = Origin.now(variables)
         family = self._families.get(interpreter)
@@ -201,7 +201,7 @@ class Zygotes:
     # -- on the thread that waits for a growth
 
     def _grown(self, interpreter: Interpreter, family: ZygoteFamily, newest: Growth) -> None:
-        """Ends the zygotes that have been unused for longest, until all keep to their limits."""
+        """End the zygotes that have been unused for longest, until all keep to their limits."""
         self.on_grown(interpreter, newest.steps)
         with self._lock:
             grown = [growth for each in self._families.values() for growth in each.grown.values()]
