@@ -1,4 +1,4 @@
-"""This module opens the three ports of a server together, HTTP, gRPC and metrics, and closes them together."""
+"""The three ports of a server, HTTP, gRPC and metrics, opened and closed together."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ STOP_TIMEOUT = 5.0
 
 
 class Frontend(Protocol):
-    """Listens on one port."""
+    """A listener on one port."""
 
     def start(self, address: str, port: int) -> int:
-        """Listens, and returns the port."""
+        """Listen, and return the port."""
 
     def is_busy(self) -> bool:
         """Return whether a request is being received or an answer sent."""
 
     def stop(self, timeout: float) -> None:
-        """Refuses new requests; requests under way get `timeout` seconds."""
+        """Refuse new requests; requests under way get `timeout` seconds."""
 
 
 class ListenAddress(NamedTuple):
-    """Says where one service listens. With `shared`, other servers may listen there, too."""
+    """Where one service listens. With `shared`, other servers may listen there, too."""
 
     address: str
     port: int
@@ -53,7 +53,7 @@ class ListenAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """Says which ports of a server are opened, and how.
+    """Which ports of a server are opened, and how.
 
     `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address` is HTTP's if left
     out. `client_shm`: whether clients may register shared memory. `access`: who may ask, and for what.
@@ -77,7 +77,7 @@ class EndpointOptions:
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
 
     def places(self) -> dict[str, ListenAddress]:
-        """Maps each service, by its name in Triton's log, to where it listens, in the order in which Triton starts
+        """Map each service, by its name in Triton's log, to where it listens, in the order in which Triton starts
         them."""
         places = {
             "GRPC": (self.grpc, ListenAddress(self.grpc_address, self.grpc_port, self.grpc_options.reuse_port)),
@@ -87,12 +87,12 @@ class EndpointOptions:
         return {name: place for name, (allowed, place) in places.items() if allowed}
 
     def guarded(self) -> AccessRules:
-        """Returns the access rules; a client may also name the address that the server was told to listen on."""
+        """Return the access rules; a client may also name the address that the server listens on."""
         addresses = (self.http_address, self.metrics_address)
         return replace(self.access, hosts=(*self.access.hosts, *filter(None, addresses)))
 
     def check_free(self) -> None:
-        """Raises what `Endpoints` would raise for a port that is in use, or used twice. Called before models are
+        """Raise what `Endpoints` would raise for a port that is in use, or used twice. Called before models are
         loaded, as that takes long."""
         for (one, place), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
             if place[:2] == another[:2] and place.port:
@@ -121,7 +121,7 @@ class _SecretHeaders(dict[str, str]):
 
 
 class Endpoints:
-    """Holds the open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
+    """The open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
 
     Raises the TritonError of a port that cannot be opened; then no port is open.
     """
@@ -169,12 +169,12 @@ class Endpoints:
 
     @classmethod
     def of(cls, server: Server, options: EndpointOptions | None = None) -> Endpoints:
-        """Opens the ports of a server in the kernel."""
+        """Open the ports of a server in the kernel."""
         return cls(server.core, options)
 
     @property
     def http(self) -> str:
-        """Returns `address:port` of HTTP; empty while it is not open."""
+        """Return `address:port` of HTTP; empty while it is not open."""
         return self.places.get("HTTP", "")
 
     @property
@@ -187,7 +187,7 @@ class Endpoints:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Returns the headers that clients must send with every request, as tritonclient's `headers` for either
+        """The headers that clients must send with every request, as tritonclient's `headers` for either
         protocol; empty if they need no token. Their repr, which a notebook would store, does not show it."""
         return _SecretHeaders({AUTHORIZATION: f"Bearer {self._token}"} if self._token else {})
 
@@ -206,7 +206,7 @@ class Endpoints:
             return str(self._scratch.path / AUTHORIZATION)
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
-        """Closes the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
+        """Close the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
         end = time.monotonic() + timeout
         # metrics last: they may be watched to the end
         for name in ("HTTP", "GRPC", "Metrics"):
@@ -228,11 +228,11 @@ class Endpoints:
         self.stop()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the addresses as JSON values, and whether clients need a token, but not the token."""
+        """Return the addresses as JSON values, and whether clients need a token, but not the token."""
         return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics, "token": bool(self._token)}
 
     def __repr__(self) -> str:
-        """Shows one line per port, in the form that clients want."""
+        """Show one line per port, in the form that clients want."""
         forms = (
             ("HTTP     http://{}", self.http),
             ("gRPC     {}", self.grpc),
@@ -244,7 +244,7 @@ class Endpoints:
 
 @contextlib.contextmanager
 def _named(service: str) -> Iterator[None]:
-    """Adds to an error which service it is about, as Triton does."""
+    """Add to an error which service it is about, as Triton does."""
     try:
         yield
     except TritonError as error:

@@ -1,4 +1,4 @@
-"""`StubLink` has a typed method for each thing that the kernel and a stub tell each other. Code above it knows no
+"""The link of a stub, with a typed method for each message between the server and the stub. Code above it knows no
 command numbers, message bodies or blocks."""
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ _REPLY = NUMBER["REPLY"]
 
 
 class PackedBatch(NamedTuple):
-    """Is a batch whose inputs are in the region."""
+    """A batch whose inputs are in the region."""
 
     block: int | None
     entries: list[Row]
 
 
 class StubLink(StubConnection):
-    """Is the control link of a stub, or of a process that it forked."""
+    """The control link of a stub, or of a process that it forked."""
 
     def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
         super().__init__(sock, region, stub_region, link_reader)
@@ -125,11 +125,11 @@ class StubLink(StubConnection):
         env: dict[str, str],
         cwd: str,
     ) -> Answer:
-        """Asks the stub to import the module. `cwd` is empty if the working directory was removed."""
+        """Ask the stub to import the module. `cwd` is empty if the working directory was removed."""
         return self.ask(Import(module, path, list(paths), model_dir, instance, env, cwd))
 
     def auto_complete(self, config: str) -> Answer:
-        """Asks for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
+        """Ask for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
         such method."""
         return self.ask(AutoComplete(config))
 
@@ -141,23 +141,23 @@ class StubLink(StubConnection):
         tells_failures: bool = False,
         postmortem_s: float = 0.0,
     ) -> Answer:
-        """Asks the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too; it keeps the
+        """Ask the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too; it keeps the
         last exception of `execute` alive for `postmortem_s` seconds."""
         return self.ask(Initialize(args, list(outputs), decoupled, tells_failures, postmortem_s))
 
     def finalize(self) -> Answer:
-        """Asks the stub to finalize the model; then the process ends."""
+        """Ask the stub to finalize the model; then the process ends."""
         return self.ask(Finalize())
 
     def give_back(self) -> Answer:
-        """Asks the stub to return the memory it does not use. The value is a GivenBack."""
+        """Ask the stub to return the memory it does not use. The value is a GivenBack."""
         self.devices.ask_back()
         return self.ask(GiveBack())
 
     # -- execution
 
     def pack(self, requests: Sequence[InferenceRequest]) -> PackedBatch:
-        """Puts the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if there is no
+        """Put the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if there is no
         room, and the error of any field that cannot be sent."""
         wires: list[Wire] = [
             (
@@ -196,7 +196,7 @@ class StubLink(StubConnection):
         return PackedBatch(block, entries)
 
     def execute(self, batch: int, packed: PackedBatch, spin_us: int) -> None:
-        """Sends the batch of number `batch`, which an EXECUTED of that number answers. Raises the error of any field
+        """Send the batch of number `batch`, which an EXECUTED of that number answers. Raises the error of any field
         that has no wire form; then nothing was sent."""
         try:
             self.post(_EXECUTE, batch, [spin_us, packed.block, packed.entries], packed=True)  # the row of an Execute
@@ -205,22 +205,22 @@ class StubLink(StubConnection):
             raise
 
     def drop(self, packed: PackedBatch) -> None:
-        """Frees a packed batch that is not to be executed."""
+        """Free a packed batch that is not to be executed."""
         if packed.block is not None:
             self.region.free(packed.block)
 
     # -- answers to the stub's calls
 
     def reply(self, call: int, value: Any) -> None:
-        """Answers a call."""
+        """Answer a call."""
         self.tell(Reply(value), call)
 
     def refuse(self, call: int, text: str, code: int) -> None:
-        """Answers a call with an error."""
+        """Answer a call with an error."""
         self.tell(Reply(None, Failure(text, code)), call)
 
     def respond(self, infer: int, final: bool, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
-        """Sends a response to an INFER. Raises SharedMemoryError if there is no room for the outputs; then nothing was
+        """Send a response to an INFER. Raises SharedMemoryError if there is no room for the outputs; then nothing was
         sent."""
         wires: list[Wire] = [
             (name, int(t.datatype), t.shape, t.data if not t.memory_type else self.devices.output(t))
@@ -231,7 +231,7 @@ class StubLink(StubConnection):
         self.post(_INFER_RESPONSE, infer, response, packed=True)
 
     def fail(self, infer: int, final: bool, code: int, text: str) -> None:
-        """Sends an error to an INFER."""
+        """Send an error to an INFER."""
         self.tell(InferResponse(final, None, [], ResponseError(code, text), ""), infer)
 
     def return_blocks(self) -> None:
@@ -241,29 +241,29 @@ class StubLink(StubConnection):
     # -- messages of the stub: handlers run on the thread that reads, and must not block
 
     def on_executed(self, handler: Callable[[int, Executed], None]) -> None:
-        """Calls `handler(batch, executed)` for each EXECUTED. It also wakes a caller that reads the link but whose
+        """Call `handler(batch, executed)` for each EXECUTED. It also wakes a caller that reads the link but whose
         answer came another way."""
         self._hear(Executed, handler)
         self._hear(Awake, lambda ident, awake: None)
 
     def on_response(self, handler: Callable[[int, Response], None]) -> None:
-        """Calls `handler(request handle, response)` for each response of a sender."""
+        """Call `handler(request handle, response)` for each response of a sender."""
         self._hear(Response, handler)
 
     def on_log(self, handler: Callable[[int, Log], None]) -> None:
-        """Calls `handler(0, record)` for each log record."""
+        """Call `handler(0, record)` for each log record."""
         self._hear(Log, handler)
 
     def on_raised(self, handler: Callable[[int, Raised], None]) -> None:
-        """Calls `handler(0, raised)` for each exception that the stub reports."""
+        """Call `handler(0, raised)` for each exception that the stub reports."""
         self._hear(Raised, handler)
 
     def on_failed(self, handler: Callable[[int, Failed], None]) -> None:
-        """Calls `handler(0, failed)` for each failure of the author's code, before its requests end for it."""
+        """Call `handler(0, failed)` for each failure of the author's code, before its requests end for it."""
         self._hear(Failed, handler)
 
     def on_calls(self, handler: Callable[[int, Any], None]) -> None:
-        """Calls `handler(id, call)` for every kind of call; the call has to be answered."""
+        """Call `handler(id, call)` for every kind of call; the call has to be answered."""
         for row in CALLS:
             self._hear(row.body, handler)
 
@@ -274,25 +274,25 @@ class StubLink(StubConnection):
 
 
 class MonitorLink(StubConnection):
-    """Is the link of a stub's monitor thread, which answers even while the model executes."""
+    """The link of a stub's monitor thread, which answers even while the model executes."""
 
     #: leads editors to the debugger in the stub, from the first time that one may attach
     editor_relay: EditorRelay | None = None
 
     def is_ready(self) -> Answer:
-        """Asks the stub to call `is_ready`; the value is None if the model has no such method."""
+        """Ask the stub to call `is_ready`; the value is None if the model has no such method."""
         return self.ask(IsReady())
 
     def dump_stacks(self) -> Answer:
-        """Asks for the stacks of the threads; the value is a text."""
+        """Ask for the stacks of the threads; the value is a text."""
         return self.ask(DumpStacks())
 
     def waits(self) -> Answer:
-        """Asks which calls the running `execute` cannot go on without; the value is a Needs."""
+        """Ask which calls the running `execute` cannot go on without; the value is a Needs."""
         return self.ask(Waits())
 
     def postmortem(self, begin: bool) -> Answer:
-        """Asks how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.
+        """Ask how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.
         The value is None if there is none."""
         return self.ask(Postmortem(begin))
 
@@ -301,5 +301,5 @@ class MonitorLink(StubConnection):
         return self.ask(Attach(port, token))
 
     def wake(self) -> None:
-        """Wakes the caller that reads the control link."""
+        """Wake the caller that reads the control link."""
         self.ask(Wake())

@@ -1,4 +1,4 @@
-"""This module reads a command line as tritonserver's getopt does: `--flag value`, `--flag=value`, repeated flags, and
+"""The command line, read as tritonserver's getopt does: `--flag value`, `--flag=value`, repeated flags, and
 flags shortened to an unambiguous beginning. One table lists the flags (`flags.py`)."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .flag_values import SWITCH, CommandLineError, Kind
 
 @dataclass(frozen=True)
 class Flag:
-    """Describes one flag.
+    """One flag.
 
     `place` is where its value goes, `<part>.<field>`, which flags of one meaning share; empty for a flag that is known
     and has no effect here, and then `about` says why. Without a `default`, a flag that is not given has no value, or an
@@ -32,21 +32,21 @@ class Flag:
 
 @dataclass(frozen=True)
 class Group:
-    """Holds flags that belong together, as Triton's help groups them."""
+    """Flags that belong together, as Triton's help groups them."""
 
     title: str
     flags: tuple[Flag, ...]
 
 
 class CommandLine:
-    """Reads a command line.
+    """A command line.
 
     `values` maps part -> field -> value, with the defaults of flags that were not given; `inert` names the given flags
     that have no effect here, `given` all flags that were given.
     """
 
     def __init__(self, groups: Sequence[Group], arguments: Sequence[str]) -> None:
-        """Reads the words. Raises CommandLineError with Triton's text, and for an unknown flag the nearest one that
+        """Read the words. Raises CommandLineError with Triton's text, and for an unknown flag the nearest one that
         there is."""
         self._flags = {flag.name: flag for group in groups for flag in group.flags}
         self.values: dict[str, dict[str, Any]] = {}
@@ -108,7 +108,7 @@ class CommandLine:
 
 
 def usage(groups: Sequence[Group]) -> Iterator[str]:
-    """Returns the table as `--help` prints it, line by line."""
+    """Return the table as `--help` prints it, line by line."""
     for group in groups:
         yield f"\n{group.title}:"
         for flag in group.flags:

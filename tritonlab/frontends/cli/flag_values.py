@@ -1,4 +1,4 @@
-"""This module reads the values of flags: one reader per kind. A value that cannot be read gets Triton's text
+"""The values of flags: one reader per kind. A value that cannot be read gets Triton's text
 (measured)."""
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _INT64 = 1 << 63
 
 
 class CommandLineError(Exception):
-    """Says why a command line cannot be read, to whoever wrote it."""
+    """A command line that cannot be read, with the reason."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Says how a kind of flag is read. `shown` stands for the value in the help; `read(flag, text)` returns the value,
+    """How a kind of flag is read. `shown` stands for the value in the help; `read(flag, text)` returns the value,
     or raises CommandLineError. With `many`, repeated flags add up; without, the last one counts."""
 
     shown: str
@@ -49,7 +49,7 @@ def _boolean(flag: str, text: str) -> bool:
 
 
 def _integer(flag: str, text: str) -> int:
-    """Refuses `8000x`, which Triton reads as 8000, with the text that both have for `x`."""
+    """Refuse `8000x`, which Triton reads as 8000, with the text that both have for `x`."""
     value = int(_number(int, text))
     if not -_INT32 <= value < _INT32:
         raise CommandLineError(f"Provided option value is out of bound. Got {text}")
@@ -64,7 +64,7 @@ def _size(flag: str, text: str) -> int:
 
 
 def _number(kind: type[int] | type[float], text: str) -> float:
-    """Reads a number as C does, which refuses some that Python takes, such as `1_0` and digits of other scripts."""
+    """Read a number as C does, which refuses some that Python takes, such as `1_0` and digits of other scripts."""
     try:
         value = kind(text)
         if not text.isascii() or "_" in text or value != value:
@@ -85,7 +85,7 @@ def _float(flag: str, text: str) -> float:
 
 
 def _pattern(flag: str, text: str) -> str:
-    """Reads a regular expression. Triton takes any text, and an invalid pattern then matches nothing."""
+    """Read a regular expression. Triton takes any text, and an invalid pattern then matches nothing."""
     try:
         re.compile(text)
     except re.error as error:
@@ -94,7 +94,7 @@ def _pattern(flag: str, text: str) -> str:
 
 
 def one_of(*choices: str, exact: bool = False) -> Kind:
-    """Makes the reader of one word out of several. With `exact`, capital and small letters differ."""
+    """Make the reader of one word out of several. With `exact`, capital and small letters differ."""
 
     def read(flag: str, text: str) -> str:
         for choice in choices:
@@ -113,7 +113,7 @@ def _setting(flag: str, text: str) -> tuple[str, str]:
 
 
 def _backend_setting(flag: str, text: str) -> tuple[str, str, str]:
-    """Returns (backend, setting, value). The backend is "" if none is named: the setting is for all of them."""
+    """Return (backend, setting, value). The backend is "" if none is named: the setting is for all of them."""
     if text.startswith(","):
         raise CommandLineError(
             f"No backend specified. {flag} option format is <backend name>,<setting>=<value> or <setting>=<value>. "
@@ -135,7 +135,7 @@ def _policy_setting(flag: str, text: str) -> tuple[str, str, str]:
 
 
 def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
-    """Returns (mode, setting, value). The mode is "" for settings of all modes. The level is one word of rule
+    """Return (mode, setting, value). The mode is "" for settings of all modes. The level is one word of rule
     5.14.1."""
     if text.startswith(","):
         raise CommandLineError(
@@ -164,7 +164,7 @@ def _trace_level(flag: str, text: str) -> str:
 
 
 def _named_setting(flag: str, text: str, what: str, optional: bool = False) -> tuple[str, str, str]:
-    """Returns (name, setting, value). With `optional` the name may be left out."""
+    """Return (name, setting, value). With `optional` the name may be left out."""
     head, equals, value = text.partition("=")
     name, comma, setting = head.partition(",")
     if not comma and optional:
@@ -185,7 +185,7 @@ def _pair(flag: str, text: str) -> tuple[int, int]:
 
 
 def _resource(flag: str, text: str) -> tuple[str, int, int]:
-    """Returns (name, count, device); device -1 stands for every device."""
+    """Return (name, count, device); device -1 stands for every device."""
     parts = text.split(":")
     if len(parts) not in (2, 3):
         raise CommandLineError(
@@ -197,7 +197,7 @@ def _resource(flag: str, text: str) -> tuple[str, int, int]:
 
 def _restriction(what: str) -> Callable[[str, str], tuple[tuple[str, ...], str, str]]:
     def read(flag: str, text: str) -> tuple[tuple[str, ...], str, str]:
-        """Returns (categories, header, value)."""
+        """Return (categories, header, value)."""
         names, colon, rest = text.partition(":")
         header, equals, value = rest.partition("=")
         if not (names and colon and header and equals and value):
@@ -212,7 +212,7 @@ def _restriction(what: str) -> Callable[[str, str], tuple[tuple[str, ...], str, 
 
 
 def restricted(what: str, restrictions: list[tuple[tuple[str, ...], str, str]]) -> dict[str, tuple[str, str]]:
-    """Returns category -> (header, value) that a request must carry. Raises CommandLineError if a category is named
+    """Return category -> (header, value) that a request must carry. Raises CommandLineError if a category is named
     twice."""
     found: dict[str, tuple[str, str]] = {}
     for categories, header, value in restrictions:

@@ -1,4 +1,4 @@
-"""This table lists the flags of `tritonlab serve`: tritonserver's, including its newest, and ours, for access
+"""The flags of `tritonlab serve`: tritonserver's, including its newest, and ours, for access
 (`access.py`).
 
 A tritonserver flag without effect here is accepted, so that a command line that works there works here. The server

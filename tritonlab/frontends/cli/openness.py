@@ -1,4 +1,4 @@
-"""This module words what `tritonlab serve` logs about its open ports: who can reach them, and what they may do
+"""What `tritonlab serve` logs about its open ports: who can reach them, and what they may do
 there."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Record = tuple[str, str]
 
 
 def openness(options: EndpointOptions, places: Mapping[str, str], model_control_mode: str) -> Iterator[Record]:
-    """Returns level and text of each log record. `places` maps each open service to its `address:port`."""
+    """Return level and text of each log record. `places` maps each open service to its `address:port`."""
     access = options.access
     for service, place in places.items():
         yield "INFO", f"{service} at {place} is open to {_whom(service, place, options)}"
@@ -48,7 +48,7 @@ def _is(address: str, what: str) -> bool:
 
 
 def _unrestricted(options: EndpointOptions, places: Mapping[str, str]) -> list[str]:
-    """Returns the services whose model control needs no key (rule 6.1.3)."""
+    """Return the services whose model control needs no key (rule 6.1.3)."""
     restricted = {"HTTP": options.http_options.restricted_api, "GRPC": options.grpc_options.restricted}
     return [service for service in places if "model-repository" not in restricted.get(service, ("model-repository",))]
 

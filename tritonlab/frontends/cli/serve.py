@@ -1,8 +1,8 @@
-"""This module is the process of `tritonlab serve`, from its command line to its exit status, as tritonserver's is.
+"""The process of `tritonlab serve`, from its command line to its exit status, as tritonserver's is.
 
-status 0    it was told to end (SIGINT, SIGTERM), and every request in flight was answered
+status 0    it was ended (SIGINT, SIGTERM), and every request in flight was answered
 status 1    the command line, a port, the repository or a start-up model was refused, or the time to end ran out
-by signal   it was told to end while it still loaded
+by signal   it was ended while it still loaded
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SERVICES = {"GRPC": "GRPCInferenceService", "HTTP": "HTTPService", "Metrics": "
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Runs `tritonlab serve <arguments>` until a signal ends it, and returns the exit status."""
+    """Run `tritonlab serve <arguments>` until a signal ends it, and return the exit status."""
     try:
         options = read_options(arguments)
     except (CommandLineError, TritonError) as error:
@@ -76,7 +76,7 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
 
 
 def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
-    """Returns the server with its start-up models, and what writes its log."""
+    """Return the server with its start-up models, and what writes its log."""
     with _creating_server():
         # a model that is named twice is loaded once, as on Triton
         options.server["repositories"] = list(dict.fromkeys(options.server["repositories"]))
@@ -110,7 +110,7 @@ def _abandon(core: InferenceServer, log: LogWriter, options: ServerOptions) -> N
 
 
 def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: float) -> int:
-    """Lets no further request in, and returns when those in flight are answered, or after `timeout` seconds."""
+    """Let no further request in, and return when those in flight are answered, or after `timeout` seconds."""
     end = time.monotonic() + timeout
     log.write("INFO", "Waiting for in-flight requests to complete.")
     endpoints.stop(timeout)
@@ -134,7 +134,7 @@ def _show_tables(log: LogWriter, core: InferenceServer, options: ServerOptions) 
 
 @contextlib.contextmanager
 def _creating_server() -> Iterator[None]:
-    """Says in errors, as Triton does, that they came up while the server was made."""
+    """Add to errors, as Triton does, that they came up while the server was made."""
     try:
         yield
     except TritonError as error:
@@ -142,13 +142,13 @@ def _creating_server() -> Iterator[None]:
 
 
 class EndedEarly(BaseException):
-    """Says that a signal came while models were loaded. It is not an Exception, so that no `except Exception` stops
+    """A signal that came while models were loaded. It is not an Exception, so that no `except Exception` stops
     it."""
 
 
 class EndSignals:
-    """Catches SIGINT and SIGTERM between `__enter__` and `__exit__`: they end what is `raising`, and `wait`. For the
-    main thread only."""
+    """The handling of SIGINT and SIGTERM between `__enter__` and `__exit__`: they end what is `raising`, and `wait`.
+    For the main thread only."""
 
     def __init__(self) -> None:
         # a handler may run in the middle of anything: of all queues, only this one's put is reentrant
@@ -180,7 +180,7 @@ class EndSignals:
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """Has the first signal raise EndedEarly while the context lasts."""
+        """Let the first signal raise EndedEarly while the context lasts."""
         self._raises = True
         try:
             yield
@@ -188,5 +188,5 @@ class EndSignals:
             self._raises = False
 
     def wait(self) -> None:
-        """Blocks until a signal has come."""
+        """Block until a signal has come."""
         self._came.get()

@@ -1,4 +1,4 @@
-"""These functions turn the flags of a command line into the options of the server and its endpoints."""
+"""The flags of a command line, turned into the options of the server and its endpoints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENDPOINT_GROUPS = tuple(
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Holds what a command line asks for. `server` holds its `repositories` and the fields of its Options,
+    """What a command line requests. `server` holds its `repositories` and the fields of its Options,
     `exit_timeout` the seconds for requests in flight, `inert` the flags that were given and have no effect. With `help`
     it asks for the table of flags only."""
 
@@ -46,13 +46,13 @@ class ServerOptions:
     help: bool
 
     def make_server(self) -> InferenceServer:
-        """Makes the server, with nothing loaded yet. Raises TritonError."""
+        """Make the server, with nothing loaded yet. Raises TritonError."""
         settings = {"kept_failures": 0, **self.server}  # nobody could read them
         return InferenceServer(settings.pop("repositories"), Options(**settings), load_models=False)
 
 
 def read_options(arguments: Sequence[str]) -> ServerOptions:
-    """Reads the command line of `tritonlab serve`. Raises CommandLineError with Triton's text, or
+    """Read the command line of `tritonlab serve`. Raises CommandLineError with Triton's text, or
     InvalidArgumentError."""
     line = CommandLine(GROUPS, arguments)
     values = line.values
@@ -80,7 +80,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
 
 
 def read_endpoint_options(arguments: Sequence[str], access: AccessRules) -> EndpointOptions:
-    """Reads the flags that `%triton serve` takes: those about endpoints only. `access` holds the rules where no flag
+    """Read the flags that `%triton serve` takes: those about endpoints only. `access` holds the rules where no flag
     gives any. Raises CommandLineError, or InvalidArgumentError."""
     return _endpoints(CommandLine((*ENDPOINT_GROUPS, NOTEBOOK), arguments).values, access)
 
@@ -126,7 +126,7 @@ def _token(path: str) -> str:
 
 
 def _cache(values: dict[str, Any]) -> str:
-    """Returns the cache in the form of `--cache-config`. There is one cache with one setting, so the last flag
+    """Return the cache in the form of `--cache-config`. There is one cache with one setting, so the last flag
     counts."""
     if values["settings"]:
         return "{},{}={}".format(*values["settings"][-1])
@@ -135,7 +135,7 @@ def _cache(values: dict[str, Any]) -> str:
 
 
 def _limits(resources: Sequence[tuple[str, int, int]]) -> Limits:
-    """Returns resource -> count on every device, or resource -> device -> count."""
+    """Return resource -> count on every device, or resource -> device -> count."""
     found: dict[str, int | dict[int, int]] = {}
     for name, count, device in resources:
         known = found.get(name)
@@ -144,7 +144,7 @@ def _limits(resources: Sequence[tuple[str, int, int]]) -> Limits:
 
 
 def _trace(values: dict[str, Any]) -> TraceSetting:
-    """Returns the settings of `--trace-config`, on top of those of the deprecated flags."""
+    """Return the settings of `--trace-config`, on top of those of the deprecated flags."""
     shared: dict[str, str] = {}
     own: dict[str, list[tuple[str, str]]] = {"triton": [], "opentelemetry": []}
     levels = list(values["levels"])
@@ -168,7 +168,7 @@ def _trace(values: dict[str, Any]) -> TraceSetting:
 
 
 def _levels(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the trace levels; OFF takes back the ones before it."""
+    """Return the trace levels; OFF takes back the ones before it."""
     found: set[str] = set()
     for name in names:
         found = set() if name.upper() == "OFF" else found | {name.upper()}

@@ -1,4 +1,4 @@
-"""This module makes the tables that Triton prints when its models are loaded: backends in use, models, the server's
+"""The tables that Triton prints when its models are loaded: backends in use, models, the server's
 options."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...server.models.backends import DEFAULT_DIRECTORY
 
 
 def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
-    """Shows the backends of the models that serve, where their code is, and the settings they run with."""
+    """Show the backends of the models that serve, where their code is, and the settings they run with."""
     directory = str(options.get("backend_directory") or DEFAULT_DIRECTORY)
     settings = {
         "auto-complete-config": "false" if options["strict_model_config"] else "true",
@@ -30,7 +30,7 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
 
 
 def model_table(core: InferenceServer) -> str:
-    """Shows every version that was loaded or tried, with the reason if it does not serve."""
+    """Show every version that was loaded or tried, with the reason if it does not serve."""
     rows = [
         [entry["name"], entry["version"], f"{entry['state']}{': ' + entry['reason'] if 'reason' in entry else ''}"]
         for entry in core.index()
@@ -40,7 +40,7 @@ def model_table(core: InferenceServer) -> str:
 
 
 def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
-    """Shows Triton's options, without those about memory that a server here does not have."""
+    """Show Triton's options, without those about memory that a server here does not have."""
     metadata = core.facts.server_metadata()
     rows = [
         ("server_id", metadata["name"]),
@@ -61,7 +61,7 @@ def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout
 
 
 def _resources(limits: Limits) -> Iterator[str]:
-    """Writes resource limits as Triton does, including its missing comma."""
+    """Write resource limits as Triton does, including its missing comma."""
     for name, limit in limits.items():
         for device, count in (limit if isinstance(limit, Mapping) else {-1: limit}).items():
             yield f'{{"name":"{name}", "count":{count} "device":{device}}}'
@@ -72,7 +72,7 @@ def _flag(value: bool) -> str:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Draws a table as Triton draws it in its log; a cell of several lines makes its row as high.
+    """Draw a table as Triton draws it in its log; a cell of several lines makes its row as high.
 
     >>> print(print_table(["Model", "Version"], [["add_sub", "1"]]))
     +---------+---------+

@@ -1,4 +1,4 @@
-"""This table has one row for every RPC other than inference (rule 6.12). The handlers may block; they run on a pool of
+"""Every RPC other than inference, one row each (rule 6.12). The handlers may block; they run on a pool of
 threads."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Services(NamedTuple):
 
 
 class Rpc(NamedTuple):
-    """Describes one RPC: the category it is restricted by (rule 6.1.3), the class of its request, and what answers
+    """One RPC: the category it is restricted by (rule 6.1.3), the class of its request, and what answers
     one."""
 
     category: str
@@ -39,7 +39,7 @@ class Rpc(NamedTuple):
 
 
 class ControlCall(UnaryCall):
-    """Is one call of an RPC of the table."""
+    """One call of an RPC of the table."""
 
     def __init__(self, event: Any, rpc: Rpc, services: Services, pool: ThreadPoolExecutor) -> None:
         self._rpc = rpc
@@ -71,7 +71,7 @@ class ControlCall(UnaryCall):
 
 
 class _Status(NamedTuple):
-    """Is a message that is serialized already."""
+    """A message that is serialized already."""
 
     text: bytes
 

@@ -1,4 +1,4 @@
-"""This table maps error codes to gRPC statuses (rule 3.6)."""
+"""The gRPC statuses of error codes (rule 3.6)."""
 
 from __future__ import annotations
 

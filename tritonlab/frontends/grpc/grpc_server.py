@@ -1,4 +1,4 @@
-"""This module is the gRPC frontend: it offers tritonclient's service on a server's core (rules 6.7, 6.12, 6.13)."""
+"""The gRPC frontend, which offers tritonclient's service on a server's core (rules 6.7, 6.12, 6.13)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ _COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate
 
 @dataclass(frozen=True)
 class GRPCOptions:
-    """Holds tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
+    """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
 
-    `access`: who may ask for what. `reuse_port`: other servers that say so may have the same port; else a port that is
-    in use is an error. `restricted`: category -> (key, value) that a client must send, the key after RESTRICTED_PREFIX.
-    `compression`: of infer responses. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
+    `access`: who may ask for what. `reuse_port`: other servers with this option may have the same port; else a port
+    that is in use is an error. `restricted`: category -> (key, value) that a client must send, the key after
+    RESTRICTED_PREFIX. `compression`: of infer responses. Files of certificates are PEM; `use_ssl_mutual` asks clients
+    for one.
     """
 
     access: AccessRules = field(default_factory=AccessRules)
@@ -66,7 +67,7 @@ class GRPCOptions:
     max_connection_age_grace_ms: int | None = None
 
     def channel_arguments(self) -> list[tuple[str, int]]:
-        """Returns the options under gRPC's names."""
+        """Return the options under gRPC's names."""
         given = {
             "grpc.keepalive_time_ms": self.keepalive_time_ms,
             "grpc.keepalive_timeout_ms": self.keepalive_timeout_ms,
@@ -84,7 +85,7 @@ class GRPCOptions:
         ]
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """Returns the server's credentials, None without SSL. Raises InvalidArgumentError for a file that cannot be
+        """Return the server's credentials, None without SSL. Raises InvalidArgumentError for a file that cannot be
         read."""
         if not self.use_ssl and not self.use_ssl_mutual:
             return None
@@ -102,7 +103,7 @@ def _file(what: str, path: str | None) -> bytes:
 
 
 class GRPCServer:
-    """Serves on one port, from `start` to `stop`."""
+    """A server on one port, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class GRPCServer:
         return {name: factory if name == live else self._guarded(factory) for name, factory in methods.items()}
 
     def _guarded(self, factory: CallFactory) -> CallFactory:
-        """Wraps a factory so that only calls with the token reach it, if there is a token."""
+        """Wrap a factory so that only calls with the token reach it, if there is a token."""
         access = self._options.access
         if not access.token:
             return factory
@@ -164,7 +165,7 @@ class GRPCServer:
         return guarded
 
     def _restricted(self, category: str, factory: CallFactory) -> CallFactory:
-        """Wraps a factory so that only calls with the category's key and value reach it (rule 6.1.3)."""
+        """Wrap a factory so that only calls with the category's key and value reach it (rule 6.1.3)."""
         if category not in self._options.restricted:
             return factory
         key, value = self._options.restricted[category]
@@ -179,7 +180,7 @@ class GRPCServer:
         return restricted
 
     def start(self, address: str, port: int) -> int:
-        """Listens, and returns the port; port 0 is any free one. Raises UnavailableError."""
+        """Listen, and return the port; port 0 is any free one. Raises UnavailableError."""
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         try:
             bound = self._server.listen(place, self._options.credentials())
@@ -193,6 +194,6 @@ class GRPCServer:
         return self._server.is_busy()
 
     def stop(self, timeout: float = 0) -> None:
-        """Refuses new calls and waits. Calls under way have `timeout` seconds, then they are cancelled."""
+        """Refuse new calls and wait. Calls under way have `timeout` seconds, then they are cancelled."""
         self._server.stop(timeout)
         self._pool.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""This module answers ModelInfer: one request, one response (rules 6.7, 3.7.4)."""
+"""ModelInfer: one request, one response (rules 6.7, 3.7.4)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AskedInfer(NamedTuple):
 
 
 class InferService:
-    """Holds what all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
+    """What all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
     responses."""
 
     def __init__(
@@ -67,7 +67,7 @@ class InferService:
 
 
 class ModelInferCall(UnaryCall):
-    """Is one call of ModelInfer."""
+    """One call of ModelInfer."""
 
     _request: InferenceRequest | None = None
     _wanted: OutputsWanted | None = None

@@ -1,4 +1,4 @@
-"""This module makes requests of ModelInferRequest messages, with Triton's checks in Triton's order (rules 6.4, 6.7,
+"""Requests made of ModelInferRequest messages, with Triton's checks in Triton's order (rules 6.4, 6.7,
 6.10)."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WIDTHS = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint
 
 
 def checked_version(text: str) -> int:
-    """Returns the model version of a message; -1 for none. Raises InvalidArgumentError with the texts of rule 6.7.2."""
+    """Return the model version of a message; -1 for none. Raises InvalidArgumentError with the texts of rule 6.7.2."""
     if _NEGATIVE.match(text):
         raise InvalidArgumentError(
             f"invalid model version specified '{text}' , version should be an integral value > 0"
@@ -58,7 +58,7 @@ def checked_version(text: str) -> int:
 
 
 class GrpcParameters:
-    """Reads the InferParameter values of one request: `shared.request_parameters.ParameterValues` with the texts of
+    """The InferParameter values of one request: `shared.request_parameters.ParameterValues` with the texts of
     rule 6.4.2."""
 
     def __init__(self) -> None:
@@ -112,8 +112,8 @@ def _wrong_type(key: str, expected: str) -> InvalidArgumentError:
 
 
 class InferRequestReader:
-    """Makes requests of messages. `forwarded` tells which headers of a call become parameters (rule 6.14); None:
-    none."""
+    """The maker of requests from messages. `forwarded` returns which headers of a call become parameters (rule 6.14);
+    None: none."""
 
     def __init__(self, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None) -> None:
         self._shared_memory = shared_memory
@@ -126,7 +126,7 @@ class InferRequestReader:
         version: int,
         metadata: Sequence[tuple[str, str | bytes]] = (),
     ) -> tuple[InferenceRequest, Mapping[str, OutputPlan] | None, bool]:
-        """Reads what a `MessageParser` has found. Returns the request, how its outputs are wanted (None: as they are),
+        """Read what a `MessageParser` has found. Returns the request, how its outputs are wanted (None: as they are),
         and whether an empty final response is. Raises TritonError."""
         kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         request = kind(message.model_name, {}, model_version=version, request_id=message.id)
@@ -222,7 +222,7 @@ def _check_names(request: InferenceRequest, inputs: Any) -> None:
 
 
 def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
-    """Returns (region, offset, byte size) of a tensor in shared memory; None for one that is not (rule 6.10.4)."""
+    """Return (region, offset, byte size) of a tensor in shared memory; None for one that is not (rule 6.10.4)."""
     region = _of_kind(name, parameters, "shared_memory_region", "string_param")
     if region is None:
         for key in ("shared_memory_offset", "shared_memory_byte_size"):
@@ -242,7 +242,7 @@ def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
 
 
 def _of_kind(name: str, parameters: Any, key: str, kind: str) -> Any:
-    """Returns the value of a parameter, None if it is not there. Raises InvalidArgumentError for a value of another
+    """Return the value of a parameter, None if it is not there. Raises InvalidArgumentError for a value of another
     kind."""
     if key not in parameters:
         return None
@@ -264,7 +264,7 @@ def _classes(parameters: Any) -> int:
 
 
 def _numbers(values: Any, width: Any) -> NDArray[Any]:
-    """Returns the elements of a repeated field. They are read in pieces: 5 million at once stopped every other thread
+    """Return the elements of a repeated field. They are read in pieces: 5 million at once stopped every other thread
     for 130 ms."""
     found = np.empty(len(values), width)
     for start in range(0, len(values), _AT_ONCE):
@@ -276,7 +276,7 @@ def _numbers(values: Any, width: Any) -> NDArray[Any]:
 
 
 def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
-    """Returns the elements of `contents` (rule 6.7.1)."""
+    """Return the elements of `contents` (rule 6.7.1)."""
     contents = each.contents
     found: NDArray[Any] | None = None
     about = f"unexpected explicit tensor data for input tensor '{each.name}' for model '{model_name}'"

@@ -1,4 +1,4 @@
-"""This module writes responses straight into the wire form of protobuf.
+"""Responses written straight into the wire form of protobuf.
 
 A `ModelInferResponse` is a list of short fields and the outputs' bytes. Joining the pieces copies a large output once;
 building the message object and serializing it would copy it twice more. The field numbers are those of
@@ -34,7 +34,7 @@ _Piece = Any  # bytes, or an array whose bytes they are
 
 
 class OutputsWanted(NamedTuple):
-    """Says how a client wants the outputs of its request to a version, unless it wants them as they are."""
+    """How a client wants the outputs of its request to a version, unless it wants them as they are."""
 
     plans: Mapping[str, OutputPlan]
     version: ModelVersion
@@ -42,7 +42,7 @@ class OutputsWanted(NamedTuple):
 
 
 def varint(number: int) -> bytes:
-    """Encodes an unsigned number as protobuf does; a negative one as its 64-bit complement."""
+    """Encode an unsigned number as protobuf does; a negative one as its 64-bit complement."""
     number &= 0xFFFFFFFFFFFFFFFF
     if number < 0x80:
         return bytes((number,))
@@ -55,7 +55,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Encodes a length-delimited field: a string, bytes or a message."""
+    """Encode a length-delimited field: a string, bytes or a message."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
@@ -73,12 +73,12 @@ def _output(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
 
 @functools.lru_cache(1024)
 def _content(size: int) -> bytes:
-    """Returns what stands before an output's bytes."""
+    """Return what stands before an output's bytes."""
     return b"\x32" + varint(size)
 
 
 def _parameter(key: str, value: ParameterValue) -> bytes:
-    """Encodes one entry of a map of InferParameter; the Python value decides its kind."""
+    """Encode one entry of a map of InferParameter; the Python value decides its kind."""
     if isinstance(value, bool):
         content = b"\x08\x01" if value else b"\x08\x00"
     elif isinstance(value, int):
@@ -94,7 +94,7 @@ _FINAL = {final: _parameter(FINAL, final) for final in (False, True)}
 
 
 class InferResponseWriter:
-    """Writes the responses of one server's models."""
+    """The writer of the responses of one server's models."""
 
     def __init__(self, exchange: Exchange, memory: RequestMemory | None = None) -> None:
         self._exchange = exchange
@@ -115,7 +115,7 @@ class InferResponseWriter:
         wanted: OutputsWanted | None = None,
         asked_version: str = "",
     ) -> bytes:
-        """Returns the ModelStreamInferResponse, which also says whether it is the last one of its request (rule 3.7.5).
+        """Return the ModelStreamInferResponse, which also says whether it is the last one of its request (rule 3.7.5).
         `asked_version`: the version that the client named."""
         pieces = self._pieces(response, wanted, asked_version)
         pieces.insert(1, _FINAL[response.final])
@@ -183,15 +183,15 @@ _AS_IS = OutputPlan()
 
 
 def stream_error(text: str, response: bytes) -> bytes:
-    """Returns the ModelStreamInferResponse of an error (rule 6.13.2); `response` tells which request it answers."""
+    """Return the ModelStreamInferResponse of an error (rule 6.13.2); `response` tells which request it answers."""
     return field(1, text.encode("utf-8", "replace")) + field(2, response)
 
 
 def refused(request_id: str) -> bytes:
-    """Returns the response to a refused request, beside the error's text: its id and nothing else (measured)."""
+    """Return the response to a refused request, beside the error's text: its id and nothing else (measured)."""
     return field(3, request_id.encode()) if request_id else b""
 
 
 def failed(model_name: str, asked_version: str, request_id: str, final: bool) -> bytes:
-    """Returns the response to a request whose model failed; its version is the text that the client sent (measured)."""
+    """Return the response to a request whose model failed; its version is the text that the client sent (measured)."""
     return _head(model_name, asked_version) + refused(request_id) + _FINAL[final]

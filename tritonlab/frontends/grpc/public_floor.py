@@ -1,5 +1,4 @@
-"""This module offers grpcio's public server under the names of its private `cygrpc` that `calls.py` uses, for a grpcio
-that lacks those.
+"""grpcio's public server under the names of its private `cygrpc` that `calls.py` uses, for a grpcio that lacks those.
 
 The public server runs each call on a thread of its pool, and reads and writes block there. So a call here has two
 threads, one that waits for what is to be sent and one for the client's next message. What they find goes to the one
@@ -34,7 +33,7 @@ Tag: TypeAlias = Callable[[Any], object]
 
 
 def _ignore(event: Any) -> None:
-    """Handles the end of operations whose tag another one has, too."""
+    """Handle the end of operations whose tag another one has, too."""
 
 
 class ReceiveMessageOperation:
@@ -78,7 +77,7 @@ class CompletionQueue:
         self._events: SimpleQueue[Any] = SimpleQueue()
 
     def post(self, tag: Tag | None, **content: Any) -> None:
-        """Tells the serving thread what happened; without a tag, that nothing more will happen."""
+        """Report to the serving thread what happened; without a tag, that nothing more will happen."""
         kind = CompletionType.operation_complete if tag is not None else CompletionType.queue_shutdown
         self._events.put(SimpleNamespace(tag=tag, completion_type=kind, **content))
 
@@ -90,7 +89,7 @@ class CompletionQueue:
 
 
 class PublicCall:
-    """Connects a call's handler, which starts operations, with the threads that carry them out."""
+    """The connection of a call's handler, which starts operations, with the threads that carry them out."""
 
     def __init__(self, queue: CompletionQueue, readers: ThreadPoolExecutor, requests: Any, context: Any) -> None:
         self._queue = queue
@@ -128,7 +127,7 @@ class PublicCall:
         self._queue.post(tag, batch_operations=(operation,))
 
     def sent(self) -> Iterator[bytes]:
-        """Yields the messages to grpcio's thread, which asks for the next one when one was sent."""
+        """Yield the messages to grpcio's thread, which asks for the next one when one was sent."""
         while (batch := self._to_send.get()) is not None:
             operations, tag = batch
             for operation in operations:
@@ -157,7 +156,7 @@ class Server(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in it
         self._queue = queue
 
     def add_http2_port(self, address: bytes, credentials: grpc.ServerCredentials | None = None) -> int:
-        """Returns the port; 0 if it cannot be had, as the private server does."""
+        """Return the port; 0 if it cannot be had, as the private server does."""
         try:
             if credentials is None:
                 return int(self._server.add_insecure_port(address.decode()))
@@ -172,7 +171,7 @@ class Server(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in it
         self._on_call = tag  # asked again after each call, in vain: all are taken
 
     def service(self, details: Any) -> Any:
-        """Treats every method as a stream both ways; `calls.py` knows which methods there are."""
+        """Treat every method as a stream both ways; `calls.py` knows which methods there are."""
 
         def run(requests: Any, context: Any) -> Iterator[bytes]:
             call = PublicCall(self._queue, self._readers, requests, context)

@@ -1,4 +1,4 @@
-"""This module answers ModelStreamInfer: requests to any models, and their responses as they are produced (rules 6.13,
+"""ModelStreamInfer: requests to any models, and their responses as they are produced (rules 6.13,
 3.7.5)."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .infer_response_writer import failed, refused, stream_error
 
 
 class ModelStreamInferCall(StreamCall):
-    """Is one stream. Each request runs as soon as it comes; the stream ends when the client has sent the last one and
+    """One stream. Each request runs as soon as it comes; the stream ends when the client has sent the last one and
     all have ended."""
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:

@@ -15,7 +15,7 @@ _CONTEXT = ("traceparent", "tracestate")
 
 
 class TracedModelInferCall(ModelInferCall):
-    """Is a call of ModelInfer while requests are traced."""
+    """A call of ModelInfer while requests are traced."""
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self._reception = Reception(_context(event.invocation_metadata))

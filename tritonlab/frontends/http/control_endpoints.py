@@ -42,7 +42,7 @@ def document(value: Any) -> HttpReply:
 
 
 class ControlEndpoints:
-    """Has the endpoints of one server."""
+    """The endpoints of one server."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, access: AccessRules) -> None:
         self._core = core
@@ -201,7 +201,7 @@ _LOG_FIELDS = {
 
 
 def _trace_values(request: Any) -> dict[str, list[str] | None]:
-    """Returns the settings as `TraceSettings.update` takes them, with types checked as Triton checks them, in its
+    """Return the settings as `TraceSettings.update` takes them, with types checked as Triton checks them, in its
     order."""
     found: dict[str, list[str] | None] = {}
     given, _ = find(request, "trace_file")
@@ -223,7 +223,7 @@ def _trace_values(request: Any) -> dict[str, list[str] | None]:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decodes base64 as Triton does: other characters are skipped (measured)."""
+    """Decode base64 as Triton does: other characters are skipped (measured)."""
     found, left = bytearray(), ""
     for start in range(0, len(text), _AT_ONCE):
         digits = left + _NOT_BASE64.sub("", text[start : start + _AT_ONCE])
@@ -236,7 +236,7 @@ def decode_base64(text: str) -> bytes:
 
 
 def _model(call: HttpCall) -> tuple[str, str]:
-    """Returns name and version of the path, "" for none. Raises InvalidArgumentError for a version of more than 64
+    """Return name and version of the path, "" for none. Raises InvalidArgumentError for a version of more than 64
     bits."""
     version = call.path.get("version", "")
     version_number(version)

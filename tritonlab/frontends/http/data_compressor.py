@@ -1,4 +1,4 @@
-"""This module decompresses what clients send, and picks the compression that they accept (rule 6.3.6)."""
+"""The decompression of what clients send, and the compression that they accept (rule 6.3.6)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ACCEPTED = re.compile(r" *(gzip|deflate|identity)(?:;q=\s*([+-]?(?:\d+\.?\d*|\.
 
 
 def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) -> bytes | bytearray | memoryview:
-    """Returns the body as it was before the client compressed it; `limit` bounds its size in bytes.
+    """Return the body as it was before the client compressed it; `limit` bounds its size in bytes.
 
     As on Triton, data behind the compressed data is ignored; if that is cut off, damaged or not compressed at all, the
     body is what could be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError for an
@@ -49,7 +49,7 @@ def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) 
 
 
 def _until_damage(decompress: Callable[[memoryview], bytes], piece: memoryview) -> bytearray:
-    """Returns what can be read of a damaged piece; zlib keeps that to itself when it raises."""
+    """Return what can be read of a damaged piece; zlib keeps that to itself when it raises."""
     data = bytearray()
     with contextlib.suppress(zlib.error):
         for at in range(len(piece)):
@@ -63,7 +63,7 @@ def compress(encoding: str, pieces: Iterable[bytes | memoryview]) -> bytes:
 
 
 def accepted(header: str) -> str:
-    """Picks the encoding of an answer by an Accept-Encoding header: the known one with the highest weight, the first of
+    """Pick the encoding of an answer by an Accept-Encoding header: the known one with the highest weight, the first of
     equals; "identity" or "" for none. Triton reads blanks before a name only, and of a weight what is a number."""
     best, weight = "", 0.0
     for entry in header.split(","):

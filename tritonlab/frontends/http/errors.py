@@ -1,4 +1,4 @@
-"""This table maps error codes to HTTP statuses and writes the body of an error (rule 3.6)."""
+"""The HTTP statuses of error codes, and the body of an error (rule 3.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module reads and writes the documents of `generate` and `generate_stream`: one flat JSON object in, one out per
+"""The documents of `generate` and `generate_stream`: one flat JSON object in, one out per
 response (rules 6.8 and 6.9)."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_ONE_RESPONSE = (
 
 
 def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[str, Any]) -> InferenceRequest:
-    """Makes the request of a body; `metadata` is the model's (rule 6.1.2). Raises TritonError with Triton's text."""
+    """Make the request of a body; `metadata` is the model's (rule 6.1.2). Raises TritonError with Triton's text."""
     document = parse(body or b"{}")  # since 2026-04 an empty body is an empty object (rule 6.8.4)
     request = InferenceRequest(model, {}, model_version=version)
     wanted = {tensor["name"]: tensor for tensor in metadata["inputs"]}
@@ -86,7 +86,7 @@ def _tensor(name: str, wanted: Mapping[str, Any], value: Any) -> Tensor:
 
 
 def _shape(name: str, dims: list[int], count: int) -> tuple[int, ...]:
-    """Spreads `count` elements over the fixed dimensions; the innermost variable dimension takes the rest."""
+    """Spread `count` elements over the fixed dimensions; the innermost variable dimension takes the rest."""
     left = count
     for size in reversed(dims):
         if size != -1:
@@ -107,7 +107,7 @@ def _no_shape(name: str) -> InvalidArgumentError:
 
 
 def encode(response: InferenceResponse) -> bytes:
-    """Returns the JSON of one response: its members in the order of their names, as on Triton (measured)."""
+    """Return the JSON of one response: its members in the order of their names, as on Triton (measured)."""
     found: dict[str, bytes] = {}
     for name, tensor in response.outputs.items():
         data = json_data(name, tensor)

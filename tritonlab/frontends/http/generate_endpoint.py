@@ -1,5 +1,4 @@
-"""This module answers `generate` with one reply, and `generate_stream` with one event per response (rules 6.8 and
-6.9)."""
+"""`generate`, answered with one reply, and `generate_stream`, with one event per response (rules 6.8 and 6.9)."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _OVERHEAD = 150
 
 
 class ResponseQueue:
-    """Holds the responses of a request for the event loop to send. The thread on which they come encodes them."""
+    """The responses of a request for the event loop to send. The thread on which they come encodes them."""
 
     def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
         #: the client does not take what it asked for
@@ -56,7 +55,7 @@ class ResponseQueue:
             self._loop.call_soon_threadsafe(self._arrived.set)
 
     async def get(self) -> tuple[int, bytes] | None:
-        """Returns status and JSON of the next response; None after the last one."""
+        """Return status and JSON of the next response; None after the last one."""
         while not self._encoded:
             self._arrived.clear()
             if not self._encoded:
@@ -67,7 +66,7 @@ class ResponseQueue:
         return item
 
     def abandon(self) -> None:
-        """Cancels the request, as its client is gone; nothing more is sent. Runs on the event loop."""
+        """Cancel the request, as its client is gone; nothing more is sent. Runs on the event loop."""
         self._request.cancel()
         self._encoded.clear()
         self._encoded.append(None)
@@ -75,7 +74,7 @@ class ResponseQueue:
 
 
 def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
-    """Returns status and JSON of a response. An error has status 400, whatever its code (rule 6.8.5).
+    """Return status and JSON of a response. An error has status 400, whatever its code (rule 6.8.5).
 
     The error is not raised: its traceback would lead back to the response, and keep it until the garbage collector
     runs.
@@ -131,7 +130,7 @@ class GenerateEndpoint:
 
 
 async def _events(queue: ResponseQueue, request: Request) -> HttpReply:
-    """Sends responses as events. The status is that of the first response. If the client goes, its request is cancelled
+    """Send responses as events. The status is that of the first response. If the client goes, its request is cancelled
     (rule 6.9.3)."""
     request.on_gone = queue.abandon
     first = await queue.get()

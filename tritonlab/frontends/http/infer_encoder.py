@@ -1,4 +1,4 @@
-"""This module encodes the body of an infer response: JSON, then the binary data of its outputs (rules 6.3.2 and
+"""The body of an infer response: JSON, then the binary data of its outputs (rules 6.3.2 and
 6.5)."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _quoted = functools.lru_cache(1024)(json_writer.text)
 
 @functools.lru_cache(1024)
 def _described(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
-    """Returns the beginning of an output's object, which is often the same and so is kept: that spares an answer of two
+    """Return the beginning of an output's object, which is often the same and so is kept: that spares an answer of two
     outputs 7 us."""
     dims = dims_text(shape).encode()
     return b'{"name":%b,"datatype":"%b","shape":%b' % (json_writer.text(name), datatype.name.encode(), dims)
@@ -42,7 +42,7 @@ Blob: TypeAlias = bytes | memoryview
 
 
 class InferEncoder:
-    """Encodes the responses of one server."""
+    """The encoder of the responses of one server."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -54,7 +54,7 @@ class InferEncoder:
         model: ModelVersion,
         request: InferenceRequest,
     ) -> tuple[bytes, list[Blob]]:
-        """Returns the JSON, and the pieces of binary data behind it; large outputs are views, not copies.
+        """Return the JSON, and the pieces of binary data behind it; large outputs are views, not copies.
 
         Raises TritonError for an output without a JSON form, or that does not fit into its shared memory.
         """
@@ -86,7 +86,7 @@ class InferEncoder:
 
 
 def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[Blob]) -> bytes | None:
-    """Returns the JSON of a response that says nothing but where the data of its outputs is behind it, and adds that to
+    """Return the JSON of a response that says nothing but where the data of its outputs is behind it, and add that to
     `blobs`. Returns None for another response."""
     by_name, default = outputs.by_name, outputs.default
     described = []
@@ -103,7 +103,7 @@ def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[B
 
 @functools.lru_cache(1024)
 def _plain_text(model: str, version: int, outputs: tuple[tuple[str, DataType, tuple[int, ...], int], ...]) -> bytes:
-    """Returns JSON that is the same for most responses of a model and so is kept: that spares an answer of two outputs
+    """Return JSON that is the same for most responses of a model and so is kept: that spares an answer of two outputs
     2 us."""
     entries = [_described(name, datatype, shape) + _BEHIND % size for name, datatype, shape, size in outputs]
     return b'{%b"outputs":[%b]}' % (_model(model, version), b",".join(entries))
@@ -128,13 +128,13 @@ def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
 
 
 def wire_data(tensor: Tensor) -> Blob:
-    """Returns the bytes of a tensor as they go out; a large tensor is not copied."""
+    """Return the bytes of a tensor as they go out; a large tensor is not copied."""
     data = tensor.data
     return data.tobytes() if data.nbytes < _COPY_BELOW else data.reshape(-1).view(np.uint8).data
 
 
 def json_data(name: str, tensor: Tensor) -> bytes:
-    """Returns the elements of a tensor as a flat JSON array. Raises InvalidArgumentError for a datatype without a JSON
+    """Return the elements of a tensor as a flat JSON array. Raises InvalidArgumentError for a datatype without a JSON
     form, InternalError for data that does not fit the shape."""
     if tensor.datatype in _NOT_IN_JSON:
         raise InvalidArgumentError(

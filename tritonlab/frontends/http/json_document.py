@@ -51,14 +51,14 @@ def _may_be_deep(text: bytes) -> bool:
 
 
 def member(value: Any, name: str) -> Any:
-    """Returns a member of an object. Raises for one that is not there, and for a value that is not an object."""
+    """Return a member of an object. Raises for one that is not there, and for a value that is not an object."""
     if type(value) is not dict or name not in value:
         raise InternalError(f"attempt to access non-existing object member '{name}'")
     return value[name]
 
 
 def find(value: Any, name: str) -> tuple[bool, Any]:
-    """Returns whether `value` is an object with that member, and the member."""
+    """Return whether `value` is an object with that member, and the member."""
     return (True, value[name]) if type(value) is dict and name in value else (False, None)
 
 
@@ -89,7 +89,7 @@ def as_string(value: Any) -> str:
 
 
 def as_c_string(value: Any) -> str:
-    """Returns a string up to its first NUL, as Triton keeps it as a C string (measured)."""
+    """Return a string up to its first NUL, as Triton keeps it as a C string (measured)."""
     return as_string(value).partition("\0")[0]
 
 
@@ -118,5 +118,5 @@ def as_double(value: Any) -> float:
 
 
 def about(what: str, error: TritonError) -> TritonError:
-    """Returns the same error with `what` in front: `Unable to parse 'shape': …`."""
+    """Return the same error with `what` in front: `Unable to parse 'shape': …`."""
     return TritonError.of(error.code, f"{what}: {error.message}")

@@ -1,4 +1,4 @@
-"""This module turns tensor data in JSON into the elements of a tensor: lists may be nested in any way that flattens
+"""Tensor data in JSON, turned into the elements of a tensor: lists may be nested in any way that flattens
 row-major (rule 6.3.3)."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOO_FEW = "Failed to parse 'data' field: shape does not match true shape"
 
 
 def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[Any]:
-    """Returns the `count` elements of input `name`; for BYTES their wire form, whose number is checked later.
+    """Return the `count` elements of input `name`; for BYTES their wire form, whose number is checked later.
 
     Integers are truncated to the datatype (rule 6.3.4). Raises InternalError or InvalidArgumentError.
     """
@@ -51,7 +51,7 @@ def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[An
 
 
 def _large(data: LargeArray, datatype: DataType, count: int) -> NDArray[Any] | None:
-    """Does what `elements` does, piece by piece; returns None if there is a fault to report."""
+    """Do what `elements` does, piece by piece; returns None if there is a fault to report."""
     types, wide, _ = _READ[datatype.numpy.kind]
     if sum(map(len, data.pieces)) != count:
         return None
@@ -74,7 +74,7 @@ def _large(data: LargeArray, datatype: DataType, count: int) -> NDArray[Any] | N
 
 
 def _fault(flat: list[Any], datatype: DataType, count: int) -> TritonError:
-    """Returns the error that Triton reports first, as it reads one element after the other."""
+    """Return the error that Triton reports first, as it reads one element after the other."""
     read = _READ[datatype.numpy.kind][2]
     for element in flat[:count]:
         try:

@@ -75,16 +75,16 @@ class LargeArray:
 
     @property
     def leaves(self) -> bool:
-        """Tells whether there are no objects in the array."""
+        """Return whether there are no objects in the array."""
         return not any(type(piece) is list and dict in set(map(type, piece)) for piece in self.pieces)
 
     def tolist(self) -> list[Any]:
-        """Returns the elements of all pieces."""
+        """Return the elements of all pieces."""
         return list(chain.from_iterable(p.tolist() if isinstance(p, np.ndarray) else p for p in self.pieces))
 
 
 def flat(data: Any) -> list[Any]:
-    """Returns the elements in order; a list that holds lists is not returned itself."""
+    """Return the elements in order; a list that holds lists is not returned itself."""
     found = data if type(data) is list else [data]
     while list in (types := set(map(type, found))):
         if len(types) > 1:

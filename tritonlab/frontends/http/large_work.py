@@ -1,4 +1,4 @@
-"""This module runs work that would hold up the event loop on other threads: large documents and answers, large copies,
+"""Work that would hold up the event loop, run on other threads: large documents and answers, large copies,
 and compression.
 
 Measured on 2 cores: the way to a thread and back takes 25 us while the machine has nothing else to do; 16 KB of JSON
@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 class LargeWork:
-    """Has the threads of one endpoint."""
+    """The threads of one endpoint."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "tritonlab http large")
 
     async def run(self, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Runs the call on one of the threads, in the caller's context, and returns its result."""
+        """Run the call on one of the threads, in the caller's context, and return its result."""
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: context.run(call, *args, **options))

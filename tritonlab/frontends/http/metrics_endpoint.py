@@ -11,7 +11,7 @@ _PROMETHEUS = b"text/plain; charset=utf-8"
 
 
 def metrics_app(metrics_text: Callable[[], str]) -> Callable[[Request], Awaitable[HttpReply]]:
-    """Makes the application. `metrics_text()` returns Prometheus text and is called for each request."""
+    """Make the application. `metrics_text()` returns Prometheus text and is called for each request."""
 
     async def app(request: Request) -> HttpReply:
         if request.method != "GET":

@@ -1,4 +1,4 @@
-"""This module reads a raw binary request: the whole body is the data of the model's only input (rule 6.5.3)."""
+"""A raw binary request: the whole body is the data of the model's only input (rule 6.5.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...core.tensor import Tensor, wire_elements
 def raw_request(
     body: bytes | bytearray | memoryview, model: str, version: int, config: ModelConfig
 ) -> InferenceRequest:
-    """Returns the request. Its shape follows from the model's configuration: batch 1, at most one variable dimension.
+    """Return the request. Its shape follows from the model's configuration: batch 1, at most one variable dimension.
 
     Raises InvalidArgumentError with Triton's text.
     """

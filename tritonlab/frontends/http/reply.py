@@ -1,4 +1,4 @@
-"""An endpoint is asked with an `HttpCall` and answers with an `HttpReply`."""
+"""The call of an endpoint, and its reply."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WriteWatch(NamedTuple):
 
 @dataclass(slots=True)
 class HttpReply:
-    """Has a status, and a body in pieces, which are not joined if they are large; or `events`, which are sent as they
+    """A status, and a body in pieces, which are not joined if they are large; or `events`, which are sent as they
     come."""
 
     status: int = 200
@@ -47,7 +47,7 @@ class HttpReply:
     watch: WriteWatch | None = None
 
     def whole(self, keep_alive: bool = True, headers: Headers = (), *, old: bool = False) -> bytes | None:
-        """Returns the response in one piece, `headers` added; None if it is too large to be joined. `old`: as HTTP/1.0
+        """Return the response in one piece, `headers` added; None if it is too large to be joined. `old`: as HTTP/1.0
         has it."""
         size = len(self.body)
         for piece in self.more:
@@ -58,14 +58,14 @@ class HttpReply:
         return b"".join((head, self.body, *self.more))
 
     def head(self, keep_alive: bool, headers: Headers = (), *, old: bool = False) -> bytes:
-        """Returns what comes before the body."""
+        """Return what comes before the body."""
         size = None if self.events is not None else len(self.body) + sum(map(len, self.more))
         return _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive, old)
 
 
 @functools.lru_cache(256)  # most replies of one model have the same
 def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_alive: bool, old: bool) -> bytes:
-    """Returns what comes before a body of `size` bytes, or of one that has no known size if that is None. Names and
+    """Return what comes before a body of `size` bytes, or of one that has no known size if that is None. Names and
     values of headers are ours, and are not checked."""
     lines = [_STATUS_LINES[status] + b"content-type: " + kind]
     if size is not None:
@@ -80,7 +80,7 @@ def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_ali
 
 
 def chunk(piece: bytes) -> bytes:
-    """Returns a piece of a body whose length is not known before."""
+    """Return a piece of a body whose length is not known before."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
@@ -88,7 +88,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class CutOffError(Exception):
-    """Says that the events of a reply ended too early, and so the connection must end, too."""
+    """Events of a reply that ended too early, and so the connection must end, too."""
 
 
 def refusal(error: TritonError, kind: bytes = JSON, headers: Headers = ()) -> HttpReply:
@@ -104,7 +104,7 @@ METHOD_NOT_ALLOWED = "Method Not Allowed"
 
 @dataclass(slots=True)
 class HttpCall:
-    """Is a request to an endpoint, with its body. `path` has the parts of the path that the route names."""
+    """A request to an endpoint, with its body. `path` has the parts of the path that the route names."""
 
     method: str
     path: dict[str, str]
@@ -116,5 +116,5 @@ class HttpCall:
 
 
 def header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """Returns the first value of a header; `name` is in lower case."""
+    """Return the first value of a header; `name` is in lower case."""
     return next((value.decode("latin-1") for key, value in headers if key == name), None)

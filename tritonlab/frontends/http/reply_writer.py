@@ -1,4 +1,4 @@
-"""This module writes replies to one connection: small ones in one piece, and none faster than the client reads."""
+"""The replies of one connection: small ones in one piece, and none faster than the client reads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SKIPPED, _SKIPPING = 1 << 20, 2.0
 
 
 class ReplyWriter:
-    """Writes everything that one connection sends. It writes nothing to a client that is gone, or whose bytes were not
-    HTTP."""
+    """The writer of everything that one connection sends. It writes nothing to a client that is gone, or whose bytes
+    were not HTTP."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -44,7 +44,7 @@ class ReplyWriter:
             self._transport.write(data)
 
     async def send(self, request: Request, reply: HttpReply, keep_alive: bool) -> None:
-        """Writes a whole reply. Raises CutOffError if its events end too early."""
+        """Write a whole reply. Raises CutOffError if its events end too early."""
         if reply.watch is None:
             await self._send(request, reply, keep_alive)
             return
@@ -88,7 +88,7 @@ class ReplyWriter:
             asyncio.get_running_loop().call_later(_SKIPPING, self._transport.close)
 
     def skip(self, size: int) -> None:
-        """Counts bytes that came after those that were not HTTP."""
+        """Count bytes that came after those that were not HTTP."""
         self._left -= size
         if self._left <= 0:
             self._transport.close()

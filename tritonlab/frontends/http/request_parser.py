@@ -1,7 +1,7 @@
-"""This module makes requests of the bytes of one connection, by httptools.
+"""Requests made of the bytes of one connection, by httptools.
 
-- A request that asks for another protocol is read as one of this protocol, as by Triton: Java's HttpClient asks for
-  HTTP/2 with its first request. httptools takes what follows such a head for the other protocol, and the body with it.
+- A request that asks for another protocol is read as one of this protocol, as by Triton: Java's HttpClient requests
+HTTP/2 with its first request. httptools takes what follows such a head for the other protocol, and the body with it.
 - A body is collected where it arrives, in one buffer: handed over in pieces, a tensor of 64 MB would be copied once
   more.
 - A path may have bytes beyond ASCII, as on Triton: names of models in UTF-8. httptools refuses them, so it reads others
@@ -55,7 +55,7 @@ class BadRequestError(Exception):
 
 
 class Request:
-    """Is one request. `headers` have names in lower case; `names` are as the client wrote them, in the same order."""
+    """One request. `headers` have names in lower case; `names` are as the client wrote them, in the same order."""
 
     __slots__ = (
         "answered",
@@ -109,8 +109,8 @@ class Request:
 
 
 class RequestParser:
-    """Reads requests one after the other. `take_head` gets a request when its head is complete, `take_request` when all
-    of it is, and `refuse` one whose body takes more than `memory` allows; the rest of that is dropped."""
+    """The parser of requests, one after the other. `take_head` gets a request when its head is complete, `take_request`
+    when all of it is, and `refuse` one whose body takes more than `memory` allows; the rest of that is dropped."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class RequestParser:
         self.between = True
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes. Raises BadRequestError; then it must get no more."""
+        """Take the next bytes. Raises BadRequestError; then it must get no more."""
         head, size = self._head, len(data)
         rest: bytes | memoryview = self._in_ascii(data) if self.between else data
         while True:  # each request that asks for another protocol gets a parser of its own
@@ -154,7 +154,7 @@ class RequestParser:
             raise self._fault
 
     def _in_ascii(self, data: bytes) -> bytes:
-        """Returns what a request begins with, its first line in ASCII, and keeps the path that was in it."""
+        """Return what a request begins with, its first line in ASCII, and keep the path that was in it."""
         line = data[: data.find(b"\n") + 1]
         if line.isascii():
             return data
@@ -163,11 +163,11 @@ class RequestParser:
         return line.translate(_ASCII) + data[len(line) :]
 
     def close(self) -> None:
-        """Drops the parser, which refers back to this object."""
+        """Drop the parser, which refers back to this object."""
         self._parser = self._request = None
 
     def _go_on(self) -> None:
-        """Has another parser read what follows a head that asks for another protocol, which begins with the body."""
+        """Let another parser read what follows a head that asks for another protocol, which begins with the body."""
         assert self._request is not None
         self._parser = _parser(_BehindHead(self))
         framing = [b"%b: %b\r\n" % header for header in self._request.headers if header[0] in _FRAMING]
@@ -227,7 +227,7 @@ class RequestParser:
 
     def _name_host(self, url: bytes) -> None:
         """Put the host of a whole URL, which a client sends to a proxy, into the place of the `Host` header (RFC 9112,
-        3.2.2): who is asked for is what the access rules check."""
+        3.2.2): the access rules check the host that is requested."""
         host = _AUTHORITY_END.split(url.partition(b"://")[2], maxsplit=1)[0]
         others = [place for place, (name, _) in enumerate(self._headers) if name != b"host"]
         self._names = [*(self._names[place] for place in others), b"Host"]
@@ -271,7 +271,7 @@ def _parser(protocol: Any) -> Any:
 
 
 class _BehindHead:
-    """Has the callbacks of a parser that is first given a head which was read before."""
+    """The callbacks of a parser that is first given a head which was read before."""
 
     def __init__(self, reader: RequestParser) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""This module describes how the outputs of a request are to be sent (rule 6.3.1)."""
+"""How the outputs of a request are to be sent (rule 6.3.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BINARY_OUTPUT = {"binary_data_output": True}
 
 @dataclass(slots=True)
 class RequestedOutputs:
-    """Says how the outputs of one request are sent; `default` is for those that it does not name."""
+    """How the outputs of one request are sent; `default` is for those that it does not name."""
 
     default: OutputPlan = JSON
     by_name: dict[str, OutputPlan] = field(default_factory=dict)

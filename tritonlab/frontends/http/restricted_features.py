@@ -1,4 +1,4 @@
-"""This module keeps clients away from restricted endpoints unless they send a certain header (rule 6.1.3)."""
+"""The rule that keeps clients away from restricted endpoints unless they send a certain header (rule 6.1.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .reply import TEXT, Headers, HttpReply, failure, header
 
 
 class RestrictedFeatures:
-    """Refuses requests that lack the header of their category. `table`: category -> (header name, value)."""
+    """The refusal of requests that lack the header of their category. `table`: category -> (header name, value)."""
 
     def __init__(self, table: Mapping[str, tuple[str, str]]) -> None:
         unknown = sorted(set(table) - set(CATEGORIES))
@@ -22,7 +22,7 @@ class RestrictedFeatures:
         }
 
     def refusal(self, category: str, headers: Headers) -> HttpReply | None:
-        """Returns the answer to a client that may not use endpoints of the category; None if it may."""
+        """Return the answer to a client that may not use endpoints of the category; None if it may."""
         wanted = self._table.get(category)
         if wanted is None or header(headers, wanted[1]) == wanted[2]:
             return None

@@ -18,7 +18,7 @@ Endpoint = Callable[[Request, str, str], Awaitable[HttpReply]]
 
 
 class TracedCall:
-    """Adds to an endpoint that makes one request what a trace needs. It is only used while requests are traced."""
+    """What a trace needs of an endpoint that makes one request. It is only used while requests are traced."""
 
     def __init__(self, core: InferenceServer, endpoint: Endpoint) -> None:
         self._core = core

@@ -1,4 +1,4 @@
-"""This module reads the version in a path."""
+"""The version in a path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MAX = 2**63 - 1
 
 
 def version_number(text: str) -> int:
-    """Returns the version in a path as a number; `""` is -1, the latest. Raises InvalidArgumentError for more than 64
+    """Return the version in a path as a number; `""` is -1, the latest. Raises InvalidArgumentError for more than 64
     bits."""
     number = int(text.lstrip("0")[:20] or 0) if text else -1
     if number > _MAX:

@@ -1,4 +1,4 @@
-"""This module decides who may ask the server for what. HTTP and metrics stand behind a door that asks its rules.
+"""Who may call what of the server. HTTP and metrics stand behind a door that asks its rules.
 
 Loading a model runs code, and anyone on the machine, or on a web page that its user reads, can send requests to its
 ports. So there are three kinds of rules for both protocols:
@@ -69,18 +69,18 @@ _OTHER = "the token that was sent is not the one that was given out when the por
 
 
 def new_token() -> str:
-    """Makes a token that nobody can guess."""
+    """Make a token that nobody can guess."""
     return secrets.token_hex(24)
 
 
 @dataclass(frozen=True)
 class AccessRules:
-    """Says who may ask for what. `*` among `origins` or `hosts` stands for all of them.
+    """Who may call what. `*` among `origins` or `hosts` stands for all of them.
 
-    `token`: what clients must send; "" lets in whoever reaches the port. `model_control`: whether clients may load and
-    unload models, and with that run code here. `settings`: whether they may see and change trace and log settings.
-    `origins`: pages that may ask, as `https://host[:port]`. `hosts`: names under which clients may reach the server,
-    beside addresses, `localhost` and the machine's own name.
+    `token`: what clients must send; "" lets in every client that reaches the port. `model_control`: whether clients may
+    load and unload models, and with that run code here. `settings`: whether they may see and change trace and log
+    settings. `origins`: pages that may send requests, as `https://host[:port]`. `hosts`: names under which clients may
+    reach the server, beside addresses, `localhost` and the machine's own name.
     """
 
     origins: tuple[str, ...] = ()
@@ -94,8 +94,8 @@ class AccessRules:
             raise InvalidArgumentError("a token must consist of ASCII letters, digits and signs, without spaces")
 
     def refuses(self, authorizations: Iterable[bytes | str], key: str = "Authorization") -> str:
-        """Says why a client with these values of `key` may not ask; "" if it may. Comparing a wrong token takes as long
-        as comparing the right one."""
+        """Return why a client with these values of `key` is refused; "" if it is not. Comparing a wrong token takes as
+        long as comparing the right one."""
         if not self.token:
             return ""
         sent = [_credentials(value if isinstance(value, bytes) else value.encode()) for value in authorizations]
@@ -104,17 +104,17 @@ class AccessRules:
         return _OTHER if any(sent) else _ASKED.format(key)
 
     def check_model_control(self) -> None:
-        """Raises UnsupportedError if clients may not load and unload models."""
+        """Raise UnsupportedError if clients may not load and unload models."""
         if not self.model_control:
             raise UnsupportedError(_DISABLED.format("Model control", "model-control"))
 
     def check_settings(self) -> None:
-        """Raises UnsupportedError if clients may not see and change trace and log settings."""
+        """Raise UnsupportedError if clients may not see and change trace and log settings."""
         if not self.settings:
             raise UnsupportedError(_DISABLED.format("Access to trace and log settings", "settings"))
 
     def forwarded(self, pattern: str | None) -> Forwarded | None:
-        """Returns which headers become parameters: those that match `pattern`, except the one with our token, which is
+        """Return which headers become parameters: those that match `pattern`, except the one with our token, which is
         not for models. None if there is no pattern."""
         if not pattern:
             return None
@@ -127,14 +127,14 @@ _DISABLED = "{} over the network is disabled. Start the server with '--allow-{}=
 
 
 def _credentials(value: bytes) -> bytes:
-    """Returns what follows `Bearer`; empty for another scheme. The scheme may be in capital or small letters (RFC
+    """Return what follows `Bearer`; empty for another scheme. The scheme may be in capital or small letters (RFC
     9110)."""
     scheme, _, rest = value.strip().partition(b" ")
     return rest.strip() if scheme.lower() == b"bearer" else b""
 
 
 class DoorAnswer(NamedTuple):
-    """Is the door's own answer to a request that it does not let through."""
+    """The door's own answer to a request that it does not let through."""
 
     status: int
     headers: Headers
@@ -142,8 +142,8 @@ class DoorAnswer(NamedTuple):
 
 
 class Door:
-    """Decides from the head of an HTTP request alone: of two requests with the same head, both pass or neither. The
-    text of a refusal says what would let the request in."""
+    """The decision from the head of an HTTP request alone: of two requests with the same head, both pass or neither.
+    The text of a refusal names what would let the request in."""
 
     def __init__(self, rules: AccessRules) -> None:
         self._rules = rules
@@ -155,7 +155,7 @@ class Door:
         self._passed: set[bytes] = set()
 
     def ask(self, method: str, path: bytes, headers: Headers) -> DoorAnswer | None:
-        """Returns None for a request that may pass, else the answer to it. Names of headers are in lower case."""
+        """Return None for a request that may pass, else the answer to it. Names of headers are in lower case."""
         host, origins, authorizations, preflight = b"", [], [], False
         for name, value in headers:
             if name == b"host":
@@ -185,7 +185,7 @@ class Door:
         return None
 
     def for_page(self, headers: Headers) -> Headers:
-        """Returns the headers with which a browser lets an allowed page read the answer (CORS); nothing for other
+        """Return the headers with which a browser lets an allowed page read the answer (CORS); nothing for other
         clients."""
         if not self._origins:
             return ()
@@ -259,5 +259,5 @@ def _address(kind: type[_Address], text: str) -> _Address | None:
 
 
 def own_names() -> set[str]:
-    """Returns this machine's own names."""
+    """Return this machine's own names."""
     return {socket.gethostname().lower()}

@@ -1,4 +1,4 @@
-"""This module reduces an output to its highest classes (rule 6.6), for every frontend."""
+"""The reduction of an output to its highest classes (rule 6.6), for every frontend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUPPORTED = frozenset("iuf")
 
 
 def classify(tensor: Tensor, count: int, labels: Sequence[str] = (), *, batched: bool = False) -> Tensor:
-    """Returns the `count` highest elements, highest first, as a BYTES tensor of `value:index[:label]`.
+    """Return the `count` highest elements, highest first, as a BYTES tensor of `value:index[:label]`.
 
     Its shape is `[n]`, or `[batch, n]` if `batched`, when the first dimension is the batch; n is the smaller of `count`
     and the number of elements. Equal elements keep their order, as on Triton. Raises InvalidArgumentError for a

@@ -1,4 +1,4 @@
-"""A `CudaRegion` is memory of a GPU that a client has made and registered by its CUDA IPC handle (rule 6.10.5).
+"""Memory of a GPU that a client has made and registered by its CUDA IPC handle (rule 6.10.5).
 
 The memory is the client's: it is mapped into this process while the region is registered or a request uses it, and
 goes when the client frees it or ends.
@@ -26,15 +26,15 @@ __all__ = ["HANDLE_SIZE", "CudaRegion", "ServerGpus"]
 
 
 class ServerGpus(NamedTuple):
-    """Holds the GPUs of a server, and their memory in which tensors reach models."""
+    """The GPUs of a server, and their memory in which tensors reach models."""
 
     visible: VisibleGpus
     buffers: GpuBuffers
 
 
 class _Mapping:
-    """Maps a client's memory into this process. It is closed when its last holder is gone: a request may still use it
-    while its region is unregistered."""
+    """A mapping of a client's memory into this process. It is closed when its last holder is gone: a request may still
+    use it while its region is unregistered."""
 
     def __init__(self, driver: Driver, device_id: int, handle: bytes) -> None:
         self.driver = driver
@@ -48,7 +48,7 @@ def _close(driver: Driver, device_id: int, address: int) -> None:
 
 
 class CopiedTensor(Tensor):
-    """Is a tensor in host memory that was copied from a region: of BYTES, which models get there in any case."""
+    """A tensor in host memory that was copied from a region: of BYTES, which models get there in any case."""
 
     __slots__ = ("region",)
 
@@ -59,7 +59,7 @@ class CopiedTensor(Tensor):
 
 @dataclass(frozen=True, slots=True)
 class CudaRegion:
-    """Is one registered region."""
+    """One registered region."""
 
     KIND: ClassVar[str] = "CUDA"
 
@@ -71,7 +71,7 @@ class CudaRegion:
 
     @staticmethod
     def open(name: str, gpus: ServerGpus | None, handle: bytes, device_id: int, byte_size: int) -> CudaRegion:
-        """Opens the memory of `handle` for the region. Raises InvalidArgumentError."""
+        """Open the memory of `handle` for the region. Raises InvalidArgumentError."""
         visible = gpus.visible.ordinals if gpus is not None else ()
         if gpus is None or not visible:  # Triton's text where it was built without GPU support
             raise InvalidArgumentError(f"failed to register CUDA shared memory region: '{name}', GPUs not supported")
@@ -94,7 +94,7 @@ class CudaRegion:
         return self.memory.driver.simulated
 
     def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-        """Returns a tensor that is a copy of the bytes as they are now: on the device, and where models find it."""
+        """Return a tensor that is a copy of the bytes as they are now: on the device, and where models find it."""
         if not datatype.byte_size:
             return CopiedTensor(datatype, shape, wire_elements(self.read(offset, size), datatype), self)
         return Tensor.on_device(datatype, shape, self.buffers.shared(self._array(offset, size)))
@@ -103,7 +103,7 @@ class CudaRegion:
         return DeviceArray(self.memory.driver, self.device_id, self.memory.address + offset, size, self.memory)
 
     def copy(self, offset: int, array: DeviceArray) -> bool:
-        """Copies memory of a GPU to here."""
+        """Copy memory of a GPU to here."""
         driver = self.memory.driver
         try:
             driver.copy(self.device_id, self.memory.address + offset, array.address, array.nbytes)
@@ -127,8 +127,8 @@ class CudaRegion:
             raise InternalError(f"failed to write shared memory region '{self.name}': {error}") from error
 
     def check(self, offset: int, size: int) -> None:
-        """Does nothing: a client cannot make its memory smaller."""
+        """Do nothing: a client cannot make its memory smaller."""
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the region's status says of it."""
+        """Return what the region's status says of it."""
         return {"name": self.name, "device_id": self.device_id, "byte_size": self.byte_size}

@@ -1,4 +1,4 @@
-"""This module opens the socket that an endpoint listens on, and finds out who holds the port if it is in use."""
+"""The socket that an endpoint listens on, and the holder of a port that is in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTEN = "0A"  # of /proc/net/tcp: linux/tcp_states.h
 
 
 def listen(address: str, port: int, shared: bool = False) -> socket.socket:
-    """Returns a listening socket; port 0 is any free one.
+    """Return a listening socket; port 0 is any free one.
 
     With `shared`, other processes of this user may listen there too, if they all say so; each gets its share of the
     connections. Raises UnavailableError if the port is in use, InvalidArgumentError if this machine does not have the
@@ -56,7 +56,7 @@ def _bound(address: str, port: int, shared: bool) -> socket.socket:
 
 
 def _close_all() -> None:
-    """Closes the sockets in a forked child, which would keep the ports bound and answer nobody."""
+    """Close the sockets in a forked child, which would keep the ports bound and answer nobody."""
     for listener in list(_open):
         listener.close()
 
@@ -66,13 +66,13 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 def check_free(address: str, port: int, shared: bool = False) -> None:
-    """Raises what `listen` would raise. It does not listen, because it would get connections of a shared port, and drop
+    """Raise what `listen` would raise. It does not listen, because it would get connections of a shared port, and drop
     them."""
     _bound(address, port, shared).close()
 
 
 def refused(address: str, port: int, error: OSError) -> UnavailableError | InvalidArgumentError:
-    """Says why nothing can listen there; the text begins as Triton's does."""
+    """Return why nothing can listen there; the text begins as Triton's does."""
     where = f"Socket '{address}:{port}'"
     if isinstance(error, PermissionError):
         return InvalidArgumentError(f"{where} cannot be opened: {error.strerror}; choose a port above 1023")
@@ -83,7 +83,7 @@ def refused(address: str, port: int, error: OSError) -> UnavailableError | Inval
 
 
 def port_owner(port: int) -> str:
-    """Returns who listens on the port, such as `process 123 (python3 -m http.server)`; "" if the system does not
+    """Return who listens on the port, such as `process 123 (python3 -m http.server)`; "" if the system does not
     tell."""
     inodes = _listening(port)
     for process in Path("/proc").glob("[0-9]*") if inodes else ():
@@ -96,7 +96,7 @@ def port_owner(port: int) -> str:
 
 
 def _target(fd: Path) -> str:
-    """Returns what a descriptor leads to; "" if it is closed by now, as the one is that listed the directory."""
+    """Return what a descriptor leads to; "" if it is closed by now, as the one is that listed the directory."""
     try:
         return os.readlink(fd)
     except OSError:
@@ -104,7 +104,7 @@ def _target(fd: Path) -> str:
 
 
 def _listening(port: int) -> set[str]:
-    """Returns the sockets that listen on the port, by their names in /proc/<pid>/fd."""
+    """Return the sockets that listen on the port, by their names in /proc/<pid>/fd."""
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):

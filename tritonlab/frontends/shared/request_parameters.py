@@ -1,4 +1,4 @@
-"""This module sorts the parameters of a request, for every frontend: those with a meaning of their own, and the rest
+"""The parameters of a request, sorted for every frontend: those with a meaning of their own, and the rest
 (rule 6.4).
 
 A frontend gives it a `ParameterValues`, which reads the values of its protocol and words its errors: the texts differ
@@ -24,7 +24,7 @@ _RESERVED = frozenset(
 
 
 class ParameterValues(Protocol):
-    """Reads the parameter values of one protocol. Each method raises TritonError, in Triton's words, for a value of the
+    """The parameter values of one protocol. Each method raises TritonError, in Triton's words, for a value of the
     wrong type."""
 
     def correlation_id(self, value: Any) -> int | str: ...
@@ -34,14 +34,14 @@ class ParameterValues(Protocol):
     def unsigned(self, key: str, value: Any) -> int: ...
 
     def reserved(self, key: str, value: Any) -> None:
-        """Handles a key that begins with RESERVED_PREFIX; most are refused."""
+        """Handle a key that begins with RESERVED_PREFIX; most are refused."""
 
     def other(self, key: str, value: Any) -> ParameterValue:
-        """Returns the value for the model."""
+        """Return the value for the model."""
 
 
 def set_parameters(request: InferenceRequest, parameters: Mapping[str, Any], values: ParameterValues) -> None:
-    """Sets the fields of `request` that the parameters name, in their order; parameters without a meaning of their own
+    """Set the fields of `request` that the parameters name, in their order; parameters without a meaning of their own
     go to `request.parameters`."""
     others: dict[str, ParameterValue] = {}
     for key, value in parameters.items():
@@ -57,7 +57,7 @@ def set_parameters(request: InferenceRequest, parameters: Mapping[str, Any], val
 
 
 def check_forwarded(header: str) -> None:
-    """Refuses to forward a header whose name is reserved for Triton (rule 6.14)."""
+    """Refuse to forward a header whose name is reserved for Triton (rule 6.14)."""
     name = header.lower()
     if name in _RESERVED or name.startswith(RESERVED_PREFIX):
         raise InvalidArgumentError(f"Header '{header}' is reserved for Triton usage and cannot be forwarded.")

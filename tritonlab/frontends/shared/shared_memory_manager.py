@@ -1,4 +1,4 @@
-"""This module holds the shared-memory regions that clients have registered, in one table for all frontends (rule 6.10).
+"""The shared-memory regions that clients have registered, in one table for all frontends (rule 6.10).
 
 A region is a part of a POSIX shared memory (`system_region.py`) or memory of a GPU (`cuda_region.py`); a name is given
 once, whichever it is.
@@ -24,7 +24,7 @@ _DISABLED = "Client shared memory is disabled. Start the server with '--allow-cl
 
 
 class SharedMemoryManager:
-    """Registers regions, and reads and writes them within their bounds; from any thread.
+    """The table of regions, read and written within their bounds; from any thread.
 
     Every method raises UnsupportedError unless `allowed` (rule 6.10.1). Sizes and offsets are in bytes. `gpus`: those
     whose memory may be registered; None for none.
@@ -41,13 +41,13 @@ class SharedMemoryManager:
         self._lock = threading.Lock()  # of changes to them: a name is given once
 
     def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
-        """Registers `byte_size` bytes from `offset`, a multiple of the page size, of the shared memory `key`."""
+        """Register `byte_size` bytes from `offset`, a multiple of the page size, of the shared memory `key`."""
         self._check_allowed()
         check_key(name, key)
         self._register(name, lambda: SystemRegion.open(name, key, offset, byte_size))
 
     def register_cuda(self, name: str, handle: bytes, device_id: int, byte_size: int) -> None:
-        """Registers the first `byte_size` bytes of the memory of `handle`, a cudaIpcMemHandle_t of another process."""
+        """Register the first `byte_size` bytes of the memory of `handle`, a cudaIpcMemHandle_t of another process."""
         self._register(name, lambda: CudaRegion.open(name, self._gpus, handle, device_id, byte_size))
         self.any_cuda = True
 
@@ -60,7 +60,7 @@ class SharedMemoryManager:
             self.in_use = True
 
     def unregister(self, name: str, kind: type[Region] = SystemRegion) -> None:
-        """Removes a region; one that is unknown, or of another kind, is ignored."""
+        """Remove a region; one that is unknown, or of another kind, is ignored."""
         self._check_allowed()
         with self._lock:
             if isinstance(self._regions.get(name), kind):
@@ -68,14 +68,14 @@ class SharedMemoryManager:
             self.in_use = bool(self._regions)
 
     def unregister_all(self, kind: type[Region] = SystemRegion) -> None:
-        """Removes the regions of a kind."""
+        """Remove the regions of a kind."""
         self._check_allowed()
         with self._lock:
             self._regions = {name: region for name, region in self._regions.items() if not isinstance(region, kind)}
             self.in_use = bool(self._regions)
 
     def status(self, name: str = "", kind: type[Region] = SystemRegion) -> list[dict[str, Any]]:
-        """Returns the facts of one region, or of all of a kind. Raises NotFoundError."""
+        """Return the facts of one region, or of all of a kind. Raises NotFoundError."""
         self._check_allowed()
         if not name:
             regions = [region for region in self._regions.copy().values() if isinstance(region, kind)]
@@ -90,7 +90,7 @@ class SharedMemoryManager:
         return [region.facts()]
 
     def tensor(self, place: tuple[str, int, int], datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-        """Returns a tensor that is a copy of the bytes as they are now. `place`: region, offset and size."""
+        """Return a tensor that is a copy of the bytes as they are now. `place`: region, offset and size."""
         name, offset, size = place
         region = self._find(name, offset, size)
         try:
@@ -99,7 +99,7 @@ class SharedMemoryManager:
             raise _unread(region, error) from None
 
     def read(self, name: str, offset: int, size: int) -> memoryview:
-        """Returns a copy of the bytes as they are now."""
+        """Return a copy of the bytes as they are now."""
         region = self._find(name, offset, size)
         try:
             return region.read(offset, size)
@@ -107,12 +107,12 @@ class SharedMemoryManager:
             raise _unread(region, error) from None
 
     def copy(self, name: str, offset: int, tensor: Tensor) -> bool:
-        """Copies a tensor on a GPU to a region on a GPU. Returns False if the region is in host memory."""
+        """Copy a tensor on a GPU to a region on a GPU. Returns False if the region is in host memory."""
         memory: Any = tensor.data
         return not memory.nbytes or self._find(name, offset, memory.nbytes).copy(offset, memory)
 
     def write(self, name: str, offset: int, data: NDArray[Any] | bytes | memoryview) -> Region | None:
-        """Writes the bytes of `data`, which is C-contiguous, at `offset`. Returns the region; None if there is nothing
+        """Write the bytes of `data`, which is C-contiguous, at `offset`. Returns the region; None if there is nothing
         to write."""
         view = data.reshape(-1).view(np.uint8).data if isinstance(data, np.ndarray) else memoryview(data)
         if not view.nbytes:
@@ -125,7 +125,7 @@ class SharedMemoryManager:
         return region
 
     def check(self, name: str, offset: int, size: int) -> None:
-        """Raises what `write` would raise, before the request runs."""
+        """Raise what `write` would raise, before the request runs."""
         self._find(name, offset, size).check(offset, size)
 
     def _find(self, name: str, offset: int, size: int) -> Region:

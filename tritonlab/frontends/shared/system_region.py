@@ -1,4 +1,4 @@
-"""A `SystemRegion` is a part of a POSIX shared memory that a client has registered (rule 6.10.2).
+"""A part of a POSIX shared memory that a client has registered (rule 6.10.2).
 
 A key is a shared-memory name and nothing else: as with `shm_open`, neither a path nor a link, so a client can name
 files of /dev/shm only.
@@ -34,7 +34,7 @@ _PIECE = 4 << 20
 
 
 class _File:
-    """Is an open file. It is closed when its last holder is gone: a request may still read it while its region is
+    """An open file. It is closed when its last holder is gone: a request may still read it while its region is
     unregistered."""
 
     def __init__(self, fd: int) -> None:
@@ -50,7 +50,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class SystemRegion:
-    """Is one registered region."""
+    """One registered region."""
 
     KIND: ClassVar[str] = "system"
 
@@ -62,7 +62,7 @@ class SystemRegion:
 
     @staticmethod
     def open(name: str, key: str, offset: int, byte_size: int) -> SystemRegion:
-        """Opens the shared memory `key` for the region. Raises TritonError with Triton's words."""
+        """Open the shared memory `key` for the region. Raises TritonError with Triton's words."""
         try:
             file = _File(_shm_open(key))
         except (OSError, ValueError) as error:
@@ -80,11 +80,11 @@ class SystemRegion:
         return SystemRegion(name, key, offset, byte_size, file)
 
     def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-        """Returns a tensor that is a copy of the bytes as they are now."""
+        """Return a tensor that is a copy of the bytes as they are now."""
         return Tensor(datatype, shape, wire_elements(self.read(offset, size), datatype))
 
     def copy(self, offset: int, array: DeviceArray) -> bool:
-        """Does nothing, as the region is in host memory."""
+        """Do nothing, as the region is in host memory."""
         return False
 
     def read(self, offset: int, size: int) -> memoryview:
@@ -106,12 +106,12 @@ class SystemRegion:
             done += os.pwrite(self.file.fd, piece, start + done)
 
     def check(self, offset: int, size: int) -> None:
-        """Raises what `write` would raise of these bytes, which are within the region."""
+        """Raise what `write` would raise of these bytes, which are within the region."""
         if self.file.size < self.offset + offset + size:
             raise self.cut_off()
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the region's status says of it."""
+        """Return what the region's status says of it."""
         return {"name": self.name, "key": self.key, "offset": self.offset, "byte_size": self.byte_size}
 
     def cut_off(self) -> InvalidArgumentError:
@@ -122,7 +122,7 @@ class SystemRegion:
 
 
 def _shm_open(key: str) -> int:
-    """Opens what `shm_open` of Linux's C library would open. Raises OSError, and ValueError for a key that is not a
+    """Open what `shm_open` of Linux's C library would open. Raises OSError, and ValueError for a key that is not a
     name."""
     name = key.lstrip("/")
     if not name or "/" in name:
@@ -131,7 +131,7 @@ def _shm_open(key: str) -> int:
 
 
 def check_key(name: str, key: str) -> None:
-    """Raises InvalidArgumentError for a key that clients may not register as region `name`."""
+    """Raise InvalidArgumentError for a key that clients may not register as region `name`."""
     if key.startswith(_RESERVED):
         raise InvalidArgumentError(
             f"cannot register shared memory region '{name}' - invalid shm key '{key}' as the key contains the "
