@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from functools import partial
 
 from ..core.delivery import deliver_error
+from ..core.infer_request import InferenceRequest
 from ..core.infer_stats import InferStats
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..ipc.stub_link import StubLink
@@ -16,7 +18,6 @@ from .instance_plan import BoundEvents, InstanceEvents, InstancePlan, InstanceSe
 from .instance_state import InstanceEvent, InstanceLife, InstanceState
 from .model_stub import ModelStub
 from .payload import Payload
-from .running_instance import RunningInstance
 from .stub_messages import StubMessages
 from .stub_replacement import StubReplacement
 from .warmup import WarmupRun
@@ -24,7 +25,7 @@ from .warmup import WarmupRun
 _EXITED = "Server exited before the request completed"
 
 
-class ModelInstance(RunningInstance):
+class ModelInstance:
     """An instance that runs payloads, one at a time, in its own stub, and in a new one when that has died.
 
     Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a
@@ -56,10 +57,66 @@ class ModelInstance(RunningInstance):
         #: the executor that gets payloads: the same one while the instance is READY, else None
         self._serving: StubExecutor | None = None
 
+    # -- what it is doing
+
+    @property
+    def state(self) -> InstanceState:
+        return self._life.state
+
+    @property
+    def stopped(self) -> bool:
+        return self._life.stopped
+
+    @property
+    def name(self) -> str:
+        return self.plan.label
+
+    @property
+    def stub(self) -> ModelStub | None:
+        """The current stub, or the last one; None before the first."""
+        return self._executor.stub if self._executor is not None else None
+
+    @property
+    def pid(self) -> int | None:
+        return self._executor.stub.process.pid if self._executor is not None else None
+
+    @property
+    def inflight(self) -> Mapping[int, InferenceRequest]:
+        """The requests that may still get responses, by handle."""
+        return self._executor.inflight if self._executor is not None else {}
+
+    @property
+    def payload(self) -> Payload | None:
+        """The payload that is executed now, None if there is none."""
+        return self._executor.payload if self._executor is not None else None
+
+    @property
+    def batch_id(self) -> int:
+        """The number of the running `execute` call, 0 if there is none."""
+        return self._executor.batch_id if self._executor is not None else 0
+
+    def executes(self, request: InferenceRequest) -> bool:
+        """Return whether the running `execute` call has the request and has not answered it."""
+        return self._executor is not None and self._executor.executes(request)
+
+    def awaited(self) -> str:
+        """Return a text for people: what the end of the instance waits for."""
+        stub, name, count = self.stub, self.name, len(self.inflight)
+        if count:
+            return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid}){self.debugged.words}"
+        if self.stopped:
+            return f"the finalize of '{name}' (pid {self.pid})" if stub is not None and not stub.link.lost else ""
+        return f"the start of '{name}' (pid {self.pid})" if self.state is InstanceState.RESTARTING else ""
+
+    def __repr__(self) -> str:
+        return (
+            f"<ModelInstance {self.plan.name} [{self.state.value} | {len(self.inflight)} in flight | pid {self.pid}]>"
+        )
+
     # -- start
 
     def start(self, stub: ModelStub | None = None) -> None:
-        """Import and initializes the model, in `stub` if given, and blocks meanwhile. Raises ModelError with Triton's
+        """Import and initialize the model, in `stub` if given, and blocks meanwhile. Raises ModelError with Triton's
         text."""
         plan = self.plan
         if self.stopped:
