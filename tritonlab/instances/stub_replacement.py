@@ -51,7 +51,7 @@ class Replaced(Protocol):
     def name(self) -> str: ...
 
     def start(self) -> None:
-        """Start a stub, and blocks meanwhile. Raises what made it fail; then the instance is FAILED, unless
+        """Start a stub, and block meanwhile. Raises what made it fail; then the instance is FAILED, unless
         stopped."""
         ...
 

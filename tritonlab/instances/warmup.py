@@ -150,7 +150,7 @@ class WarmupRun:
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Execute the samples, and blocks meanwhile. Raises TritonError for the first that cannot be made or fails."""
+        """Execute the samples, and block meanwhile. Raises TritonError for the first that cannot be made or fails."""
         for name, requests in self._warmup.samples():
             errors = self._errors_of(requests)
             if errors:

@@ -261,7 +261,7 @@ class StubProcess:
         self._release()
 
     def reap(self) -> None:
-        """End a process whose link was lost, collects its exit status and last lines, and free everything."""
+        """End a process whose link was lost, collect its exit status and last lines, and free everything."""
         if self._ended.is_set():
             return
         self.was_killed = self.child.wait(0.5) and self.cause.is_kill()

@@ -76,7 +76,7 @@ class Server:
         config: dict[str, Any] | str | None = None,
         files: dict[str, bytes] | None = None,
     ) -> Model:
-        """Load or reloads a model and wait until it is READY.
+        """Load or reload a model and wait until it is READY.
 
         Nothing happens if nothing has changed; if only the instance groups have changed, equal instances go on.
         `config` (dict or JSON text) replaces config.pbtxt until a file of the model changes or it is unloaded; `files`
