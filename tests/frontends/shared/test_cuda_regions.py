@@ -244,9 +244,7 @@ def registered(connection: Any, client: GpuClient) -> Iterator[Callable[..., Any
     connection.unregister_cuda_shared_memory("r")
 
 
-def test_tensors_come_from_and_go_to_a_clients_gpu(
-    registered: Callable[..., Any], client: GpuClient, lab: Lab
-) -> None:
+def test_tensors_come_from_and_go_to_a_clients_gpu(registered: Callable[..., Any], client: GpuClient, lab: Lab) -> None:
     numbers = np.arange(8, dtype=np.float32)
     client.write(64, numbers.tobytes())
     recording = Recorder.of(lab.server.instruments).recording

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import uvloop
 
@@ -31,6 +32,7 @@ class ConnectionServer:
     """Has one listening socket, one event loop and one thread. It is started and stopped at most once.
 
     `app` answers requests, on the event loop; `defect` makes the reply for an exception that `app` did not expect.
+    `within` is a context for as long as the event loop runs.
     """
 
     def __init__(
@@ -39,12 +41,14 @@ class ConnectionServer:
         name: str,
         access: AccessRules | None = None,
         defect: Callable[[Exception], HttpReply] = _defect,
+        within: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.app = app
         self.defect = defect
         self.door = Door(access or AccessRules())
         self.connections: set[HttpConnection] = set()
         self.stopping = False
+        self._within = within
         self._name = name
         self._timeout = 0.0
         self._begun = threading.Event()
@@ -60,7 +64,9 @@ class ConnectionServer:
         def run() -> None:
             try:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    runner.run(self._serve(listener))
+                    loop = runner.get_loop()
+                    with self._within(loop):
+                        runner.run(self._serve(listener))
             finally:
                 listener.close()
                 self._begun.set()
