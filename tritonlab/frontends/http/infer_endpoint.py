@@ -117,8 +117,8 @@ class HttpInferCall:
     async def wait(self) -> None:
         """Waits until the response is there."""
         if self.response is None:
-            future = self._home.loop.create_future()
-            self.on_answer(lambda call: future.done() or future.set_result(None))
+            future: asyncio.Future[None] = self._home.loop.create_future()
+            self.on_answer(partial(_settle, future))
             await future
 
     def on_answer(self, then: Callable[[HttpInferCall], None] | None) -> None:
@@ -163,6 +163,11 @@ class HttpInferCall:
         then, self._on_answer = self._on_answer, None
         if then is not None:
             then(self)
+
+
+def _settle(future: asyncio.Future[None], call: HttpInferCall) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class LaterAnswer(LaterReply):
