@@ -33,7 +33,7 @@ from .json_document import (
     refuse_large_numbers,
 )
 from .large_json import PIECE, LargeArray
-from .plain_inputs import KnownTexts, plain_input
+from .plain_inputs import KnownTexts, plain_data, plain_input
 from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 
 _MAX_INT64 = INT64.stop - 1
@@ -127,7 +127,7 @@ class InferDecoder:
             inputs = _array("inputs", document)
             blobs = _Blobs(data, json_size, model)
             for entry in inputs:
-                if not _add_plain_input(request, entry, blobs):
+                if not _add_plain_input(request, entry, blobs) and not _add_plain_data(request, entry):
                     self._add_input(request, entry, blobs, json_part)
             blobs.finish()
             given, _ = find(document, "outputs")
@@ -137,7 +137,7 @@ class InferDecoder:
         except (TritonError, OverflowError):  # Triton has read the whole document before
             refuse_large_numbers(json_part)
             raise
-        if type(json_part) is bytes:
+        if type(json_part) is bytes and json_size < len(data):
             self._known.remember(json_part, document, outputs)
         return request, outputs
 
@@ -235,6 +235,15 @@ def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bo
         return False
     data = np.frombuffer(blobs.take(plain.name, plain.size), plain.dtype)
     request.inputs[plain.name] = Tensor(plain.datatype, plain.shape, data)
+    return True
+
+
+def _add_plain_data(request: InferenceRequest, entry: Any) -> bool:
+    """Does as `_add_plain_input`, for numbers in the JSON."""
+    found = plain_data(entry)
+    if found is None or found[0] in request.inputs:
+        return False
+    request.inputs[found[0]] = found[1]
     return True
 
 
