@@ -22,8 +22,8 @@ import tritonclient.http
 from .measuring import A, B
 from .paced import cpu_seconds, spent, tree
 
-SECONDS = 1.0
-ROUNDS = 5
+SECONDS = 0.5
+ROUNDS = 4
 COUNTS = (1, 4, 8, 16)
 #: The bytes of one reply are fewer.
 _RECEIVED = 1 << 16

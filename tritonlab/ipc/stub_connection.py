@@ -18,10 +18,12 @@ thread leads nobody waits for the socket; a thread that reads for itself anyway 
 two threads at once, and what was there before a link changed hands is reported again to the one that has it now.
 
 With the link reader between, each answer woke two threads, and 44 % of the time under the interpreter's lock was the
-call that wakes the event loop. Measured over HTTP with 8 connections on 2 cores that had 7 other processes to run,
-processor time of a request as a ratio to Triton's, rounds in turn: binary 1.68 to 2.03 with the link reader between and
-1.19 to 1.40 without, JSON with dynamic batching 1.36 to 2.13 and 1.07; requests a second 0.22 to 0.37 of Triton's, and
-0.41 to 0.48.
+call that wakes the event loop. Measured over HTTP with 8 connections (2026-11-23, 2 cores, load average 3 to 4, rounds
+in turn), before and since, as ratios to Triton's: binary 0.61 and 0.73 of its requests a second at 1.53 and 1.13 x its
+processor time for each; JSON with dynamic batching 0.51 and 1.04 at 1.66 and 0.88 x, of which the reader of plain
+numbers (`http.plain_inputs`) has its part. What is left of a binary request's time under the interpreter's lock: 32 %
+write the reply, which wakes the client, 8 % each send the batch and receive the answer, 9 % decode; no other thread has
+1 %. `python -m tests.benchmarks.side_by_side connections` measures it again.
 """
 
 from __future__ import annotations
