@@ -56,7 +56,7 @@ class Watch:
         reader.epoll.register(self._fd, reader.mask(self._wanted))
 
     def arm(self, *, readable: bool = True, writable: bool = False) -> None:
-        """Allows one more event of the kinds that are True; with an event loop, any number of events. It has no effect
+        """Allow one more event of the kinds that are True; with an event loop, any number of events. It has no effect
         before `start` and after `remove`."""
         wanted = (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
         with self._home.lock:
@@ -68,7 +68,7 @@ class Watch:
                 reader.epoll.modify(self._fd, reader.mask(wanted))
 
     def move(self, reader: Reader | None, *, readable: bool, writable: bool) -> None:
-        """Gives the descriptor to another reader, armed for the kinds that are True; None: to the one that it was made
+        """Give the descriptor to another reader, armed for the kinds that are True; None: to the one that it was made
         for. A reader that has ended does not get it."""
         with self._home.lock:
             reader = reader if reader is not None and reader.running else self._home
@@ -79,7 +79,7 @@ class Watch:
                 self._register(reader)
 
     def go_home(self) -> None:
-        """Gives the descriptor back to the reader that it was made for. The caller holds the lock."""
+        """Give the descriptor back to the reader that it was made for. The caller holds the lock."""
         self._leave()
         self.reader = self._home
         if self._home.running:
@@ -166,7 +166,7 @@ class LoopReader(Reader):
 
 
 class LinkReader(Reader):
-    """Runs an epoll loop in a daemon thread. Callbacks arm their watch again for the next event."""
+    """An epoll loop in a daemon thread. Callbacks arm their watch again for the next event."""
 
     def __init__(self, spin: SpinBudget | None = None) -> None:
         if not hasattr(select, "epoll"):

@@ -239,7 +239,7 @@ def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bo
 
 
 def _add_plain_data(request: InferenceRequest, entry: Any) -> bool:
-    """Does as `_add_plain_input`, for numbers in the JSON."""
+    """Add an input of numbers in the JSON that has nothing unusual; return False as `_add_plain_input` does."""
     found = plain_data(entry)
     if found is None or found[0] in request.inputs:
         return False

@@ -88,7 +88,7 @@ class LoopThread(NamedTuple):
 
 
 class HttpInferCall:
-    """Is a request on its way; `found` is the version it went to. Its one response may come on any thread; on the event
+    """A request on its way; `found` is the version it went to. Its one response may come on any thread; on the event
     loop's own it goes out at once."""
 
     __slots__ = ("_home", "_on_answer", "_parts", "found", "head", "outputs", "polled", "request", "response")

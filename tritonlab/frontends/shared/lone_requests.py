@@ -33,7 +33,7 @@ class LoneRequests:
         self._in_a_row = 0
 
     def begin(self, request: InferenceRequest, sender: object = None) -> bool:
-        """Adds a request; tells whether it is alone. `sender` stands for a connection that has one request under way at
+        """Add a request; return whether it is alone. `sender` stands for a connection that has one request under way at
         a time: its next one cannot have been there before."""
         if sender is None or sender is not self._sender:
             self._sender, self._in_a_row = sender, 0
