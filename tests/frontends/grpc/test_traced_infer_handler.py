@@ -20,7 +20,6 @@ from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 __all__ = ["lab", "untraced"]
 
-
 @pytest.fixture(scope="module")
 def client(lab: Lab) -> Iterator[tritonclient.grpc.InferenceServerClient]:
     lab.load("grpc_traced", TRACED, CONFIG)

@@ -30,7 +30,7 @@ from tritonlab.frontends.shared.cuda_region import CudaRegion, ServerGpus
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.ipc.gpu_buffers import GpuBuffers
 from tritonlab.ipc.visible_gpus import VisibleGpus
-from tritonlab.profile.device_copies import DeviceCopies, device_copies
+from tritonlab.profile.copy_facts import CopyFacts, copy_facts
 from tritonlab.profile.recorder import Recorder
 from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
 
@@ -244,7 +244,9 @@ def registered(connection: Any, client: GpuClient) -> Iterator[Callable[..., Any
     connection.unregister_cuda_shared_memory("r")
 
 
-def test_tensors_come_from_and_go_to_a_clients_gpu(registered: Callable[..., Any], client: GpuClient, lab: Lab) -> None:
+def test_tensors_come_from_and_go_to_a_clients_gpu(
+    registered: Callable[..., Any], client: GpuClient, lab: Lab
+) -> None:
     numbers = np.arange(8, dtype=np.float32)
     client.write(64, numbers.tobytes())
     recording = Recorder.of(lab.server.instruments).recording
@@ -252,7 +254,7 @@ def test_tensors_come_from_and_go_to_a_clients_gpu(registered: Callable[..., Any
     registered("double", 32, 64, 128)
     assert client.read(128, 32) == (2 * numbers).tobytes()
     # the request may be answered before its reader has told
-    eventually(lambda: device_copies(recording.model("double")) == DeviceCopies(1, 32, 32, simulated=True))
+    eventually(lambda: copy_facts(recording.model("double")) == CopyFacts(1, 32, 32, simulated=True))
 
 
 def test_a_model_on_the_gpu_gets_and_gives_tensors_without_a_copy_to_the_host(
@@ -267,7 +269,7 @@ def test_a_model_on_the_gpu_gets_and_gives_tensors_without_a_copy_to_the_host(
     after = SIMULATED.copied
     assert (after.to_device, after.to_host) == (before.to_device, before.to_host)
     assert client.read(256, 32) == (2 * numbers).tobytes()
-    assert device_copies(recording.model("double_there")) is None
+    assert copy_facts(recording.model("double_there")) is None
 
 
 def test_an_output_on_the_gpu_that_the_client_wants_elsewhere_is_brought_to_the_host(
@@ -280,7 +282,7 @@ def test_an_output_on_the_gpu_that_the_client_wants_elsewhere_is_brought_to_the_
     given.set_shared_memory("r", 32)
     found = connection.infer("double_there", [given]).as_numpy("OUT")
     assert found.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
-    assert device_copies(recording.model("double_there")) == DeviceCopies(1, 0, 32, simulated=True)
+    assert copy_facts(recording.model("double_there")) == CopyFacts(1, 0, 32, simulated=True)
 
 
 def test_an_output_goes_from_the_gpu_to_the_clients_though_the_input_came_from_the_host(
@@ -294,9 +296,9 @@ def test_an_output_goes_from_the_gpu_to_the_clients_though_the_input_came_from_t
     wanted.set_shared_memory("r", 8, offset=512)
     connection.infer("made_there", [given], outputs=[wanted])
     assert client.read(512, 8) == np.full(2, 3, np.float32).tobytes()
-    assert device_copies(recording.model("made_there")) is None
+    assert copy_facts(recording.model("made_there")) is None
     assert connection.infer("made_there", [given]).as_numpy("OUT").tolist() == [3, 3]
-    assert device_copies(recording.model("made_there")) == DeviceCopies(1, 0, 8, simulated=True)
+    assert copy_facts(recording.model("made_there")) == CopyFacts(1, 0, 8, simulated=True)
 
 
 def test_text_is_read_to_the_host(registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab) -> None:
@@ -307,7 +309,7 @@ def test_text_is_read_to_the_host(registered: Callable[..., Any], connection: An
     given = connection.module.InferInput("IN", [2], "BYTES")
     given.set_shared_memory("r", len(text))
     assert connection.infer("text", [given]).as_numpy("OUT").tolist() == [b"a", b"bc"]
-    eventually(lambda: device_copies(recording.model("text")) == DeviceCopies(1, 0, len(text), simulated=True))
+    eventually(lambda: copy_facts(recording.model("text")) == CopyFacts(1, 0, len(text), simulated=True))
 
 
 def test_status_over_the_network(connection: Any, registered: Callable[..., Any]) -> None:
