@@ -17,7 +17,7 @@ The way of a request, names = modules:
       v
     model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
     =======================================================================================================
-    StubLink                     ipc/stub_link.py                   read by the waiting caller or the link reader
+    StubLink                     ipc/stub_link.py                   read by whoever waits for it, or the link reader
       v
     build_response               instances/response_factory.py      one, many, final, RESCHEDULE or an error
       v

@@ -5,8 +5,8 @@ what else the machine does meets both. All that compares speed is measured in th
 machine is and once while others use half of its cores, which slows both sides; a bar is met when the median of all is.
 Limits that are ours alone are measured once.
 
-The table is printed and written to build/bench.json. No test asserts any of it. `kernel`, `network`, `paced` or
-`limits` as argument measures that part alone, `--passes=1` is quicker.
+The table is printed and written to build/bench.json. No test asserts any of it. `kernel`, `network`, `connections`,
+`paced`, `loop` or `limits` as argument measures that part alone, `--passes=1` is quicker.
 
 Nothing of tritonlab is compiled. What mypyc 2.4 brings, measured with 65 modules of the kernel (link, instances,
 schedulers, core, both frontends) and 12 of the stub, medians in us of rounds that took turns, 2 cores, Python 3.11:
@@ -40,7 +40,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import tritonclient.grpc
@@ -49,7 +49,7 @@ import tritonclient.http
 from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.conformance.reference import ROOT, ReferenceServer, missing
 
-from . import in_kernel, kernel_life, liveness, loop, over_network, paced, recovery
+from . import connections, in_kernel, kernel_life, liveness, loop, over_network, paced, recovery
 from .measuring import place
 from .over_network import LabServer, Pair
 
@@ -75,7 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one measurement found; times are the better the less they are, rates the more. `bar`: of the ratio."""
+    """What one measurement found; times are the better the less they are, rates the more. `bar`: of the ratio;
+    `busy_bar`: of that beside busy processes, if the two are told `apart`."""
 
     name: str
     unit: str
@@ -83,6 +84,12 @@ class Comparison:
     real: float
     bar: float | None
     at_most: bool = True
+    apart: bool = False
+    busy_bar: float | None = None
+
+    def beside_others(self) -> Comparison:
+        """The same, as what was found beside busy processes is told."""
+        return replace(self, name=f"{self.name}, busy", bar=self.busy_bar) if self.apart else self
 
 
 def limited(name: str, unit: str, ours: float, bar: str, met: bool) -> Row:
@@ -126,6 +133,18 @@ def network_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
         yield more("HTTP, 64 MB FP32 identity, in + out", "GB/s", found, 1)
         found = pair.over_grpc(lambda client: over_network.identity(client, grpc))
         yield more("gRPC, 64 MB FP32 identity, in + out", "GB/s", found, 1)
+
+
+def connection_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
+    """Clients that have a request under way all the time, each on a connection of its own."""
+    with LabServer(scratch / "served") as ours:
+        Pair(ours, real)
+        for name, count, lab, triton in connections.compared(ours, real):
+            what = f"{name}, {count} connection{'s' * (count > 1)}"
+            free, busy, cost = (0.95, 0.8, 1.4) if count == 8 and name.startswith("HTTP") else (None, None, None)
+            yield Comparison(what, "infer/s", lab.rate, triton.rate, free, False, True, busy)
+            costs = lab.cpu * 1e6, triton.cpu * 1e6
+            yield Comparison(f"{what}, CPU", "us/request", *costs, cost, True, True, cost)
 
 
 def paced_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
@@ -242,7 +261,8 @@ def in_passes(measure: Compared, passes: int, scratch: Path) -> Iterator[Row]:
         for count in (0, max(1, (os.cpu_count() or 1) // 2)):
             with others(count):
                 for one in measured(measure, scratch):
-                    found.setdefault(one.name, []).append(one)
+                    each = one.beside_others() if count else one
+                    found.setdefault(each.name, []).append(each)
             print(
                 f"{measure.__name__}, pass {number + 1} with {count} others: load {os.getloadavg()[0]:.1f}", flush=True
             )
@@ -287,7 +307,13 @@ def line(row: Row) -> str:
     return f"{row.name:60} {row.unit:11} {row.ours:>12,.3f} {real:>12} {ratio:>8} {span:>10}  {row.bar:15} {verdict}"
 
 
-COMPARED: dict[str, Compared] = {"kernel": kernel_rows, "network": network_rows, "paced": paced_rows, "loop": loop_rows}
+COMPARED: dict[str, Compared] = {
+    "kernel": kernel_rows,
+    "network": network_rows,
+    "connections": connection_rows,
+    "paced": paced_rows,
+    "loop": loop_rows,
+}
 PARTS = (*COMPARED, "limits")
 
 

@@ -104,6 +104,41 @@ def test_a_stub_that_slept_runs_before_the_thread_that_waits_for_it(
     assert order == (["send"] if but else ["send", "yield"])
 
 
+class ReadLink:
+    """Notes who is to read the stub's link."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.moves: list[object] = []
+        self._link = bench.stub.link
+        self._link.reader = None
+        self._link.read_by = self._read_by
+
+    def _read_by(self, reader: object) -> None:
+        self._link.reader = reader
+        self.moves.append(reader)
+
+
+def test_an_answer_is_read_by_who_waits_for_the_batch(bench: Bench) -> None:
+    link, loop = ReadLink(bench), object()
+    for reader in (None, loop, loop, None):
+        payload = bench.payload()
+        payload.requests[0].reader = reader
+        bench.executor.execute(payload)
+        batch, _, _ = bench.stub.link.execute.call_args.args
+        bench.executed(batch, Executed(0, 1, 0, None, None, [[[], None, ""]]))
+    assert link.moves == [loop, None]
+
+
+def test_while_a_model_waits_for_another_the_link_reader_reads_its_link(bench: Bench) -> None:
+    link, loop = ReadLink(bench), object()
+    bench.executor.lead.wait_for_another(True)
+    assert link.moves == []
+    bench.stub.link.reader = loop
+    bench.executor.lead.wait_for_another(True)
+    bench.executor.lead.wait_for_another(False)
+    assert link.moves == [None]
+
+
 RESCHEDULE: list[Any] = [RESCHEDULED]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serving import eventually
-from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.ipc.link_reader import LinkReader, LoopReader
 from tritonlab.ipc.spin import SpinBudget
 
 
@@ -215,3 +216,118 @@ def test_after_close_nothing_can_be_started_and_the_rest_is_ignored(pair: tuple[
     watch.remove()
     with pytest.raises(OSError, match="stopping"):
         reader.watch(ours.fileno(), Heard()).start()
+
+
+# -- in an event loop
+
+
+@pytest.fixture
+def loop_reader(link_reader: LinkReader) -> Iterator[LoopReader]:
+    """The reader of an event loop that this test plays: it reads when the test says so."""
+    reader = link_reader.in_loop()
+    yield reader
+    if reader.running:
+        reader.close()
+
+
+def readable(reader: LoopReader) -> bool:
+    return bool(select.select([reader.fileno()], [], [], 0)[0])
+
+
+def test_what_is_moved_is_heard_by_the_event_loop_alone_and_as_often_as_it_comes(
+    link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    heard: list[int] = []
+
+    def hear(events: int) -> None:
+        heard.append(threading.get_ident())
+        ours.recv(1)
+
+    watch = link_reader.watch(ours.fileno(), hear)
+    watch.start()
+    watch.move(loop_reader, readable=True, writable=False)
+    for count in range(1, 4):
+        assert not readable(loop_reader)
+        theirs.send(b"x")
+        assert select.select([loop_reader.fileno()], [], [], 60)[0]
+        loop_reader.read()
+        assert heard == [threading.get_ident()] * count
+    watch.remove()
+    theirs.send(b"x")
+    assert not readable(loop_reader)
+
+
+def test_a_moved_watch_that_is_disarmed_leaves_the_event_loop_in_peace(
+    link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    heard = Heard()
+    watch = link_reader.watch(ours.fileno(), heard)
+    watch.start()
+    watch.move(loop_reader, readable=False, writable=False)
+    theirs.send(b"x")
+    assert not readable(loop_reader)
+    watch.arm()
+    assert readable(loop_reader)
+    watch.arm(readable=False)
+    assert not readable(loop_reader)
+    watch.arm(readable=False, writable=True)
+    assert readable(loop_reader)
+    watch.move(None, readable=True, writable=False)
+    assert heard.once_more() and not readable(loop_reader)
+    watch.remove()
+
+
+def test_an_armed_watch_of_an_event_loop_is_armed_without_a_system_call(
+    link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    watch = link_reader.watch(pair[0].fileno(), Heard())
+    watch.start()
+    watch.move(loop_reader, readable=True, writable=False)
+    epoll = loop_reader.epoll
+    loop_reader.epoll = None  # type: ignore[assignment]
+    watch.arm()
+    loop_reader.epoll = epoll
+    watch.remove()
+
+
+def test_the_link_reader_has_what_an_event_loop_had_that_has_ended(
+    link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    heard = Heard()
+    watch = link_reader.watch(ours.fileno(), heard)
+    watch.start()
+    watch.move(loop_reader, readable=True, writable=False)
+    theirs.send(b"x")
+    loop_reader.close()
+    assert heard.once_more()
+    watch.move(loop_reader, readable=True, writable=False)  # a request of the last moment
+    watch.arm()
+    assert heard.once_more()
+    watch.remove()
+
+
+def test_a_watch_that_has_ended_is_not_moved(
+    link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    watch = link_reader.watch(ours.fileno(), Heard())
+    watch.start()
+    watch.remove()
+    watch.move(loop_reader, readable=True, writable=False)
+    theirs.send(b"x")
+    assert not readable(loop_reader) and not loop_reader.watches
+
+
+def test_an_event_loop_that_ends_after_the_link_reader(pair: tuple[socket.socket, socket.socket]) -> None:
+    reader = LinkReader()
+    loop_reader = reader.in_loop()
+    watch = reader.watch(pair[0].fileno(), Heard())
+    watch.start()
+    watch.move(loop_reader, readable=True, writable=False)
+    reader.close()
+    loop_reader.close()
+    watch.arm()
+    watch.remove()

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
+import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.serving import eventually
-from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.ipc.link_reader import LinkReader, LoopReader, Watch
 from tritonlab.stub._pb_stub.wire.ipc_message import FREED, HEADER, MAX_BODY, NUMBER
 from tritonlab.stub._pb_stub.wire.message_bodies import Failure, Finalize, Initialize, IsReady, Result
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
@@ -250,6 +251,171 @@ def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub, unwa
     eventually(lambda: len(threads) == 2)
     assert threads[1] is not threading.current_thread()
     assert not unwatch or len(events) == 1  # the first message woke nobody
+
+
+@pytest.fixture
+def loop_reader(link_reader: LinkReader) -> Iterator[LoopReader]:
+    """The reader of an event loop that this test's thread plays."""
+    reader = link_reader.in_loop()
+    yield reader
+    reader.close()
+
+
+def read(reader: LoopReader) -> None:
+    """Does what the event loop does when something has come."""
+    assert select.select([reader.fileno()], [], [], 60)[0]
+    reader.read()
+
+
+def in_thread(function: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+
+def test_an_event_loop_reads_what_it_is_given(stub: FakeStub, loop_reader: LoopReader) -> None:
+    threads: list[threading.Thread] = []
+    stub.link.handlers[LOG] = lambda ident, body: threads.append(threading.current_thread())
+    assert stub.link.reader is None
+    stub.link.read_by(loop_reader)
+    assert stub.link.reader is loop_reader
+    for count in range(1, 4):
+        stub.send("LOG")
+        read(loop_reader)
+        assert threads == [threading.current_thread()] * count
+    stub.link.read_by(None)
+    stub.send("LOG")
+    eventually(lambda: len(threads) == 4)
+    assert threads[3] is not threading.current_thread() and stub.link.reader is None
+
+
+def test_while_another_thread_leads_the_event_loop_hears_nothing(stub: FakeStub, loop_reader: LoopReader) -> None:
+    heard, entered = listen(stub), threading.Event()
+    stub.link.read_by(loop_reader)
+
+    def done() -> bool:
+        entered.set()
+        return len(heard) == 2
+
+    leader = in_thread(lambda: stub.link.lead(done))
+    assert entered.wait(60)
+    stub.send("LOG", 0, 1)
+    eventually(lambda: heard == [1])
+    assert not select.select([loop_reader.fileno()], [], [], 0)[0]
+    stub.send("LOG", 0, 2)
+    leader.join(60)
+    assert not leader.is_alive()
+    stub.send("LOG", 0, 3)
+    read(loop_reader)
+    assert heard == [1, 2, 3]
+
+
+def test_an_event_loop_that_leads_disarms_nothing(
+    stub: FakeStub, loop_reader: LoopReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait for events meanwhile, so that would be two system calls a request for nothing."""
+    heard, armed = listen(stub), []
+    stub.link.read_by(loop_reader)
+    monkeypatch.setattr(Watch, "arm", lambda watch, **kinds: armed.append(kinds))
+    assert stub.link.hold(unwatch=True)
+    stub.send("LOG", 0, 1)
+    assert stub.link.lead(lambda: bool(heard))
+    assert heard == [1] and armed == [{"readable": True, "writable": False}]  # it was armed so before
+    loop_reader.read()  # what it has led is not there any more
+    assert heard == [1]
+
+
+def test_a_link_that_moves_while_a_message_is_handled_is_read_on(stub: FakeStub, loop_reader: LoopReader) -> None:
+    heard: list[Any] = []
+
+    def hear(ident: int, body: Any) -> None:
+        heard.append((body, threading.get_ident()))
+        stub.link.read_by(loop_reader if body == "to the loop" else None)
+
+    stub.link.handlers[LOG] = hear
+    for _ in range(3):
+        stub.send("LOG", 0, "to the loop")
+        eventually(lambda: stub.link.reader is loop_reader)
+        stub.send("LOG", 0, "home")
+        read(loop_reader)
+        assert heard[-1] == ("home", threading.get_ident())
+        stub.send("LOG", 0, "here")
+        eventually(lambda: heard[-1][0] == "here")
+        assert heard[-1][1] != threading.get_ident()
+
+
+def test_an_event_loop_hears_of_the_end_of_a_stub_after_its_last_message(
+    stub: FakeStub, loop_reader: LoopReader
+) -> None:
+    heard, lost = listen(stub), []
+    stub.link.on_lost = lambda reason: lost.append((list(heard), reason, threading.get_ident()))
+    stub.link.read_by(loop_reader)
+    answer = stub.link.ask(Finalize())
+    stub.send("LOG", 0, "last words")
+    stub.die()
+    while not lost:
+        read(loop_reader)
+    (words, _, thread) = lost[0]
+    assert words == ["last words"] and thread == threading.get_ident()
+    assert stub.link.lost and answer.lost and not loop_reader.watches
+
+
+def test_garbage_that_an_event_loop_reads_loses_the_link_and_nothing_else(
+    stub: FakeStub, loop_reader: LoopReader
+) -> None:
+    stub.link.read_by(loop_reader)
+    stub.send_bytes(b"\xff" * 100)
+    read(loop_reader)
+    assert stub.link.lost and "wire version" in stub.link.lost_reason
+    stub.link.read_by(None)
+    stub.link.read_by(loop_reader)
+    assert not loop_reader.watches
+
+
+def test_what_the_socket_did_not_take_is_sent_by_the_event_loop(stub: FakeStub, loop_reader: LoopReader) -> None:
+    stub.link.read_by(loop_reader)
+    large = "x" * (4 << 20)
+    stub.link.post(LOG, 1, large)
+    assert stub.link._connection.has_unsent
+    taken: list[Any] = []
+    receiver = in_thread(lambda: taken.append(stub.receive(60)))
+    while stub.link._connection.has_unsent:
+        read(loop_reader)
+    receiver.join(60)
+    assert taken == [(LOG, 1, large)]
+    assert not select.select([loop_reader.fileno()], [], [], 0)[0]
+
+
+def test_the_link_reader_reads_on_when_the_event_loop_has_ended(stub: FakeStub, link_reader: LinkReader) -> None:
+    heard, reader = listen(stub), link_reader.in_loop()
+    stub.link.read_by(reader)
+    stub.send("LOG", 0, 1)
+    reader.close()
+    eventually(lambda: heard == [1])
+    assert stub.link.reader is None
+
+
+def test_a_caller_and_an_event_loop_lose_nothing_between_them(stub: FakeStub, loop_reader: LoopReader) -> None:
+    heard, count = listen(stub), 2000
+    over = threading.Event()
+
+    def lead() -> None:
+        while not over.is_set():
+            stub.link.lead(over.is_set, timeout=1e-4)
+
+    def move() -> None:
+        while not over.is_set():
+            stub.link.read_by(loop_reader)
+            stub.link.read_by(None)
+
+    threads = [in_thread(lead), in_thread(move), in_thread(lambda: [stub.send("LOG", 0, n) for n in range(count)])]
+    try:
+        eventually(lambda: (loop_reader.read(), len(heard) == count)[1])  # type: ignore[func-returns-value]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(60)
+    assert heard == list(range(count))
 
 
 def test_a_lost_link_is_not_held(stub: FakeStub) -> None:

@@ -81,6 +81,7 @@ class InferenceRequest:
         "parameters",
         "priority",
         "queue_start",
+        "reader",
         "request_id",
         "request_start",
         "requested_outputs",
@@ -144,6 +145,9 @@ class InferenceRequest:
         self.waiter = 0
         #: what keeps the response for that thread until it calls `kept.lead`, which reads the response
         self.kept: Leadable | None = None
+        #: the event loop that is to read the answer, since it waits for it (`ipc.link_reader.LoopReader`); None: any
+        #: thread may
+        self.reader: Any = None
         self.serial = 0
         self.request_start = 0
         self.queue_start = 0
@@ -284,6 +288,7 @@ class StepRequest(InferenceRequest):
             on_response=on_response,
         )
         self.cancelled = parent.cancelled
+        self.reader = parent.reader
         self.trace = parent.trace.child() if parent.trace is not None else None
         self.parent = parent
         self.on_executed = on_executed

@@ -87,5 +87,8 @@ class AnswerLead:
         return led
 
     def wait_for_another(self, waits: bool) -> None:
-        """Notes whether `execute` waits for another model's answer, during which it needs no core."""
+        """Note whether `execute` waits for another model's answer, during which it needs no core, and the link reader
+        polls for the messages of both models."""
+        if waits and self._link.reader is not None:
+            self._link.read_by(None)
         (self._spin.block if waits else self._spin.unblock)(self._key)

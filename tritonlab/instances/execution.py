@@ -145,8 +145,11 @@ class StubExecutor:
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self._plan.label, execution.batch_id, payload.requests, now)
         if packed is not None:
-            if payload.requests[0].waiter and self._leader is not None:
-                self._leader.keep(payload.requests[0], now)
+            first = payload.requests[0]
+            if stub.link.reader is not first.reader:
+                stub.link.read_by(first.reader)
+            if first.waiter and self._leader is not None:
+                self._leader.keep(first, now)
             try:
                 stub.link.execute(execution.batch_id, packed, self.lead.sends(services.clock.now()))
                 self.lead.give_way()

@@ -1,5 +1,6 @@
 """`LinkReader` is one thread that reads every descriptor nobody else reads: control sockets without a waiting caller,
-and the models' output pipes.
+and the models' output pipes. `stub_connection` says who reads a control socket when; an event loop that may do so has a
+`LoopReader`, to which watches are moved.
 
 A caller that waits for an answer reads its stub's socket itself; it is the leader, and this thread does not watch the
 socket meanwhile. So an answer wakes one thread, not two: a round trip took 55 us p50, against 100-145 us with a
@@ -26,70 +27,153 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Watches one descriptor. Once it is removed and closed its number may become another's. So nobody arms by number,
-    and an event for a number may belong to its last owner."""
+    """The watch of one descriptor, by the reader that it was given to last. Once it is removed and closed its number
+    may become another's. So nobody arms by number, and an event for a number may belong to its last owner."""
 
-    __slots__ = ("_fd", "_mask", "_reader", "callback", "started")
+    __slots__ = ("_fd", "_home", "_wanted", "callback", "reader", "started")
 
     def __init__(self, reader: LinkReader, fd: int, callback: Callable[[int], None]) -> None:
-        self._reader = reader
+        #: who waits for it now
+        self.reader: Reader = reader
+        self._home = reader
         self._fd = fd
-        self._mask = select.EPOLLIN | select.EPOLLONESHOT
+        self._wanted = select.EPOLLIN
         self.callback = callback
         #: the number of the reader's poll in which it was started
         self.started = 0
 
     def start(self) -> None:
         """Arms the watch for one readable event. Raises OSError once the reader is closed."""
-        reader = self._reader
+        reader = self.reader
         with reader.lock:
             if not reader.running:
                 raise OSError("the server is stopping")
-            reader.watches[self._fd] = self
-            self.started = reader.polls
-            reader.epoll.register(self._fd, self._mask)
+            self._register(reader)
+
+    def _register(self, reader: Reader) -> None:
+        reader.watches[self._fd] = self
+        self.started = reader.polls
+        reader.epoll.register(self._fd, reader.mask(self._wanted))
 
     def arm(self, *, readable: bool = True, writable: bool = False) -> None:
-        """Allows one more event of the kinds that are True. It has no effect before `start` and after `remove`."""
-        mask = select.EPOLLONESHOT | (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
-        if mask == self._mask == select.EPOLLONESHOT:
-            return  # it is disarmed, and stays so
-        reader = self._reader
-        with reader.lock:
+        """Allow one more event of the kinds that are True; with an event loop, any number of events. It has no effect
+        before `start` and after `remove`."""
+        wanted = (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
+        with self._home.lock:
+            reader = self.reader
+            if wanted == self._wanted and (not wanted or reader.repeats):
+                return
             if reader.watches.get(self._fd) is self:
-                self._mask = mask
-                reader.epoll.modify(self._fd, mask)
+                self._wanted = wanted
+                reader.epoll.modify(self._fd, reader.mask(wanted))
+
+    def move(self, reader: Reader | None, *, readable: bool, writable: bool) -> None:
+        """Give the descriptor to another reader, armed for the kinds that are True; None: to the one that it was made
+        for. A reader that has ended does not get it."""
+        with self._home.lock:
+            reader = reader if reader is not None and reader.running else self._home
+            if self.reader is not reader and self.reader.watches.get(self._fd) is self:
+                self._leave()
+                self._wanted = (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
+                self.reader = reader
+                self._register(reader)
+
+    def go_home(self) -> None:
+        """Give the descriptor back to the reader that it was made for. The caller holds the lock."""
+        self._leave()
+        self.reader = self._home
+        if self._home.running:
+            self._register(self._home)
 
     def ask_again(self) -> None:
         """Has an event that is still there reported again."""
-        reader = self._reader
-        with reader.lock:
+        with self._home.lock:
+            reader = self.reader
             if reader.watches.get(self._fd) is self:
-                reader.epoll.modify(self._fd, self._mask)
+                reader.epoll.modify(self._fd, reader.mask(self._wanted))
 
     def remove(self) -> None:
         """Ends the watch; to be called before the descriptor is closed."""
-        reader = self._reader
-        with reader.lock:
-            if reader.watches.get(self._fd) is self:
-                del reader.watches[self._fd]
-                reader.epoll.unregister(self._fd)
+        with self._home.lock:
+            if self.reader.watches.get(self._fd) is self:
+                self._leave()
+
+    def _leave(self) -> None:
+        del self.reader.watches[self._fd]
+        self.reader.epoll.unregister(self._fd)
 
 
-class LinkReader:
-    """Runs an epoll loop in a daemon thread. Callbacks get the epoll event mask, must not block, and arm their watch
-    again for the next event."""
+class Reader:
+    """Watches that one thread waits for. Callbacks get the epoll event mask and must not block."""
+
+    #: whether a watch stays armed after an event
+    repeats = False
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.epoll = select.epoll()
+        self.lock = lock  # guards running, watches and epoll's registrations
+        self.running = True
+        self.polls = 0  # how many polls have begun
+        self.watches: dict[int, Watch] = {}
+
+    def mask(self, wanted: int) -> int:
+        """Return the event mask of a watch that waits for `wanted`."""
+        return wanted if wanted and self.repeats else wanted | select.EPOLLONESHOT
+
+    def _handle(self, fd: int, events: int) -> None:
+        # This is not in the loop, whose names would keep the last stub and its model alive until the next event.
+        watch = self.watches.get(fd)
+        if watch is None:
+            return
+        if watch.started == self.polls:
+            # The event may belong to the number's last owner, if that was removed after the event was read and before
+            # it is handled here. Without this check a stub lost its link because the one before it had ended.
+            watch.ask_again()
+            return
+        try:
+            watch.callback(events)
+        except Exception:
+            _log.exception("reading descriptor %d failed", fd)
+
+
+class LoopReader(Reader):
+    """The watches that an event loop waits for, on its own thread, beside its clients: an epoll within the loop's
+    epoll. Made on that thread by `LinkReader.in_loop`."""
+
+    repeats = True
+
+    def __init__(self, lock: threading.Lock) -> None:
+        super().__init__(lock)
+        self.thread = threading.get_ident()
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when there is something to `read`."""
+        return self.epoll.fileno()
+
+    def read(self) -> None:
+        """Handle what is there."""
+        self.polls += 1
+        for fd, events in self.epoll.poll(0):
+            self._handle(fd, events)
+
+    def close(self) -> None:
+        """Give all watches back to the link reader."""
+        with self.lock:
+            self.running = False
+            for watch in list(self.watches.values()):
+                watch.go_home()
+        self.epoll.close()
+
+
+class LinkReader(Reader):
+    """An epoll loop in a daemon thread. Callbacks arm their watch again for the next event."""
 
     def __init__(self, spin: SpinBudget | None = None) -> None:
         if not hasattr(select, "epoll"):
             raise OSError("tritonlab's stub link needs Linux (epoll)")
-        self.epoll = select.epoll()
-        self.lock = threading.Lock()  # guards running, watches and epoll's registrations
-        self.running = True
-        self.polls = 0  # how many polls have begun
+        super().__init__(threading.Lock())
         self._spin = spin or SpinBudget()
         self._pace = AnswerPace()  # of the answers to models that wait for another
-        self.watches: dict[int, Watch] = {}
         self._wake_read, self._wake_write = os.pipe()
         self.epoll.register(self._wake_read, select.EPOLLIN)
         self._thread = threading.Thread(target=self._run, name="tritonlab link reader", daemon=True)
@@ -98,6 +182,10 @@ class LinkReader:
     def watch(self, fd: int, callback: Callable[[int], None]) -> Watch:
         """Returns a watch of `fd` that is not started yet: a callback may come before `start` returns."""
         return Watch(self, fd, callback)
+
+    def in_loop(self) -> LoopReader:
+        """Return a reader for the event loop of this thread, to which links may be moved."""
+        return LoopReader(self.lock)
 
     def _run(self) -> None:
         while self.running:
@@ -117,21 +205,6 @@ class LinkReader:
         found = found or poll()
         self._pace.end(time.perf_counter())
         return found
-
-    def _handle(self, fd: int, events: int) -> None:
-        # This is not in the loop, whose names would keep the last stub and its model alive until the next event.
-        watch = self.watches.get(fd)
-        if watch is None:
-            return
-        if watch.started == self.polls:
-            # The event may belong to the number's last owner, if that was removed after the event was read and before
-            # it is handled here. Without this check a stub lost its link because the one before it had ended.
-            watch.ask_again()
-            return
-        try:
-            watch.callback(events)
-        except Exception:
-            _log.exception("reading descriptor %d failed", fd)
 
     def close(self) -> None:
         with self.lock:

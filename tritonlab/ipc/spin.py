@@ -13,6 +13,10 @@ Measured on 2 cores, medians in us, polling / not polling:
     gRPC                394 / 469             501 / 428
     one BLS exec        123 / 205             375 / 166
     in the kernel        63 / 113             325 / 110   (p99 1370 / 173)
+
+A stub polls also where several clients ask, though the core is then the client's. JSON over 8 connections with dynamic
+batching, requests a second beside the version before event loops read links, in turn: 1.8 to 2.0 times as many with
+polling (load average 3 to 9), 1.1 times without (load average 5), for 5 % less processor time.
 """
 
 from __future__ import annotations

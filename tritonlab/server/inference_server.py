@@ -21,6 +21,7 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
+from ..ipc.link_reader import LoopReader
 from .build import build
 from .models.endings import Ending
 from .models.model_lifecycle import ModelState, ModelVersion
@@ -138,6 +139,11 @@ class InferenceServer(RunningServer):
             if executor is not None:
                 request.kept = None
                 executor.lead(lambda: request.executor is None or request.state is _RELEASED, patient=False)
+
+    def loop_reader(self) -> LoopReader:
+        """Return what lets the event loop of this thread read the answers to its requests (`InferenceRequest.reader`);
+        the loop has to `read` it when it is readable, and to close it."""
+        return self._parts.link_reader.in_loop()
 
     def explain(self, request: InferenceRequest) -> str:
         """Return what a request waits for now, in sentences and stacks; empty if it is not in flight. Blocks a second

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tests.conformance.rules import rule
+from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import TritonError
 from tritonlab.frontends.http import infer_decoder
 from tritonlab.frontends.http.infer_decoder import InferDecoder
-from tritonlab.frontends.http.plain_inputs import MAX_TEXT, MAX_TEXTS
+from tritonlab.frontends.http.plain_inputs import MAX_TEXT, MAX_TEXTS, plain_data
 from tritonlab.frontends.http.requested_outputs import BINARY, JSON
 from tritonlab.frontends.shared.exchange import OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
@@ -27,6 +28,87 @@ TEXT = {"name": "S", "shape": [1], "datatype": "BYTES", "parameters": {"binary_d
 def decode(document: Any, blobs: bytes = b"") -> InferenceRequest:
     body = json.dumps(document).encode()
     return DECODER.decode(body + blobs, len(body), "m", -1)[0]
+
+
+NUMBERS: list[list[Any]] = [
+    [1, 2],
+    [0, -1],
+    [1.5, 2],
+    [1, 2.25],
+    [0.1, -0.0],
+    [127, -128],
+    [128, -129],
+    [255, 256],
+    [2**31 - 1, -(2**31)],
+    [2**53 + 1, 2**63 - 1],
+    [2**64 - 1, 0],
+    [2**64, -(2**63) - 1],
+    [16777217, 1 + 2**-24],
+    [3.4e38, -3.4028235e38],
+    [1e39, -1e39],
+    [1e308, -1.7e308],
+    [float("inf"), 1],
+    [1, float("nan")],
+    [float("nan"), 1],
+    [10**400, 1],
+    [True, 1],
+    [1, None],
+    ["1", 2],
+    [[1], [2]],
+    [[1, 2]],
+    [1],
+    [1, 2, 3],
+    [],
+]
+DATATYPES = [*(datatype.name for datatype in DataType), "FP33", "fp32"]
+
+
+def outcome(entry: dict[str, Any], monkeypatch: pytest.MonkeyPatch, whole: bool) -> Any:
+    """What the decoder makes of a request with this input, or says of it."""
+    with monkeypatch.context() as patch:
+        if not whole:
+            patch.setattr(infer_decoder, "plain_data", lambda entry: None)
+        try:
+            tensor = decode({"inputs": [entry]}).inputs[entry["name"]]
+        except TritonError as error:
+            return error.code, error.message
+        return tensor.datatype, tensor.shape, tensor.data.dtype, tensor.data.tobytes()
+
+
+@rule("6.3.3")
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_numbers_that_are_read_as_a_whole_mean_what_they_mean_one_by_one(
+    datatype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for numbers in NUMBERS:
+        for shape in ([2], [1, 2], [2, 1, 1], [0], [], [-2], [2.0], [True, 2], [1, 1]):
+            entry = {"name": "IN", "shape": shape, "datatype": datatype, "data": numbers}
+            whole, one_by_one = (outcome(entry, monkeypatch, whole) for whole in (True, False))
+            assert whole == one_by_one, (numbers, shape)
+
+
+def test_which_numbers_are_read_as_a_whole() -> None:
+    for datatype in ("FP32", "FP64", "INT8", "INT32", "INT64", "UINT8", "UINT64"):
+        found = plain_data({**IN, "shape": [1, 2], "datatype": datatype})
+        assert found is not None and (found[0], found[1].numpy().tolist()) == ("IN", [[1, 2]])
+    for changes in (
+        {"name": "I\0N"},
+        {"name": 1},
+        {"datatype": "BOOL"},
+        {"datatype": "BYTES"},
+        {"parameters": {}},
+        {"shape": [3]},
+        {"data": [1, 2.0], "datatype": "INT32"},
+        {"data": [1, 300], "datatype": "UINT8"},
+    ):
+        assert plain_data({**IN, **changes}) is None, changes
+    assert plain_data([]) is None
+
+
+@pytest.mark.parametrize("twice", [IN, {**IN, "data": [[1], [2]]}])
+def test_a_name_that_comes_twice(twice: dict[str, Any]) -> None:
+    with pytest.raises(TritonError, match="input 'IN' already exists in request"):
+        decode({"inputs": [IN, twice]})
 
 
 @rule("6.5.1")

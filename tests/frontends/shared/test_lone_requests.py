@@ -51,7 +51,15 @@ def test_what_came_during_another_is_not(now: list[float]) -> None:
 
 def test_the_only_client_is_alone_though_it_is_back_at_once(now: list[float]) -> None:
     lone, client = LoneRequests(), object()
-    assert [sent(lone, client) for _ in range(IN_A_ROW + 3)] == [True] + [False] * (IN_A_ROW - 1) + [True] * 3
+    assert [sent(lone, client) for _ in range(IN_A_ROW + 3)] == [False] * IN_A_ROW + [True] * 3
+
+
+def test_clients_that_take_turns_are_not_alone_however_long_they_pause(now: list[float]) -> None:
+    """The thread that would wait for one's answer is the one that reads the others."""
+    lone, clients = LoneRequests(), [object(), object()]
+    for number in range(4 * IN_A_ROW):
+        assert not sent(lone, clients[number % 2])
+        now[0] += 2 * PAUSE
 
 
 def test_what_another_client_sent_meanwhile_is_not(now: list[float]) -> None:

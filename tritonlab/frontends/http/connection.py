@@ -26,8 +26,26 @@ from .reply import JSON, TEXT, CutOffError, HttpReply
 from .reply_writer import ReplyWriter
 from .request_parser import BadRequestError, Request, RequestParser
 
-#: Answers a request with a known head, given its body: by a reply, or what returns one later. None: it must be parsed.
-Direct: TypeAlias = Callable[[memoryview], HttpReply | Coroutine[Any, Any, HttpReply] | None]
+#: A reply, or what makes one.
+Reply: TypeAlias = HttpReply | Coroutine[Any, Any, HttpReply]
+
+
+class LaterReply:
+    """A reply that is still to come, without a task that waits for it. Everything of it runs on the event loop."""
+
+    __slots__ = ()
+
+    def then(self, take: Callable[[Reply], None]) -> None:
+        """Have `take` called with the reply, once it is there."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Have it called no more."""
+        raise NotImplementedError
+
+
+#: Answers a request with a known head, given its body: at once or later. None: it must be parsed.
+Direct: TypeAlias = Callable[[memoryview], Reply | LaterReply | None]
 
 _END = b"\r\n\r\n"
 _OURS = (b"content-type", b"content-length")
@@ -73,6 +91,7 @@ class HttpConnection(asyncio.Protocol):
         self._current: Request | None = None
         self._waiting: Request | None = None  # for its turn, its body not sent before
         self._task: asyncio.Task[None] | None = None
+        self._later: LaterReply | None = None  # of the request under way, if no task waits for it
         self._ended = False  # the client has said all
         self._fault: BadRequestError | None = None  # of bytes that are not HTTP; those that follow are skipped
         self._paused = False  # nothing is read
@@ -147,6 +166,9 @@ class HttpConnection(asyncio.Protocol):
         """Ends the connection now."""
         if self._task is not None:
             self._task.cancel()
+        if self._later is not None:
+            self._later.give_up()
+            self._over(False)
         self._transport.abort()
 
     # -- requests
@@ -158,13 +180,30 @@ class HttpConnection(asyncio.Protocol):
         reply = known.answer(body)
         if reply is None:
             return False
-        if not isinstance(reply, HttpReply):
-            self._start(known.request, reply)
-        elif (whole := reply.whole(True, known.request.reply_headers)) is not None:
-            self._transport.write(whole)
+        if isinstance(reply, HttpReply):
+            if (whole := reply.whole(True, known.request.reply_headers)) is not None:
+                self._transport.write(whole)
+            else:
+                self._start(known.request, _given(reply))
+        elif isinstance(reply, LaterReply):
+            self._current, self._later = known.request, reply
+            reply.then(self._take)
         else:
-            self._start(known.request, _given(reply))
+            self._start(known.request, reply)
         return True
+
+    def _take(self, reply: Reply) -> None:
+        """Send the reply that has come to a request with a known head. A task is made only where one has to wait."""
+        request, self._later = self._current, None
+        assert request is not None
+        goes_on = not self._server.stopping
+        if not isinstance(reply, HttpReply):
+            self._start(request, reply)
+        elif not self._writer.waits and (whole := reply.whole(goes_on, request.reply_headers)) is not None:
+            self._writer.write(whole)
+            self._over(goes_on)
+        else:
+            self._start(request, _given(reply))
 
     def _on_head(self, request: Request) -> None:
         request.sender = self._sender
@@ -254,7 +293,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _over(self, keep_alive: bool) -> None:
         """Goes on to the next request: the one under way is answered, or never will be."""
-        self._current = self._task = None
+        self._current = self._task = self._later = None
         if not keep_alive or self._server.stopping or (self._ended and not self._queue):
             self._queue.clear()
             self._transport.close()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import uvloop
 
@@ -32,7 +33,7 @@ class ConnectionServer:
     """Has one listening socket, one event loop and one thread. It is started and stopped at most once.
 
     `app` answers requests, on the event loop; `defect` makes the reply for an exception that `app` did not expect.
-    `memory` bounds the bodies of requests.
+    `memory` bounds the bodies of requests. `within` is a context for as long as the event loop runs.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ConnectionServer:
         access: AccessRules | None = None,
         defect: Callable[[Exception], HttpReply] = _defect,
         memory: RequestMemory | None = None,
+        within: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.app = app
         self.defect = defect
@@ -49,6 +51,7 @@ class ConnectionServer:
         self.memory = memory or RequestMemory()
         self.connections: set[HttpConnection] = set()
         self.stopping = False
+        self._within = within
         self._name = name
         self._timeout = 0.0
         self._begun = threading.Event()
@@ -64,7 +67,9 @@ class ConnectionServer:
         def run() -> None:
             try:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    runner.run(self._serve(listener))
+                    loop = runner.get_loop()
+                    with self._within(loop):
+                        runner.run(self._serve(listener))
             finally:
                 listener.close()
                 self._begun.set()

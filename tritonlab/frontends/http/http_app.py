@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -77,6 +78,19 @@ class HTTPApp:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._health_threads.shutdown(wait=False, cancel_futures=True)
         self._work.close()
+
+    @contextlib.contextmanager
+    def reading(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Have the event loop, which runs on this thread meanwhile, read the answers to its clients' requests."""
+        reader = self._core.loop_reader()
+        loop.add_reader(reader.fileno(), reader.read)
+        self._exchange.reader = reader
+        try:
+            yield
+        finally:
+            self._exchange.reader = None
+            loop.remove_reader(reader.fileno())
+            reader.close()
 
     async def __call__(self, request: Request) -> HttpReply:
         path = request.path

@@ -23,7 +23,10 @@ class HTTPServer:
     ) -> None:
         self._app = HTTPApp(core, shared_memory, options)
         self._shared = options.reuse_port
-        self._server = ConnectionServer(self._app, "tritonlab http", options.access, self._app.on_defect, memory)
+        app = self._app
+        self._server = ConnectionServer(
+            app, "tritonlab http", options.access, app.on_defect, memory=memory, within=app.reading
+        )
 
     def start(self, address: str, port: int) -> int:
         """Listens, and returns the port. Raises UnavailableError if the port is in use."""

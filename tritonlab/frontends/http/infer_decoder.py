@@ -31,7 +31,7 @@ from .json_document import (
     parse,
 )
 from .large_json import LargeArray
-from .plain_inputs import KnownTexts, plain_input
+from .plain_inputs import KnownTexts, plain_data, plain_input
 from .rapidjson_reader import PIECE
 from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 
@@ -118,14 +118,14 @@ class InferDecoder:
         inputs = _array("inputs", document)
         blobs = _Blobs(data, json_size, model)
         for entry in inputs:
-            if not _add_plain_input(request, entry, blobs):
+            if not _add_plain_input(request, entry, blobs) and not _add_plain_data(request, entry):
                 self._add_input(request, entry, blobs)
         blobs.finish()
         given, _ = find(document, "outputs")
         if given:
             outputs.by_name = self._outputs(_array("outputs", document))
             request.requested_outputs = tuple(outputs.by_name)
-        if type(json_part) is bytes:
+        if type(json_part) is bytes and json_size < len(data):
             self._known.remember(json_part, document, outputs)
         return request, outputs
 
@@ -221,6 +221,15 @@ def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bo
         return False
     data = np.frombuffer(blobs.take(plain.name, plain.size), plain.dtype)
     request.inputs[plain.name] = Tensor(plain.datatype, plain.shape, data)
+    return True
+
+
+def _add_plain_data(request: InferenceRequest, entry: Any) -> bool:
+    """Add an input of numbers in the JSON that has nothing unusual; return False as `_add_plain_input` does."""
+    found = plain_data(entry)
+    if found is None or found[0] in request.inputs:
+        return False
+    request.inputs[found[0]] = found[1]
     return True
 
 

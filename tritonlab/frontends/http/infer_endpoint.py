@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from threading import get_ident
+from typing import NamedTuple
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
@@ -18,6 +19,7 @@ from ..shared.access import Forwarded
 from ..shared.exchange import Exchange, OneResponse
 from ..shared.request_parameters import check_forwarded
 from . import data_compressor, large_work
+from .connection import LaterReply, Reply
 from .infer_decoder import InferDecoder
 from .infer_encoder import InferEncoder
 from .large_work import LargeWork
@@ -74,10 +76,22 @@ class InferHead:
         return self._forwarded
 
 
-class HttpInferCall:
-    """Is a request on its way; `found` is the version it went to. Its one response may come on any thread."""
+class LoopThread(NamedTuple):
+    """An event loop and the thread that runs it."""
 
-    __slots__ = ("_future", "_loop", "_parts", "found", "head", "outputs", "polled", "request", "response")
+    loop: asyncio.AbstractEventLoop
+    ident: int
+
+    @classmethod
+    def here(cls) -> LoopThread:
+        return cls(asyncio.get_running_loop(), get_ident())
+
+
+class HttpInferCall:
+    """A request on its way; `found` is the version it went to. Its one response may come on any thread; on the event
+    loop's own it goes out at once."""
+
+    __slots__ = ("_home", "_on_answer", "_parts", "found", "head", "outputs", "polled", "request", "response")
 
     def __init__(
         self,
@@ -85,7 +99,7 @@ class HttpInferCall:
         request: InferenceRequest,
         outputs: RequestedOutputs,
         found: ModelVersion,
-        loop: asyncio.AbstractEventLoop,
+        home: LoopThread,
     ) -> None:
         self.head = head
         self.request = request
@@ -95,16 +109,21 @@ class HttpInferCall:
         self.response: InferenceResponse | None = None
         #: whether the event loop reads the answer itself, and then looks whether it is there
         self.polled = False
-        self._loop = loop
-        self._future: asyncio.Future[None] | None = None
+        self._home = home
+        self._on_answer: Callable[[HttpInferCall], None] | None = None
         self._parts: OneResponse | None = None  # what came before the final response
         request.on_response = self._on_response
 
     async def wait(self) -> None:
         """Waits until the response is there."""
         if self.response is None:
-            self._future = self._loop.create_future()
-            await self._future
+            future: asyncio.Future[None] = self._home.loop.create_future()
+            self.on_answer(partial(_settle, future))
+            await future
+
+    def on_answer(self, then: Callable[[HttpInferCall], None] | None) -> None:
+        """Have `then` called on the event loop when the response, which is not there yet, has come; None: nothing."""
+        self._on_answer = then
 
     def is_large(self) -> bool:
         """Tells whether the answer, which is there, takes long to encode."""
@@ -134,12 +153,42 @@ class HttpInferCall:
         self.response = response
         if self.polled:
             return
+        if self._home.ident == get_ident():
+            self._answered()
+            return
         with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
-            self._loop.call_soon_threadsafe(self._wake)
+            self._home.loop.call_soon_threadsafe(self._answered)
 
-    def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+    def _answered(self) -> None:
+        then, self._on_answer = self._on_answer, None
+        if then is not None:
+            then(self)
+
+
+def _settle(future: asyncio.Future[None], call: HttpInferCall) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class LaterAnswer(LaterReply):
+    """The reply to an infer call on its way, for a connection that knew the head."""
+
+    __slots__ = ("_call", "_endpoint", "_take")
+
+    def __init__(self, endpoint: InferEndpoint, call: HttpInferCall) -> None:
+        self._endpoint = endpoint
+        self._call = call
+
+    def then(self, take: Callable[[Reply], None]) -> None:
+        self._take = take
+        self._call.on_answer(self._answered)
+
+    def give_up(self) -> None:
+        self._call.on_answer(None)
+        self._endpoint.forget(self._call)
+
+    def _answered(self, call: HttpInferCall) -> None:
+        self._take(self._endpoint.reply(call))
 
 
 class InferEndpoint:
@@ -169,17 +218,17 @@ class InferEndpoint:
         head = self._read(request, model, version)
         if isinstance(head, HttpReply):
             return head
-        loop = asyncio.get_running_loop()
+        home = LoopThread.here()
         body, request.body = request.body, b""
         large = _is_large(head, len(body))
         if large or (self._memory.in_use and _names_large_region(body)):
-            begun = await self._work.run_for(request, self._begin, head, body, loop, polls=False)
+            begun = await self._work.run_for(request, self._begin, head, body, home, polls=False)
         else:
-            begun = self._begin(head, body, loop)
+            begun = self._begin(head, body, home)
         del body
         reply = await self._finish(begun) if isinstance(begun, HttpInferCall) else begun
         if reply.status == 200 and request.remember is not None and not large:
-            request.remember(partial(self._answer, head, loop))
+            request.remember(partial(self._answer, head, home))
         return reply
 
     def _read(self, request: Request, model: str, version: str) -> InferHead | HttpReply:
@@ -192,25 +241,34 @@ class InferEndpoint:
         except TritonError as error:
             return refusal(error, TEXT)
 
-    def _answer(
-        self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview
-    ) -> HttpReply | Coroutine[Any, Any, HttpReply] | None:
+    def _answer(self, head: InferHead, home: LoopThread, body: memoryview) -> Reply | LaterReply | None:
         """Answers a request with the same head as an earlier one, which was not large (`connection.Direct`)."""
         if self._tracer.active or (self._memory.in_use and _names_large_region(body)):
             return None  # `TracedCall` has more to note
         try:
-            begun = self._begin(head, body, loop)
-            if isinstance(begun, HttpReply):
-                return begun
-            return self._finish(begun) if begun.response is None or begun.is_large() else self._end(begun)
+            begun = self._begin(head, body, home)
         except Exception as error:
             return self._on_defect(error)
+        if isinstance(begun, HttpReply):
+            return begun
+        return LaterAnswer(self, begun) if begun.response is None else self.reply(begun)
+
+    def reply(self, call: HttpInferCall) -> Reply:
+        """Return the reply to a call whose response is there, or what makes it if that takes long."""
+        try:
+            return self._finish(call) if call.is_large() else self._end(call)
+        except Exception as error:
+            return self._on_defect(error)
+
+    def forget(self, call: HttpInferCall) -> None:
+        """Note that nobody waits for the answer any more."""
+        self._exchange.over(call.request)
 
     def _begin(
         self,
         head: InferHead,
         body: bytes | bytearray | memoryview,
-        loop: asyncio.AbstractEventLoop,
+        home: LoopThread,
         *,
         polls: bool = True,
     ) -> HttpInferCall | HttpReply:
@@ -237,7 +295,7 @@ class InferEndpoint:
                 request.parameters = {**(request.parameters or {}), **forwarded}
         except TritonError as error:
             return refusal(error)
-        call = HttpInferCall(head, request, outputs, found, loop)
+        call = HttpInferCall(head, request, outputs, found, home)
         call.polled = polls
         try:
             self._exchange.submit_single(found, request, polls, head.sender)

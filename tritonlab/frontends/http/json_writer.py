@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...core.json_text import fractions
@@ -74,6 +73,9 @@ def numbers(array: NDArray[Any]) -> bytes:
 
 
 def _numbers(flat: NDArray[Any]) -> bytes:
-    if flat.dtype.kind == "f":
-        return fractions(_compact(flat.astype(np.float64).tolist())).encode()
-    return _compact(flat.tolist()).encode()
+    values = flat.tolist()
+    if flat.dtype.kind != "f":
+        return _compact(values).encode()
+    printed = repr(values)  # has json's digits, in two thirds of the time
+    printed = printed.replace(" ", "") if "n" not in printed else _compact(values)  # json has words for inf and nan
+    return fractions(printed).encode()

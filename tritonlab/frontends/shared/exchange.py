@@ -19,6 +19,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import InternalError
 from ...core.tensor import Tensor
+from ...ipc.link_reader import LoopReader
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from .classification import classify
@@ -46,6 +47,8 @@ class Exchange:
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
         self.core = core
         self.shared_memory = shared_memory
+        #: the reader of the event loop on which the requests of `submit_single` wait, where there is one
+        self.reader: LoopReader | None = None
         self._lone = LoneRequests()
         #: notes that a request of `submit_single` is answered, or that nobody waits for its answer any more
         self.over = self._lone.end
@@ -70,6 +73,7 @@ class Exchange:
     ) -> None:
         """Starts a request that gets one response. With `waits`, the caller waits for the answer if the request is
         alone and so is answered at once; `sender`: see `LoneRequests`. A refused request counts as `over`."""
+        request.reader = self.reader
         infer = self.core.infer_here if self._lone.begin(request, sender) and waits else self.core.infer
         try:
             infer(request, version)
