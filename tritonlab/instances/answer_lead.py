@@ -15,7 +15,7 @@ from ..ipc.stub_link import StubLink
 
 
 class AnswerLead:
-    """Reads the answers of one stub for the thread that waits. `key` names the stub to `spin`. Requests have this
+    """The reading of one stub's answers for the thread that waits. `key` names the stub to `spin`. Requests have this
     object as their executor while the stub has them."""
 
     def __init__(self, link: StubLink, spin: SpinBudget, key: int) -> None:
@@ -32,7 +32,7 @@ class AnswerLead:
         self._gives_way = False  # whether this thread is to `give_way` to the stub
 
     def sends(self, now: int) -> int:
-        """Notes that a batch is sent `now`, in nanoseconds. Returns for how many microseconds the stub is to poll for
+        """Note that a batch is sent `now`, in nanoseconds. Returns for how many microseconds the stub is to poll for
         the next one."""
         self._spin.crowd.look(now)
         self._polls = polls = self._spin.allowed
@@ -42,7 +42,7 @@ class AnswerLead:
         return STUB_SPIN_US if polls else 0
 
     def give_way(self) -> None:
-        """Lets the stub, which has just been sent a batch, run first if it slept, this thread waits for it, and the
+        """Let the stub, which has just been sent a batch, run first if it slept, this thread waits for it, and the
         machine has little else to do.
 
         It was woken on this core, most times. If this thread slept at once, the stub's answer would wake it before the
@@ -55,7 +55,7 @@ class AnswerLead:
             os.sched_yield()
 
     def executed(self, times: ExecuteTimes, now: int) -> None:
-        """Notes that the stub has executed the batch, and how long that took."""
+        """Note that the stub has executed the batch, and how long that took."""
         self._executed = now
         self.quick = times.compute_infer < SPIN_US * 1000
         if self._polled:
@@ -63,7 +63,7 @@ class AnswerLead:
             self._spin.crowd.answered(now - self._polled - took, now)
 
     def keep(self, request: InferenceRequest, now: int) -> None:
-        """Reserves the answer for this thread if it is the one that waits for it. Otherwise the link reader would be
+        """Reserve the answer for this thread if it is the one that waits for it. Otherwise the link reader would be
         woken for an answer that comes before the call that sends the batch has returned.
 
         After a pause (`now` is in nanoseconds) this thread finds nothing in the processor's caches, and so comes to
@@ -75,7 +75,7 @@ class AnswerLead:
                 request.waiter, request.kept = 0, self
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
-        """Reads the answers as `core.infer_request.Leadable` says. It polls first if the last execution was short and a
+        """Read the answers as `core.infer_request.Leadable` says. It polls first if the last execution was short and a
         core is free. Once `execute` waits for another model the link reader reads the messages of both models."""
         link, budget, key = self._link, self._spin, self._key
         if not link.held and (budget.blocks(key) or not (patient or self.quick)):

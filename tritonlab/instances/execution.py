@@ -1,4 +1,4 @@
-"""A `StubExecutor` has one stub execute payloads; an `Execution` is one of its `execute` calls."""
+"""The execution of payloads in one stub."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .response_factory import build_response
 
 
 class Execution:
-    """Is one `execute` call; it has a payload while the stub has it. `record` counts how long it took; `idle` is called
+    """One `execute` call; it has a payload while the stub has it. `record` counts how long it took; `idle` is called
     when the stub can take the next."""
 
     __slots__ = ("batch_id", "idle", "payload", "record")
@@ -39,14 +39,14 @@ class Execution:
         self.batch_id = 0
 
     def ended(self, times: ExecuteTimes, *, failed: bool) -> None:
-        """Counts the times of the call, which has ended."""
+        """Count the times of the call, which has ended."""
         self.record.record(self.payload, self.batch_id, times, failed=failed)
 
 
 @dataclass(frozen=True)
 class Death:
-    """Holds what a stub left when it died: the `execution` that was running, and the `requests` without final
-    responses. `worked` says whether it had executed anything besides the warm-up."""
+    """What a stub left when it died: the `execution` that was running, and the `requests` without final
+    responses. `worked`: whether it had executed anything besides the warm-up."""
 
     stub: ModelStub
     execution: Execution | None
@@ -55,7 +55,7 @@ class Death:
 
 
 class Unsent:
-    """Ends payloads that are not sent, step by step. A step makes the instance idle, which may bring it the next
+    """The ends of payloads that are not sent, step by step. A step makes the instance idle, which may bring it the next
     payload at once. The step for that one comes after the first, not within it: a queue of hundreds would be too deep a
     recursion."""
 
@@ -63,7 +63,7 @@ class Unsent:
         self._steps: dict[int, deque[Callable[[], object]]] = {}  # by thread, while it goes through them
 
     def __call__(self, step: Callable[[], object]) -> None:
-        """Calls `step` now, or after the step that this thread is in."""
+        """Call `step` now, or after the step that this thread is in."""
         thread = threading.get_ident()
         if thread in self._steps:
             self._steps[thread].append(step)
@@ -77,7 +77,7 @@ class Unsent:
 
 
 class StubExecutor:
-    """Runs payloads, one at a time, in one stub of an instance, until the stub ends.
+    """The executor of payloads, one at a time, in one stub of an instance, until the stub ends.
 
     `numbers` counts the instance's executions; `on_lost` is called when the stub is dead. Guarantees: every request of
     a payload gets a final response: the model's, or the error of a failed call or of the stub's death.
@@ -119,12 +119,12 @@ class StubExecutor:
     # -- payloads to the stub
 
     def execute(self, payload: Payload) -> bool:
-        """Sends the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
+        """Send the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
         the caller."""
         return self._send(Execution(payload, self._record, self._events.idle))
 
     def execute_warmup(self, payload: Payload, stats: InferStats) -> None:
-        """Sends a warm-up batch, before any scheduler gives this stub payloads. Only `stats` counts it."""
+        """Send a warm-up batch, before any scheduler gives this stub payloads. Only `stats` counts it."""
         self._send(Execution(payload, self._record.of_warmup(stats), lambda: None))
 
     def _send(self, execution: Execution) -> bool:
@@ -162,7 +162,7 @@ class StubExecutor:
         return True
 
     def _begin(self, execution: Execution, now: int, leader: AnswerLead | None) -> bool:
-        """Makes `execution` the one that runs. Returns False if this stub takes no more."""
+        """Make `execution` the one that runs. Returns False if this stub takes no more."""
         with self._lock:
             if self._closed:
                 return False
@@ -218,7 +218,7 @@ class StubExecutor:
             self.inflight.respond(request, response)
 
     def _release(self, execution: Execution) -> bool:
-        """Lets the stub take the next batch. Returns False if it was found dead meanwhile."""
+        """Let the stub take the next batch. Returns False if it was found dead meanwhile."""
         with self._lock:
             if self._running is not execution:
                 return False
@@ -228,7 +228,7 @@ class StubExecutor:
         return True
 
     def _fail(self, execution: Execution, error: TritonError, times: ExecuteTimes | None) -> None:
-        """Fails the whole call: each of its requests that is still open gets the error (rules 3.2, 3.5)."""
+        """Fail the whole call: each of its requests that is still open gets the error (rules 3.2, 3.5)."""
         if self._release(execution):
             execution.ended(times or ExecuteTimes(0, 0, 0), failed=True)
         self.inflight.fail([r for r in execution.payload.requests if r.serial in self.inflight], error)
@@ -237,18 +237,18 @@ class StubExecutor:
 
     @property
     def payload(self) -> Payload | None:
-        """Returns the payload that is executed now, None if there is none."""
+        """The payload that is executed now, None if there is none."""
         execution = self._running
         return execution.payload if execution is not None else None
 
     @property
     def batch_id(self) -> int:
-        """Returns the number of the running `execute` call, 0 if there is none."""
+        """The number of the running `execute` call, 0 if there is none."""
         execution = self._running
         return execution.batch_id if execution is not None else 0
 
     def executes(self, request: InferenceRequest) -> bool:
-        """Returns whether the running `execute` call has the request and has not answered it."""
+        """Return whether the running `execute` call has the request and has not answered it."""
         payload = self.payload
         return payload is not None and request.serial in self.inflight and any(r is request for r in payload.requests)
 
@@ -259,7 +259,7 @@ class StubExecutor:
             self._closed = True
 
     def die(self) -> Death:
-        """Notes that the stub is dead, and returns what it left."""
+        """Note that the stub is dead, and return what it left."""
         with self._lock:
             self._closed = True
             self.inflight.dying = True
@@ -268,7 +268,7 @@ class StubExecutor:
         return Death(self.stub, execution, list(self.inflight.values()), self._worked)
 
     def bury(self, death: Death, error: TritonError) -> None:
-        """Fails what was in flight when the stub died."""
+        """Fail what was in flight when the stub died."""
         if death.execution is not None:
             death.execution.ended(ExecuteTimes(0, 0, 0), failed=True)
         self.keeper.keep_death(error, death.requests, death.execution.batch_id if death.execution is not None else 0)
@@ -276,7 +276,7 @@ class StubExecutor:
         self.inflight.drained.set()
 
     def abort(self, error: TritonError) -> None:
-        """Fails the requests in flight of a stub that was killed on purpose; nothing is counted."""
+        """Fail the requests in flight of a stub that was killed on purpose; nothing is counted."""
         self.close()
         self._services.spin.leave(id(self))
         self.inflight.fail(list(self.inflight.values()), error)
@@ -286,7 +286,7 @@ class StubExecutor:
 def _pack(
     requests: Sequence[InferenceRequest], link: StubLink, copies: Copies
 ) -> tuple[PackedBatch | None, TritonError | None]:
-    """Puts the inputs into the stub's region, those on a GPU too if the model wants them on the host. Returns them
+    """Put the inputs into the stub's region, those on a GPU too if the model wants them on the host. Returns them
     packed, or the error."""
     try:
         packed = link.pack(requests)

@@ -128,7 +128,7 @@ class EditorRelay:
             pass
 
     def _relay(self, debugger: _Peer) -> None:
-        """Pas messages on until the debugger goes. Raises OSError or ValueError then."""
+        """Pa messages on until the debugger goes. Raises OSError or ValueError then."""
         with selectors.DefaultSelector() as selector:
             selector.register(debugger.socket, selectors.EVENT_READ)
             selector.register(self._door, selectors.EVENT_READ)

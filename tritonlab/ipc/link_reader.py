@@ -1,4 +1,4 @@
-"""`LinkReader` is one thread that reads every descriptor nobody else reads: control sockets without a waiting caller,
+"""The thread that reads every descriptor nobody else reads: control sockets without a waiting caller,
 and the models' output pipes. `stub_connection` says who reads a control socket when; an event loop that may do so has a
 `LoopReader`, to which watches are moved.
 
@@ -43,7 +43,7 @@ class Watch:
         self.started = 0
 
     def start(self) -> None:
-        """Arms the watch for one readable event. Raises OSError once the reader is closed."""
+        """Arm the watch for one readable event. Raises OSError once the reader is closed."""
         reader = self.reader
         with reader.lock:
             if not reader.running:
@@ -86,14 +86,14 @@ class Watch:
             self._register(self._home)
 
     def ask_again(self) -> None:
-        """Has an event that is still there reported again."""
+        """Let an event that is still there be reported again."""
         with self._home.lock:
             reader = self.reader
             if reader.watches.get(self._fd) is self:
                 reader.epoll.modify(self._fd, reader.mask(self._wanted))
 
     def remove(self) -> None:
-        """Ends the watch; to be called before the descriptor is closed."""
+        """End the watch; to be called before the descriptor is closed."""
         with self._home.lock:
             if self.reader.watches.get(self._fd) is self:
                 self._leave()
@@ -180,7 +180,7 @@ class LinkReader(Reader):
         self._thread.start()
 
     def watch(self, fd: int, callback: Callable[[int], None]) -> Watch:
-        """Returns a watch of `fd` that is not started yet: a callback may come before `start` returns."""
+        """Return a watch of `fd` that is not started yet: a callback may come before `start` returns."""
         return Watch(self, fd, callback)
 
     def in_loop(self) -> LoopReader:
@@ -194,7 +194,7 @@ class LinkReader(Reader):
                 self._handle(fd, events)
 
     def _relayed(self) -> list[tuple[int, int]]:
-        """Returns the next events while one model waits for another; polls for them where that pays."""
+        """Return the next events while one model waits for another; polls for them where that pays."""
         poll = self.epoll.poll
         now = time.perf_counter()
         end = now + self._pace.begin(now)

@@ -1,4 +1,4 @@
-"""`StubConnection` is the kernel's end of a stub's link: it sends commands, awaits answers, calls handlers for other
+"""The server's end of a stub's link: it sends commands, awaits answers, calls handlers for other
 messages, and decides which thread reads the socket.
 
 Who reads it when:
@@ -55,7 +55,7 @@ _HELLO = NUMBER["HELLO"]
 
 
 class Answer:
-    """Stands for the RESULT of a command, which may still come. When it is done, `lost` says that the link ended first;
+    """The RESULT of a command, which may still come. When it is done, `lost` is whether the link ended first;
     otherwise it has a `failure` or a `value`, whose type is the command's in the COMMANDS table."""
 
     __slots__ = ("_event", "command", "failure", "lost", "value")
@@ -73,7 +73,7 @@ class Answer:
         self._event.set()
 
     def lose(self) -> None:
-        """Notes that the answer, unless it is there, will not come."""
+        """Note that the answer, unless it is there, will not come."""
         if not self.done():
             self.lost = True
             self._event.set()
@@ -86,7 +86,7 @@ class Answer:
 
 
 class AwaitedAnswers:
-    """Keeps the answers that have not come, by the ids of their commands."""
+    """The answers that have not come, by the ids of their commands."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
@@ -108,13 +108,13 @@ class AwaitedAnswers:
         self._answers.pop(ident).set(value, result.failure)
 
     def lose(self) -> None:
-        """Notes that none of them will come."""
+        """Note that none of them will come."""
         for answer in list(self._answers.values()):
             answer.lose()
 
 
 class StubConnection:
-    """Sends commands, hands what comes back to `handlers` (command number -> callable(id, body)).
+    """The sender of commands, which passes what comes back to `handlers` (command number -> callable(id, body)).
 
     Guarantees: handlers run one at a time per connection, on whichever thread reads; they must not block. `on_lost` is
     called once, when the link ends or the stub breaks the protocol.
@@ -143,7 +143,7 @@ class StubConnection:
     # -- sending
 
     def post(self, command: int, ident: int, body: Any, *, packed: bool = False) -> None:
-        """Sends a message without blocking, `packed` if it can be. A lost link is reported through `on_lost`, not here,
+        """Send a message without blocking, `packed` if it can be. A lost link is reported through `on_lost`, not here,
         and after what the other process has sent before it left: one that the model forked may answer and leave."""
         try:
             if not self._connection.post(command, ident, body, packed=packed):
@@ -152,7 +152,7 @@ class StubConnection:
             pass  # whoever reads the socket hears of its end
 
     def _arm(self) -> None:
-        """Makes the link reader watch the socket: for messages unless a thread reads them, and for room to send while
+        """Make the link reader watch the socket: for messages unless a thread reads them, and for room to send while
         something waits to be sent. To be called after either has changed."""
         with self._arm_lock:
             self._watch.arm(readable=not self._receiving.locked(), writable=self._connection.has_unsent)
@@ -176,11 +176,11 @@ class StubConnection:
         return isinstance(reader, LoopReader) and reader.thread == threading.get_ident()
 
     def tell(self, message: Any, ident: int = 0) -> None:
-        """Sends a typed message of the COMMANDS table, as `post` does."""
+        """Send a typed message of the COMMANDS table, as `post` does."""
         self.post(NUMBER_OF[type(message)], ident, message)
 
     def ask(self, message: Any) -> Answer:
-        """Sends a command that RESULT answers."""
+        """Send a command that RESULT answers."""
         ident, answer = self._answers.add(ROW[type(message)])
         if self._lost:
             answer.lose()
@@ -189,7 +189,7 @@ class StubConnection:
         return answer
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
-        """Waits `timeout` seconds for an answer, reading the socket if nobody else does. False when time is up."""
+        """Wait `timeout` seconds for an answer, reading the socket if nobody else does. False when time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         while not answer.done():
             left = None if end is None else end - time.monotonic()
@@ -200,13 +200,14 @@ class StubConnection:
         return True
 
     def await_hello(self, timeout: float) -> Hello | None:
-        """Returns what the stub said of itself; None if that did not come within `timeout` seconds or the stub died."""
+        """Return what the stub reported of itself; None if that did not come within `timeout` seconds or the stub
+        died."""
         return self._hello.value if self.await_answer(self._hello, timeout) else None
 
     # -- receiving
 
     def hold(self, *, unwatch: bool = False) -> bool:
-        """Reserves the socket for this thread before it sends the command whose answer it will wait for; then it must
+        """Reserve the socket for this thread before it sends the command whose answer it will wait for; then it must
         `lead`. Returns False if another thread is reading or the link has ended. The watch is disarmed here with
         `unwatch`, else by `lead`, while the stub works; an event before that finds the socket taken."""
         if self._lost or not self._receiving.acquire(False):
@@ -218,11 +219,11 @@ class StubConnection:
 
     @property
     def held(self) -> bool:
-        """Returns whether this thread has called `hold` and not led since."""
+        """Whether this thread has called `hold` and not led since."""
         return self._holder != 0 and self._holder == threading.get_ident()
 
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
-        """Reads the socket until `done()`, the link ends or time is up. Returns False if another thread is reading."""
+        """Read the socket until `done()`, the link ends or time is up. Returns False if another thread is reading."""
         return shielded(self._lead, done, spin, timeout)
 
     def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:
@@ -251,7 +252,7 @@ class StubConnection:
         return True
 
     def _take_messages(self) -> None:
-        """Handles all messages that one read brings, because no event reports these again; one does report more."""
+        """Handle all messages that one read brings, because no event reports these again; one does report more."""
         connection = self._connection
         try:
             message = connection.try_receive()
@@ -262,7 +263,7 @@ class StubConnection:
             self._lose(str(error))
 
     def _on_event(self, events: int) -> None:
-        """Handles an event of the socket, on the link reader's thread."""
+        """Handle an event of the socket, on the link reader's thread."""
         if events & select.EPOLLOUT:
             with contextlib.suppress(LinkClosed):  # what can still be read comes first, as in `post`
                 self._connection.flush()
@@ -316,7 +317,7 @@ class StubConnection:
             self.on_lost(reason)
 
     def shutdown(self) -> None:
-        """Ends the link: the stub sees the end of its control socket and leaves."""
+        """End the link: the stub sees the end of its control socket and leave."""
         self._connection.shutdown()
 
     def close(self) -> None:
@@ -326,7 +327,7 @@ class StubConnection:
         self._socket.close()
 
     def forget(self) -> None:
-        """Drops the descriptor in a forked child without a message to the stub, which is the parent's."""
+        """Drop the descriptor in a forked child without a message to the stub, which is the parent's."""
         self._lost = True
         self.lost_reason = "the server is in another process"
         self._socket.close()

@@ -172,7 +172,7 @@ class InferenceServer(RunningServer):
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> None:
-        """Load or reloads a model and blocks until it serves. A reload that fails leaves the versions that serve (rule
+        """Load or reload a model and block until it serves. A reload that fails leaves the versions that serve (rule
         2.5.8). Raises ModelLoadError, or UnavailableError outside the explicit mode.
         """
         self._control.load(name, config, files)

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection reads its client's requests, and writes the replies in the same order.
+"""An HTTP/1.1 connection: its client's requests, and the replies in the same order.
 
 The application gets a whole request and gives an HttpReply. A head that is the same, byte by byte, as an earlier one of
 the connection is not parsed again: an endpoint that has answered it may ask for the bodies behind it as they come
@@ -59,7 +59,7 @@ _MAX_HEAD = 1 << 12
 
 
 class ConnectionHost(Protocol):
-    """Names what the connections of one server share."""
+    """What the connections of one server share."""
 
     app: Callable[[Request], Awaitable[HttpReply]]
     defect: Callable[[Exception], HttpReply]
@@ -70,7 +70,7 @@ class ConnectionHost(Protocol):
 
 
 class KnownHead(NamedTuple):
-    """Is a head that was answered before: `size` is the bytes of the body behind it, `request` the first request with
+    """A head that was answered before: `size` is the bytes of the body behind it, `request` the first request with
     it, without its body."""
 
     size: int
@@ -79,7 +79,7 @@ class KnownHead(NamedTuple):
 
 
 class HttpConnection(asyncio.Protocol):
-    """Answers the requests of one client. Everything runs on the event loop."""
+    """The connection of one client. Everything runs on the event loop."""
 
     def __init__(self, server: ConnectionHost) -> None:
         self._server = server
@@ -126,7 +126,7 @@ class HttpConnection(asyncio.Protocol):
                 self._writer.refuse(error)
 
     def eof_received(self) -> bool:
-        """Tells whether the connection is kept, for answers that are still to be given."""
+        """Return whether the connection is kept, for answers that are still to be given."""
         self._ended = True
         return self._current is not None
 
@@ -157,13 +157,13 @@ class HttpConnection(asyncio.Protocol):
         return not self._parser.between
 
     def close(self) -> None:
-        """Ends the connection once everything is written: at once if nothing is under way, else with the answer to
+        """End the connection once everything is written: at once if nothing is under way, else with the answer to
         that."""
         if self._current is None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends the connection now."""
+        """End the connection now."""
         if self._task is not None:
             self._task.cancel()
         if self._later is not None:
@@ -174,7 +174,7 @@ class HttpConnection(asyncio.Protocol):
     # -- requests
 
     def _answer(self, known: KnownHead, body: memoryview) -> bool:
-        """Answers a request whose head is known; returns False if it must be parsed."""
+        """Answer a request whose head is known; returns False if it must be parsed."""
         if self._writer.waits or self._server.stopping:
             return False
         reply = known.answer(body)
@@ -257,7 +257,7 @@ class HttpConnection(asyncio.Protocol):
 
     @staticmethod
     def _is_plain(request: Request, head: bytes, size: int) -> bool:
-        """Tells whether a request came in one piece, its body of `size` bytes included, and nothing in its head
+        """Return whether a request came in one piece, its body of `size` bytes included, and nothing in its head
         concerns the connection."""
         whole = size == len(request.body) and not request.chunked and len(head) <= _MAX_HEAD
         return whole and request.keep_alive and not request.expects and not request.old
@@ -292,7 +292,7 @@ class HttpConnection(asyncio.Protocol):
             self._over(keep_alive)
 
     def _over(self, keep_alive: bool) -> None:
-        """Goes on to the next request: the one under way is answered, or never will be."""
+        """Go on to the next request: the one under way is answered, or never will be."""
         self._current = self._task = self._later = None
         if not keep_alive or self._server.stopping or (self._ended and not self._queue):
             self._queue.clear()

@@ -1,4 +1,4 @@
-"""This module serves HTTP connections from a thread of its own, whatever the process's main thread does."""
+"""A server of HTTP connections on a thread of its own, whatever the process's main thread does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _defect(error: Exception) -> HttpReply:
 
 
 class ConnectionServer:
-    """Has one listening socket, one event loop and one thread. It is started and stopped at most once.
+    """A server with one listening socket, one event loop and one thread. It is started and stopped at most once.
 
     `app` answers requests, on the event loop; `defect` makes the reply for an exception that `app` did not expect.
     `memory` bounds the bodies of requests. `within` is a context for as long as the event loop runs.
@@ -60,7 +60,7 @@ class ConnectionServer:
         self._stop: asyncio.Event | None = None
 
     def start(self, address: str, port: int, shared: bool = False) -> int:
-        """Listens, and returns the port. Raises UnavailableError or InvalidArgumentError as `listen` does."""
+        """Listen, and return the port. Raises UnavailableError or InvalidArgumentError as `listen` does."""
         listener = listen(address, port, shared)
         bound = int(listener.getsockname()[1])
 
@@ -84,7 +84,7 @@ class ConnectionServer:
         return any(connection.busy or connection.receives for connection in list(self.connections))
 
     def stop(self, timeout: float) -> None:
-        """Refuses new connections, lets requests under way end, and cuts them off after `timeout` seconds."""
+        """Refuse new connections, let requests under way end, and cut them off after `timeout` seconds."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -115,7 +115,7 @@ class ConnectionServer:
         await asyncio.sleep(0)  # in which the last one is closed
 
     def close_idle(self) -> None:
-        """Closes connections on which nothing came since the last call."""
+        """Close connections on which nothing came since the last call."""
         for connection in list(self.connections):
             if not connection.busy and not connection.used:
                 connection.close()

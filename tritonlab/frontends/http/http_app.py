@@ -39,7 +39,7 @@ Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[HttpReply]]
 
 @dataclass(frozen=True)
 class HTTPOptions:
-    """Says how HTTP is served.
+    """How HTTP is served.
 
     `header_forward_pattern`: matching request headers become parameters. `restricted_api`: category -> (header, value)
     that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a raw binary body. `reuse_port`:
@@ -54,7 +54,7 @@ class HTTPOptions:
 
 
 class HTTPApp:
-    """Is the application of one server. Raises InvalidArgumentError for options that are not valid."""
+    """The application of one server. Raises InvalidArgumentError for options that are not valid."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
         self._core = core
@@ -109,7 +109,7 @@ class HTTPApp:
         return failure(404, "Not Found", TEXT)
 
     def on_defect(self, error: Exception) -> HttpReply:
-        """Tells the client that there was a defect of ours; the log says where."""
+        """Return the reply for a defect of ours; the log has its place."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -165,7 +165,7 @@ class HTTPApp:
 
 
 class _Endpoint:
-    """Checks for one endpoint who may ask, and with which method."""
+    """The check of one endpoint: who may call it, and with which method."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class _Endpoint:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Makes the regular expression of a path with parts in braces."""
+    """Make the regular expression of a path with parts in braces."""
     text = path.replace("{version}", "(?P<version>[0-9]+)")
     return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", text))
 

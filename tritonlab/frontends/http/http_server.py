@@ -1,4 +1,4 @@
-"""This module is the HTTP endpoint of a server, on a thread and event loop of its own."""
+"""The HTTP endpoint of a server, on a thread and event loop of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HTTPOptions", "HTTPServer"]
 
 
 class HTTPServer:
-    """Serves the application of one server. It is started and stopped at most once."""
+    """The HTTP endpoint of one server. It is started and stopped at most once."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class HTTPServer:
         )
 
     def start(self, address: str, port: int) -> int:
-        """Listens, and returns the port. Raises UnavailableError if the port is in use."""
+        """Listen, and return the port. Raises UnavailableError if the port is in use."""
         return self._server.start(address, port, self._shared)
 
     def is_busy(self) -> bool:
@@ -37,6 +37,6 @@ class HTTPServer:
         return self._server.is_busy()
 
     def stop(self, timeout: float = 0.0) -> None:
-        """Refuses new connections; requests under way are cut off after `timeout` seconds."""
+        """Refuse new connections; requests under way are cut off after `timeout` seconds."""
         self._server.stop(timeout)
         self._app.close()

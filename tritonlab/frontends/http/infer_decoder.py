@@ -1,4 +1,4 @@
-"""This module decodes the body of an infer request: JSON, then the binary data of its inputs (rules 6.3 and 6.5)."""
+"""The body of an infer request, decoded: JSON, then the binary data of its inputs (rules 6.3 and 6.5)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is no
 
 
 class JsonParameters:
-    """Reads the values of request parameters in JSON (rule 6.3.3)."""
+    """The values of request parameters in JSON (rule 6.3.3)."""
 
     def __init__(self, outputs: RequestedOutputs) -> None:
         self._outputs = outputs
@@ -68,7 +68,7 @@ class JsonParameters:
 
 
 def model_parameter(key: str, value: Any) -> ParameterValue:
-    """Returns the value of a parameter for the model. Doubles are accepted although the text of the error omits them;
+    """Return the value of a parameter for the model. Doubles are accepted although the text of the error omits them;
     integers of more than 64 bits become doubles (measured)."""
     start, nul, _ = key.partition("\0")
     if nul:  # Triton looks for the key up to the NUL (measured)
@@ -84,7 +84,8 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
 
 
 class InferDecoder:
-    """Decodes the requests of one server. `max_input_size`: how many bytes the JSON, or a raw binary body, may have."""
+    """The decoder of the requests of one server. `max_input_size`: how many bytes the JSON, or a raw binary body, may
+    have."""
 
     def __init__(self, shared_memory: SharedMemoryManager, max_input_size: int) -> None:
         self._shared_memory = shared_memory
@@ -94,7 +95,7 @@ class InferDecoder:
     def decode(
         self, body: bytes | bytearray | memoryview, json_size: int, model: str, version: int
     ) -> tuple[InferenceRequest, RequestedOutputs]:
-        """Returns the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; 0 is not
+        """Return the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; 0 is not
         allowed.
 
         Inputs are views of `body`. Raises TritonError with the text that Triton has for the first fault, which checks
@@ -130,7 +131,7 @@ class InferDecoder:
         return request, outputs
 
     def check_size(self, size: int) -> None:
-        """Raises InvalidArgumentError for more JSON than is allowed (rule 6.3.5)."""
+        """Raise InvalidArgumentError for more JSON than is allowed (rule 6.3.5)."""
         if size > self._max_input_size:
             raise InvalidArgumentError(
                 f"Request JSON size of {size} bytes exceeds the maximum allowed value of {self._max_input_size} bytes. "
@@ -215,7 +216,7 @@ class InferDecoder:
 
 
 def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bool:
-    """Adds an input that has nothing unusual; returns False if it must be looked at member by member."""
+    """Add an input that has nothing unusual; returns False if it must be looked at member by member."""
     plain = plain_input(entry)
     if plain is None or plain.name in request.inputs or plain.size > blobs.left:
         return False
@@ -240,7 +241,7 @@ def set_id(request: InferenceRequest, document: Any) -> None:
 
 
 class _Blobs:
-    """Hands out the binary data behind the JSON, in the order of the inputs."""
+    """The binary data behind the JSON, in the order of the inputs."""
 
     def __init__(self, data: memoryview, start: int, model: str) -> None:
         self._data = data
@@ -268,7 +269,7 @@ class _Blobs:
 
 
 def element_count(name: str, shape: tuple[int, ...], datatype: DataType) -> int:
-    """Returns the number of elements of a shape; 0 without dimensions. Raises InvalidArgumentError for a number that no
+    """Return the number of elements of a shape; 0 without dimensions. Raises InvalidArgumentError for a number that no
     memory holds (rule 6.3.5)."""
     count = math.prod(shape) if shape else 0
     if count > _MAX_INT64:
@@ -291,7 +292,7 @@ def _shape(name: str, entries: list[Any]) -> tuple[int, ...]:
 
 
 def _place(parameters: Any) -> tuple[str, int, int] | None:
-    """Returns region, offset and size of an input or output in shared memory; None without a region. Offset and size
+    """Return region, offset and size of an input or output in shared memory; None without a region. Offset and size
     are checked even then (measured)."""
     in_region, region = find(parameters, "shared_memory_region")
     name = _string("shared_memory_region", region) if in_region else ""

@@ -1,4 +1,4 @@
-"""This module answers `POST /v2/models/<m>[/versions/<v>]/infer`, without a router, as this route must be fast."""
+"""`POST /v2/models/<m>[/versions/<v>]/infer`, answered without a router, as this route must be fast."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class InferHead:
-    """Holds what the head of a request says, including the model's name and version."""
+    """What the head of a request has, including the model's name and version."""
 
     def __init__(self, request: Request, model: str, version: int) -> None:
         headers: Headers = request.headers
@@ -64,7 +64,7 @@ class InferHead:
         self._forwarded: dict[str, ParameterValue] | None = None
 
     def parameters(self, forwarded: Forwarded) -> dict[str, ParameterValue]:
-        """Returns the headers that are `forwarded`, as parameters (rule 6.14). Raises InvalidArgumentError."""
+        """Return the headers that are `forwarded`, as parameters (rule 6.14). Raises InvalidArgumentError."""
         if self._forwarded is None:
             found: dict[str, ParameterValue] = {}
             for sent, (_, value) in zip(self.names, self.headers, strict=False):
@@ -115,7 +115,7 @@ class HttpInferCall:
         request.on_response = self._on_response
 
     async def wait(self) -> None:
-        """Waits until the response is there."""
+        """Wait until the response is there."""
         if self.response is None:
             future: asyncio.Future[None] = self._home.loop.create_future()
             self.on_answer(partial(_settle, future))
@@ -126,7 +126,7 @@ class HttpInferCall:
         self._on_answer = then
 
     def is_large(self) -> bool:
-        """Tells whether the answer, which is there, takes long to encode."""
+        """Return whether the answer, which is there, takes long to encode."""
         assert self.response is not None
         outputs = self.response.outputs
         total = 0
@@ -192,7 +192,8 @@ class LaterAnswer(LaterReply):
 
 
 class InferEndpoint:
-    """Answers infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs what takes long."""
+    """The endpoint of infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs what takes
+    long."""
 
     def __init__(
         self,
@@ -242,7 +243,7 @@ class InferEndpoint:
             return refusal(error, TEXT)
 
     def _answer(self, head: InferHead, home: LoopThread, body: memoryview) -> Reply | LaterReply | None:
-        """Answers a request with the same head as an earlier one, which was not large (`connection.Direct`)."""
+        """Answer a request with the same head as an earlier one, which was not large (`connection.Direct`)."""
         if self._tracer.active or (self._memory.in_use and _names_large_region(body)):
             return None  # `TracedCall` has more to note
         try:
@@ -272,7 +273,7 @@ class InferEndpoint:
         *,
         polls: bool = True,
     ) -> HttpInferCall | HttpReply:
-        """Starts a request. With `polls` it also waits a moment for the answer, if that pays."""
+        """Start a request. With `polls` it also waits a moment for the answer, if that pays."""
         model, number = head.model, head.version
         try:
             found = self._exchange.find(model, number, single="HTTP end point")
@@ -337,19 +338,19 @@ class InferEndpoint:
 
 
 def _is_large(head: InferHead, size: int) -> bool:
-    """Tells whether it takes long to decode a body of `size` bytes and to hand it over."""
+    """Return whether it takes long to decode a body of `size` bytes and to hand it over."""
     if size > large_work.COPY_AT_ONCE or (size > large_work.JSON_AT_ONCE and head.json_is_large):
         return True
     return head.encoding is not None and size > large_work.PACKED_AT_ONCE
 
 
 def _names_large_region(body: bytes | bytearray | memoryview) -> bool:
-    """Tells whether much of the request may be in its client's shared memory."""
+    """Return whether much of the request may be in its client's shared memory."""
     return _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
 
 
 def _compressed(reply: HttpReply, accepts: str) -> HttpReply:
-    """Compresses a reply as its client says that it `accepts`."""
+    """Compress a reply as its client says that it `accepts`."""
     if (encoding := data_compressor.accepted(accepts)) in ("gzip", "deflate"):
         reply.body, reply.more = data_compressor.compress(encoding, [reply.body, *reply.more]), ()
         reply.headers = (*reply.headers, (_ENCODING, encoding.encode()))
@@ -357,7 +358,7 @@ def _compressed(reply: HttpReply, accepts: str) -> HttpReply:
 
 
 def _json_size(given: str | None, size: int) -> int:
-    """Returns how many bytes of the body are JSON: all of them, unless the client says otherwise (rule 6.5.2)."""
+    """Return how many bytes of the body are JSON: all of them, unless the client says otherwise (rule 6.5.2)."""
     if given is None:
         return size
     try:

@@ -1,4 +1,4 @@
-"""This module writes JSON as Triton does: no blanks, floating-point numbers with a fraction, text as UTF-8 (rule
+"""JSON as Triton writes it: no blanks, floating-point numbers with a fraction, text as UTF-8 (rule
 6.3.2).
 
 Triton's digits are not always the shortest for a number, ours are; both read back as the same number.
@@ -32,17 +32,17 @@ _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def string(raw: bytes) -> bytes:
-    """Writes a string of these bytes; bytes that are not UTF-8 stay as they are."""
+    """Write a string of these bytes; bytes that are not UTF-8 stay as they are."""
     return b'"' + _SPECIAL.sub(lambda match: _ESCAPED[match[0]], raw) + b'"'
 
 
 def text(value: str) -> bytes:
-    """Writes a string. What came in as bytes that are not UTF-8 goes out as the same bytes."""
+    """Write a string. What came in as bytes that are not UTF-8 goes out as the same bytes."""
     return string(value.encode("utf-8", "surrogateescape"))
 
 
 def value(item: Any) -> bytes:
-    """Writes one value of a document or parameter: None, bool, int, float, str, and lists and mappings of them."""
+    """Write one value of a document or parameter: None, bool, int, float, str, and lists and mappings of them."""
     if isinstance(item, str):
         return text(item)
     if isinstance(item, float):
@@ -55,12 +55,12 @@ def value(item: Any) -> bytes:
 
 
 def members(pairs: Iterable[tuple[str, bytes]]) -> bytes:
-    """Writes an object whose values are JSON already; a name may occur twice (rule 5.7.8)."""
+    """Write an object whose values are JSON already; a name may occur twice (rule 5.7.8)."""
     return b"{" + b",".join(text(name) + b":" + entry for name, entry in pairs) + b"}"
 
 
 def numbers(array: NDArray[Any]) -> bytes:
-    """Writes the elements of an array of numbers or bools as a flat array."""
+    """Write the elements of an array of numbers or bools as a flat array."""
     flat = array.reshape(-1)
     if flat.size <= _AT_ONCE:
         return _numbers(flat)

@@ -74,7 +74,7 @@ def plain_data(entry: Any) -> tuple[str, Tensor] | None:
 
 
 class PlainInput(NamedTuple):
-    """Describes a binary input as its JSON does: `elements` of `dtype`, `size` bytes."""
+    """A binary input as its JSON describes it: `elements` of `dtype`, `size` bytes."""
 
     name: str
     datatype: DataType
@@ -85,7 +85,7 @@ class PlainInput(NamedTuple):
 
 
 def plain_input(entry: Any) -> PlainInput | None:
-    """Returns an input that has nothing unusual; None if it must be looked at member by member."""
+    """Return an input that has nothing unusual; None if it must be looked at member by member."""
     if type(entry) is not dict or len(entry) != 4:
         return None
     name, shape, word, parameters = (
@@ -109,7 +109,7 @@ def plain_input(entry: Any) -> PlainInput | None:
 
 
 class KnownText(NamedTuple):
-    """Holds what one text means; `size` is the bytes of all inputs."""
+    """What one text means; `size` is the bytes of all inputs."""
 
     inputs: tuple[PlainInput, ...]
     size: int
@@ -117,7 +117,7 @@ class KnownText(NamedTuple):
     requested: tuple[str, ...]
 
     def tensors(self, data: memoryview, start: int) -> dict[str, Tensor]:
-        """Returns the inputs, which lie in `data` from `start` on."""
+        """Return the inputs, which lie in `data` from `start` on."""
         found = {}
         for name, datatype, shape, dtype, elements, size in self.inputs:
             found[name] = Tensor(datatype, shape, np.frombuffer(data, dtype, elements, start))
@@ -126,10 +126,10 @@ class KnownText(NamedTuple):
 
 
 class KnownTexts(dict[bytes, KnownText]):
-    """Remembers the JSON of decoded requests."""
+    """The JSON of decoded requests."""
 
     def remember(self, text: bytes, document: Any, outputs: RequestedOutputs) -> None:
-        """Remembers the text of a decoded request, if the same text always means the same."""
+        """Remember the text of a decoded request, if the same text always means the same."""
         if (
             len(text) > MAX_TEXT
             or "id" in document

@@ -30,7 +30,7 @@ from .shared_memory_manager import SharedMemoryManager
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """Says how a client wants one output: in shared memory (`region`), as its highest classes (`classes` > 0), or
+    """How a client wants one output: in shared memory (`region`), as its highest classes (`classes` > 0), or
     neither. `binary`: behind the JSON instead of in it; gRPC has no JSON."""
 
     region: str = ""
@@ -41,7 +41,7 @@ class OutputPlan:
 
 
 class Exchange:
-    """Passes requests of one endpoint on and collects answers. Any thread may call it, but only one may have
+    """The exchange of one endpoint's requests for answers. Any thread may call it, but only one may have
     `submit_single` wait."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
@@ -54,7 +54,7 @@ class Exchange:
         self.over = self._lone.end
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
-        """Returns the READY version that a request is for. `single` names the caller if it can only give its client one
+        """Return the READY version that a request is for. `single` names the caller if it can only give its client one
         response. Raises NotFoundError, UnavailableError, UnsupportedError (rules 5.4.1, 3.7.4)."""
         version = self.core.find(name, number)
         if single and version.rules.decoupled:
@@ -62,7 +62,7 @@ class Exchange:
         return version
 
     def submit(self, version: ModelVersion, request: InferenceRequest) -> None:
-        """Starts a request on the version that `find` returned; its responses go to `request.on_response`. Raises
+        """Start a request on the version that `find` returned; its responses go to `request.on_response`. Raises
         TritonError if it is refused."""
         self.core.infer(request, version)
         if self.shared_memory.any_cuda:
@@ -71,7 +71,7 @@ class Exchange:
     def submit_single(
         self, version: ModelVersion, request: InferenceRequest, waits: bool = True, sender: object = None
     ) -> None:
-        """Starts a request that gets one response. With `waits`, the caller waits for the answer if the request is
+        """Start a request that gets one response. With `waits`, the caller waits for the answer if the request is
         alone and so is answered at once; `sender`: see `LoneRequests`. A refused request counts as `over`."""
         request.reader = self.reader
         infer = self.core.infer_here if self._lone.begin(request, sender) and waits else self.core.infer
@@ -86,7 +86,7 @@ class Exchange:
     def place(
         self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion, request: InferenceRequest
     ) -> Tensor | None:
-        """Returns the output of `request` as it is to be sent; None for one that was written to the client's shared
+        """Return the output of `request` as it is to be sent; None for one that was written to the client's shared
         memory. Raises TritonError for one that has no classes, or does not fit."""
         if tensor.memory_type and not plan.region:
             tensor = self._copies.to_host(request, tensor)
@@ -114,7 +114,7 @@ class Exchange:
         return Copies(self.core.instruments, self.core.clock)
 
     def _tell_inputs(self, request: InferenceRequest) -> None:
-        """Tells what was copied from a GPU to the host when the request was read. By now it has its number."""
+        """Report what was copied from a GPU to the host when the request was read. By now it has its number."""
         for tensor in request.inputs.values():
             if isinstance(tensor, CopiedTensor):
                 region = tensor.region
@@ -122,7 +122,7 @@ class Exchange:
 
 
 class OneResponse:
-    """Collects the one response that a client gets; its model may have sent the final flag separately."""
+    """The one response that a client gets; its model may have sent the final flag separately."""
 
     __slots__ = ("_count", "_first")
 
@@ -140,7 +140,7 @@ class OneResponse:
         return {} if self._first is None else self._first.outputs
 
     def take(self, none: str = "expected a single response, got 0") -> InferenceResponse:
-        """Returns the response, after the final one came; an error response if there is none, or more than one (rule
+        """Return the response, after the final one came; an error response if there is none, or more than one (rule
         3.2.3).
 
         The error is not raised: its traceback would keep the caller's frame alive, and the request with it.

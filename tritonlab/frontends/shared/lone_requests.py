@@ -1,4 +1,4 @@
-"""`LoneRequests` tells whether requests come one at a time. Then the thread that received one may read the stub's
+"""Whether requests come one at a time. Then the thread that received one may read the stub's
 answer itself (`InferenceServer.infer_here`), so that no two threads have to wake each other.
 
 Where several clients send at once it must not wait, because batches are made of what comes meanwhile. Measured when
@@ -24,7 +24,7 @@ PAUSE = 150e-6
 
 
 class LoneRequests:
-    """Keeps the requests under way at one endpoint. One thread may call `begin`, any thread `end`."""
+    """The requests under way at one endpoint. One thread may call `begin`, any thread `end`."""
 
     def __init__(self) -> None:
         self._under_way: set[int] = set()
@@ -46,6 +46,6 @@ class LoneRequests:
         return alone
 
     def end(self, request: InferenceRequest) -> None:
-        """Removes a request that is answered, or was refused."""
+        """Remove a request that is answered, or was refused."""
         self._under_way.discard(id(request))
         self._last_end = time.perf_counter()
