@@ -123,8 +123,7 @@ class TritonMagics(Magics):
 
             %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
 
-            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output
-            SCORE:FP32[-1]
+            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output P:FP32[-1]
 
             %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
