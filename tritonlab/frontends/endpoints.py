@@ -58,7 +58,8 @@ class EndpointOptions:
     `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address` is HTTP's if left
     out. `client_shm`: whether clients may register shared memory. `access`: who may ask, and for what.
     `max_message_size`: bytes of one request, and of one answer over gRPC; all requests together may have twice as many.
-    None is the server's own (`Options`).
+    `max_unread_size`: bytes of responses that may wait for the client of one stream, as it does not read them; beyond
+    that the request is cancelled and the stream ends with an error. None is the server's own of these two (`Options`).
     """
 
     http: bool = True
@@ -72,6 +73,7 @@ class EndpointOptions:
     metrics_port: int = METRICS_PORT
     client_shm: bool = False
     max_message_size: int | None = None
+    max_unread_size: int | None = None
     access: AccessRules = field(default_factory=AccessRules)
     http_options: HTTPOptions = field(default_factory=HTTPOptions)
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
@@ -136,8 +138,9 @@ class Endpoints:
         options.check_free()
         shared_memory = SharedMemoryManager(options.client_shm, ServerGpus(core.gpus, core.pool.gpu_buffers))
         access = options.guarded()
-        http_options = replace(options.http_options, access=access)
-        grpc_options = replace(options.grpc_options, access=access)
+        unread = options.max_unread_size if options.max_unread_size is not None else core.max_unread_size
+        http_options = replace(options.http_options, access=access, max_unread_size=unread)
+        grpc_options = replace(options.grpc_options, access=access, max_unread_size=unread)
         most = options.max_message_size
         memory = RequestMemory(core.max_message_size if most is None else most)
         frontends: dict[str, Callable[[], Frontend]] = {
