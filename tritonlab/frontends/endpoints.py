@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import InvalidArgumentError, TritonError
+from ..ipc.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer
@@ -22,6 +23,7 @@ from .http.http_server import HTTPOptions, HTTPServer
 from .http.metrics_endpoint import metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
 from .shared.cuda_region import ServerGpus
+from .shared.file_watch import FileWatch
 from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
 from .shared.request_memory import RequestMemory
 from .shared.shared_memory_manager import SharedMemoryManager
@@ -151,6 +153,9 @@ class Endpoints:
             ),
         }
         self._token = access.token
+        self._files = FileWatch(
+            lambda text: core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
+        )
         self._lock = threading.Lock()  # guards the next
         self._scratch: ScratchDirectory | None = None  # of the header's file
         #: service -> `address:port`
@@ -166,6 +171,7 @@ class Endpoints:
                 core.idle_memory.endpoints.append(frontend.is_busy)
                 self.places[name] = f"[{address}]:{bound}" if ":" in address else f"{address}:{bound}"
                 started(name, self.places[name])
+            self._files.start()
         except BaseException:
             self.stop(0)
             raise
@@ -211,6 +217,7 @@ class Endpoints:
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Closes the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
         end = time.monotonic() + timeout
+        self._files.stop()
         # metrics last: they may be watched to the end
         for name in ("HTTP", "GRPC", "Metrics"):
             frontend = self._open.pop(name, None)
