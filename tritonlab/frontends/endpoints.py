@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
+from ..core.os_limits import explained
 from ..core.scratch_directory import ScratchDirectory
-from ..core.status import InvalidArgumentError, TritonError
+from ..core.status import InvalidArgumentError, TritonError, UnavailableError
 from ..ipc.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
@@ -203,16 +204,29 @@ class Endpoints:
     @property
     def header_file(self) -> str:
         """Return the path of a file that holds the same as a line, as `curl -H @FILE` takes it; "" if clients need no
-        token. Only this user can read it. It is written at the first call, and removed when the ports are closed."""
+        token. Only this user can read it. It is written at the first call, and removed when the ports are closed.
+        Raises UnavailableError if it cannot be written."""
         if not self._token:
             return ""
         with self._lock:
             if self._scratch is None:
-                self._scratch = ScratchDirectory("ports-")
-                file = os.open(self._scratch.path / AUTHORIZATION, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with open(file, "w") as opened:
-                    opened.write(f"{AUTHORIZATION}: Bearer {self._token}\n")
+                try:
+                    self._scratch = self._written_header()
+                except OSError as error:
+                    cause = explained(error) or str(error)
+                    raise UnavailableError(f"the file with the token cannot be written: {cause}") from error
             return str(self._scratch.path / AUTHORIZATION)
+
+    def _written_header(self) -> ScratchDirectory:
+        scratch = ScratchDirectory("ports-")
+        try:
+            file = os.open(scratch.path / AUTHORIZATION, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(file, "w") as opened:
+                opened.write(f"{AUTHORIZATION}: Bearer {self._token}\n")
+        except BaseException:
+            scratch.remove()
+            raise
+        return scratch
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Closes the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
