@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import grpc
 import pytest
@@ -13,9 +14,10 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.serving import eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
+from tritonlab.frontends import endpoints as endpoints_module
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints, ListenAddress
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions
-from tritonlab.frontends.http.http_server import HTTPOptions
+from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.access import AccessRules
 from tritonlab.frontends.shared.listener import listen
 from tritonlab.server.inference_server import InferenceServer
@@ -202,3 +204,22 @@ def test_large_messages_are_refused_as_the_endpoints_say_or_else_the_server() ->
                 assert f"vs. {most})" in str(raised.value.details())
     finally:
         core.stop()
+
+
+def test_what_may_wait_for_a_slow_reader_is_as_the_endpoints_say_or_else_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = InferenceServer([], Options(model_control_mode="explicit", warm=0, max_unread_size=2000))
+    given: list[int] = []
+
+    def noted(*arguments: Any) -> HTTPServer:
+        given.append(arguments[2].max_unread_size)
+        return HTTPServer(*arguments)
+
+    monkeypatch.setattr(endpoints_module, "HTTPServer", noted)
+    try:
+        for size in (None, 1000):
+            Endpoints(core, any_ports(max_unread_size=size)).stop()
+    finally:
+        core.stop()
+    assert given == [2000, 1000]

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
+from ..core.os_limits import explained
 from ..core.scratch_directory import ScratchDirectory
-from ..core.status import InvalidArgumentError, TritonError
+from ..core.status import InvalidArgumentError, TritonError, UnavailableError
+from ..ipc.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer
@@ -22,6 +24,7 @@ from .http.http_server import HTTPOptions, HTTPServer
 from .http.metrics_endpoint import metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
 from .shared.cuda_region import ServerGpus
+from .shared.file_watch import FileWatch
 from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
 from .shared.request_memory import RequestMemory
 from .shared.shared_memory_manager import SharedMemoryManager
@@ -58,7 +61,8 @@ class EndpointOptions:
     `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address` is HTTP's if left
     out. `client_shm`: whether clients may register shared memory. `access`: who may ask, and for what.
     `max_message_size`: bytes of one request, and of one answer over gRPC; all requests together may have twice as many.
-    None is the server's own (`Options`).
+    `max_unread_size`: bytes of responses that may wait for the client of one stream, as it does not read them; beyond
+    that the request is cancelled and the stream ends with an error. None is the server's own of these two (`Options`).
     """
 
     http: bool = True
@@ -72,6 +76,7 @@ class EndpointOptions:
     metrics_port: int = METRICS_PORT
     client_shm: bool = False
     max_message_size: int | None = None
+    max_unread_size: int | None = None
     access: AccessRules = field(default_factory=AccessRules)
     http_options: HTTPOptions = field(default_factory=HTTPOptions)
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
@@ -136,8 +141,9 @@ class Endpoints:
         options.check_free()
         shared_memory = SharedMemoryManager(options.client_shm, ServerGpus(core.gpus, core.pool.gpu_buffers))
         access = options.guarded()
-        http_options = replace(options.http_options, access=access)
-        grpc_options = replace(options.grpc_options, access=access)
+        unread = options.max_unread_size if options.max_unread_size is not None else core.max_unread_size
+        http_options = replace(options.http_options, access=access, max_unread_size=unread)
+        grpc_options = replace(options.grpc_options, access=access, max_unread_size=unread)
         most = options.max_message_size
         memory = RequestMemory(core.max_message_size if most is None else most)
         frontends: dict[str, Callable[[], Frontend]] = {
@@ -148,6 +154,9 @@ class Endpoints:
             ),
         }
         self._token = access.token
+        self._files = FileWatch(
+            lambda text: core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
+        )
         self._lock = threading.Lock()  # guards the next
         self._scratch: ScratchDirectory | None = None  # of the header's file
         #: service -> `address:port`
@@ -163,6 +172,7 @@ class Endpoints:
                 core.idle_memory.endpoints.append(frontend.is_busy)
                 self.places[name] = f"[{address}]:{bound}" if ":" in address else f"{address}:{bound}"
                 started(name, self.places[name])
+            self._files.start()
         except BaseException:
             self.stop(0)
             raise
@@ -194,20 +204,34 @@ class Endpoints:
     @property
     def header_file(self) -> str:
         """Return the path of a file that holds the same as a line, as `curl -H @FILE` takes it; "" if clients need no
-        token. Only this user can read it. It is written at the first call, and removed when the ports are closed."""
+        token. Only this user can read it. It is written at the first call, and removed when the ports are closed.
+        Raises UnavailableError if it cannot be written."""
         if not self._token:
             return ""
         with self._lock:
             if self._scratch is None:
-                self._scratch = ScratchDirectory("ports-")
-                file = os.open(self._scratch.path / AUTHORIZATION, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with open(file, "w") as opened:
-                    opened.write(f"{AUTHORIZATION}: Bearer {self._token}\n")
+                try:
+                    self._scratch = self._written_header()
+                except OSError as error:
+                    cause = explained(error) or str(error)
+                    raise UnavailableError(f"the file with the token cannot be written: {cause}") from error
             return str(self._scratch.path / AUTHORIZATION)
+
+    def _written_header(self) -> ScratchDirectory:
+        scratch = ScratchDirectory("ports-")
+        try:
+            file = os.open(scratch.path / AUTHORIZATION, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(file, "w") as opened:
+                opened.write(f"{AUTHORIZATION}: Bearer {self._token}\n")
+        except BaseException:
+            scratch.remove()
+            raise
+        return scratch
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Close the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
         end = time.monotonic() + timeout
+        self._files.stop()
         # metrics last: they may be watched to the end
         for name in ("HTTP", "GRPC", "Metrics"):
             frontend = self._open.pop(name, None)

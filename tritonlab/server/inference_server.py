@@ -65,6 +65,7 @@ class InferenceServer(RunningServer):
         self.idle_memory = parts.idle_memory
         #: for endpoints: bytes of one request, and of one answer over gRPC; 0 for a share of the memory
         self.max_message_size = options.max_message_size
+        self.max_unread_size = options.max_unread_size
         self.tracer = parts.tracer
         self.debugger, self.gpus = parts.debugger, parts.gpus
         self._parts = parts

@@ -14,6 +14,9 @@ from ..core.unknown_option import explains_unknown
 from ..instances.rate_limiter import Limits
 from .server_metadata import SERVER_NAME
 
+#: Bytes of responses that may wait for the client of one stream.
+MAX_UNREAD_SIZE = 256 << 20
+
 
 @explains_unknown
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,9 @@ class Options:
         view, the panel or that call begins it. Other servers are recorded from then on in any case.
     cuda_memory_pool_sizes: bytes by device of the GPU memory in which tensors cross to models; 64 MB by default.
     max_message_size: bytes of one request over HTTP or gRPC, and of one answer over gRPC; all requests together may
-        have twice as many. 0 is a quarter of the memory there is (rule 6.3.10).
+        have twice as many. 0 is a quarter of the memory there is (rule 6.3.8).
+    max_unread_size: bytes of responses that may wait for the client of one stream over HTTP or gRPC, as it does not
+        read them; beyond that its request is cancelled and its stream ends with an error (rule 6.9.4).
     simulated_gpus: how many GPUs to simulate in the place of this machine's, so that models for GPUs load and their
         placement can be tried where there is none; 0 takes those of the machine.
     clock: the source of time; None is the machine's clock, tests have one of their own.
@@ -90,5 +95,6 @@ class Options:
     recording: bool = True
     cuda_memory_pool_sizes: Mapping[int, int] | None = None
     max_message_size: int = 0
+    max_unread_size: int = MAX_UNREAD_SIZE
     simulated_gpus: int = 0
     clock: Clock | None = None

@@ -119,6 +119,8 @@ def test_endpoints_alone() -> None:
 def test_the_size_of_messages() -> None:
     assert endpoints().max_message_size is None
     assert endpoints("--max-message-size=1000").max_message_size == 1000
+    assert endpoints().max_unread_size is None
+    assert endpoints("--max-unread-size=1000").max_unread_size == 1000
 
 
 def test_what_is_restricted_reaches_its_frontend() -> None:

@@ -19,6 +19,8 @@ import pytest
 from tests.serving import eventually
 from tritonlab.frontends.grpc import calls
 from tritonlab.frontends.grpc.calls import CallServer, GRPCCall, RefusedCall, StreamCall, UnaryCall
+from tritonlab.frontends.shared.unread_responses import too_much_unread
+from tritonlab.server.options import MAX_UNREAD_SIZE
 
 OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 SECONDS = 10
@@ -57,11 +59,12 @@ class Stream(StreamCall):
     """Answers each message with itself; `wait` is kept for the test, `raise` fails, `N` asks for N bytes N times."""
 
     waiting: SimpleQueue[Stream] = SimpleQueue()
+    MOST = MAX_UNREAD_SIZE
 
     def __init__(self, event: Any) -> None:
         self.gone = threading.Event()
         self.read = 0
-        super().__init__(event)
+        super().__init__(event, self.MOST)
 
     def handle(self, message: bytes) -> None:
         self.read += 1
@@ -283,7 +286,7 @@ def test_a_stream_that_is_cancelled_is_noticed(channel: grpc.Channel) -> None:
 
 
 def test_a_client_that_reads_nothing_loses_its_stream(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MAX_UNSENT", 4 << 20)
+    monkeypatch.setattr(Stream, "MOST", 4 << 20)
     messages: SimpleQueue[bytes | None] = SimpleQueue()
     call = streamed(channel, iter(messages.get, None))
     messages.put(b"wait")
@@ -299,7 +302,7 @@ def test_a_client_that_reads_nothing_loses_its_stream(channel: grpc.Channel, mon
         assert raised.value.code() is grpc.StatusCode.CANCELLED
     else:
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "responses unread" in raised.value.details()
+        assert raised.value.details() == too_much_unread(4 << 20)
     messages.put(None)
 
 
@@ -307,7 +310,7 @@ def test_no_more_is_read_from_a_client_that_reads_little(
     channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Echoes of a client that only sends: reading stops before memory fills, and goes on when it reads."""
-    monkeypatch.setattr(calls, "MAX_UNSENT", 8 << 20)
+    monkeypatch.setattr(Stream, "MOST", 8 << 20)
     block = bytes(3 << 20)
     found = streamed(channel, iter([block] * 40))
     received = 0
@@ -317,7 +320,7 @@ def test_no_more_is_read_from_a_client_that_reads_little(
 
 
 def test_one_message_may_be_larger_than_what_may_wait(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MAX_UNSENT", 1 << 20)
+    monkeypatch.setattr(Stream, "MOST", 1 << 20)
     block = bytes(3 << 20)
     assert list(streamed(channel, iter([block, block]))) == [block, block]
 

@@ -25,6 +25,7 @@ from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.http.request_parser import RequestParser
 from tritonlab.frontends.shared.access import AccessRules
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.unread_responses import too_much_unread
 
 #: Sends as many responses of as many bytes as it is told.
 FLOOD = """
@@ -254,8 +255,23 @@ def test_a_slow_reader_of_a_large_answer_gets_it_all(http: RawHTTP) -> None:
             assert len(read_reply(stream).body) > 4 * count
 
 
-def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tritonlab.frontends.http.generate_endpoint.MAX_UNSENT", 1 << 20)
+@pytest.fixture
+def strict(lab: Lab, http: RawHTTP) -> Iterator[RawHTTP]:
+    """An endpoint that keeps 1 MB of responses for a client."""
+    server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions(max_unread_size=1 << 20))
+    yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    server.stop()
+
+
+def test_one_response_may_be_larger_than_what_may_wait(strict: RawHTTP) -> None:
+    sent = {"IN": [1, 3 << 20]}
+    assert len(strict.post("/v2/models/flood/generate", sent).document["OUT"]) == 3 << 20
+    events = strict.post("/v2/models/flood/generate_stream", sent).body
+    assert len(json.loads(events.removeprefix(b"data: "))["OUT"]) == 3 << 20
+
+
+def test_a_client_that_reads_no_events_loses_its_stream(strict: RawHTTP) -> None:
+    http = strict
     body = json.dumps({"IN": [100_000, 100_000]}).encode()
     with closing(http.connect()) as connection:
         connection.sendall(post(body, f"Content-Length: {len(body)}", path="/v2/models/flood/generate_stream"))
@@ -265,9 +281,7 @@ def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypat
             received += len(piece)
             end = (end + piece)[-500:]
     assert received < 100 << 20  # of 10 GB
-    text = (
-        b'{"error":"the client has left more than 1 MB of responses unread; read them as they come, or ask for fewer"}'
-    )
+    text = json.dumps({"error": too_much_unread(1 << 20)}, separators=(",", ":")).encode()
     assert end.endswith(b"data: %b\n\n\r\n" % text)
 
 

@@ -346,6 +346,14 @@ GROUPS = (
                 "of the memory.",
                 ours=True,
             ),
+            Flag(
+                "max-unread-size",
+                SIZE,
+                "endpoints.max_unread_size",
+                None,
+                "Bytes of responses that may wait for a client that does not read its stream. Default: 256 MB.",
+                ours=True,
+            ),
             _inert("pinned-memory-pool-byte-size", SIZE, "tensors cross in memory the model's process shares."),
             Flag(
                 "cuda-memory-pool-byte-size",

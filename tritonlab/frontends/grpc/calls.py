@@ -34,15 +34,11 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from ...server.options import MAX_UNREAD_SIZE
+from ..shared.unread_responses import OVERHEAD, too_much_unread
 from . import public_floor
 
-#: Bytes of responses not yet read by the client, beyond which its stream is ended. From a quarter of it on no
-#: more of its requests are read.
-MAX_UNSENT = 256 << 20
-
 _log = logging.getLogger(__name__)
-
-_SLOW = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unread"
 
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
@@ -203,11 +199,13 @@ class StreamCall(GRPCCall):
     """A call with any number of messages both ways. `handle` is called as in UnaryCall, for each message, and `closed`
     after the last one.
 
-    One write is under way at a time; more wait in a queue, whose length in bytes is bounded.
+    One write is under way at a time; more wait in a queue. Beyond `most_unread` bytes in it the stream is ended, but
+    one message may be larger; from a quarter of that on no more of the client's messages are read.
     """
 
-    def __init__(self, event: Any) -> None:
+    def __init__(self, event: Any, most_unread: int = MAX_UNREAD_SIZE) -> None:
         super().__init__(event)
+        self._most_unread = most_unread
         self._lock = threading.Lock()  # guards all of the below
         self._begun = False  # whether initial metadata went out
         self._unsent: deque[bytes] = deque()
@@ -251,7 +249,7 @@ class StreamCall(GRPCCall):
         with self._lock:
             if self.over or self._end is not None or self.input_over:
                 return
-            self._paused = self._unsent_bytes > MAX_UNSENT // 4
+            self._paused = self._unsent_bytes > self._most_unread // 4
             if self._paused:
                 return
         self._read()
@@ -266,11 +264,10 @@ class StreamCall(GRPCCall):
                 self._start_write(message, 0)
                 return
             self._unsent.append(message)
-            self._unsent_bytes += len(message)
-            if self._unsent_bytes <= MAX_UNSENT or len(self._unsent) == 1:
+            self._unsent_bytes += len(message) + OVERHEAD
+            if self._unsent_bytes <= self._most_unread or len(self._unsent) == 1:
                 return
-            # Triton keeps them all, until its memory is used up.
-            self._call.cancel(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], _SLOW)
+            self._call.cancel(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], too_much_unread(self._most_unread))
 
     def end(self, code: grpc.StatusCode = grpc.StatusCode.OK, text: str = "") -> None:
         """End the stream after what was written."""
@@ -297,7 +294,7 @@ class StreamCall(GRPCCall):
                 return
             if self._unsent:
                 message = self._unsent.popleft()
-                self._unsent_bytes -= len(message)
+                self._unsent_bytes -= len(message) + OVERHEAD
                 # more follows at once: they may share packets
                 self._start_write(message, _HINT if self._unsent else 0)
             else:
@@ -305,7 +302,7 @@ class StreamCall(GRPCCall):
                 if self._end is not None:
                     self._start_end()
                     return
-            resumed = self._paused and self._unsent_bytes <= MAX_UNSENT // 8
+            resumed = self._paused and self._unsent_bytes <= self._most_unread // 8
             if resumed:
                 self._paused = False
         if resumed:

@@ -14,6 +14,7 @@ import grpc
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
+from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AUTHORIZATION, AccessRules
 from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
@@ -43,8 +44,8 @@ class GRPCOptions:
 
     `access`: who may ask for what. `reuse_port`: other servers with this option may have the same port; else a port
     that is in use is an error. `restricted`: category -> (key, value) that a client must send, the key after
-    RESTRICTED_PREFIX. `compression`: of infer responses. Files of certificates are PEM; `use_ssl_mutual` asks clients
-    for one.
+    RESTRICTED_PREFIX. `compression`: of infer responses. `max_unread_size`: bytes of responses that may wait for the
+    client of a stream. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
     """
 
     access: AccessRules = field(default_factory=AccessRules)
@@ -65,6 +66,7 @@ class GRPCOptions:
     http2_max_ping_strikes: int | None = 2
     max_connection_age_ms: int | None = None
     max_connection_age_grace_ms: int | None = None
+    max_unread_size: int = MAX_UNREAD_SIZE
 
     def channel_arguments(self) -> list[tuple[str, int]]:
         """Return the options under gRPC's names."""
@@ -137,7 +139,7 @@ class GRPCServer:
                 ),
             ),
             f"{SERVICE}ModelStreamInfer": self._restricted(
-                "inference", lambda event: ModelStreamInferCall(event, service, compression)
+                "inference", lambda event: ModelStreamInferCall(event, service, compression, options.max_unread_size)
             ),
         }
         names = {HEALTH_CHECK: HEALTH, **{SERVICE + name: rpc for name, rpc in RPCS.items()}}

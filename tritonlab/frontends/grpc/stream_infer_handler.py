@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import TritonError
+from ...server.options import MAX_UNREAD_SIZE
 from ..shared.request_memory import NoRoomError
 from .calls import StreamCall
 from .errors import STATUS
@@ -21,14 +22,16 @@ class ModelStreamInferCall(StreamCall):
     """One stream. Each request runs as soon as it comes; the stream ends when the client has sent the last one and
     all have ended."""
 
-    def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
+    def __init__(
+        self, event: Any, service: InferService, compression: str = "", most_unread: int = MAX_UNREAD_SIZE
+    ) -> None:
         self.compression = compression
         self._service = service
         self._requests: dict[InferenceRequest, AskedInfer] = {}  # in flight
         self._answered: set[InferenceRequest] = set()  # of them, those whose one response went out before the final
         # rule 6.13.3; Triton knows this spelling alone (measured)
         self._strict = ("triton_grpc_error", "true") in event.invocation_metadata
-        super().__init__(event)
+        super().__init__(event, most_unread)
 
     def handle(self, message: bytes) -> None:
         try:

@@ -11,6 +11,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import InvalidArgumentError, TritonError
 from ..shared.exchange import Exchange
+from ..shared.unread_responses import OVERHEAD, too_much_unread
 from . import errors, generate
 from .large_work import JSON_AT_ONCE, LargeWork
 from .reply import METHOD_NOT_ALLOWED, CutOffError, Headers, HttpReply, failure, header, refusal
@@ -19,19 +20,18 @@ from .restricted_features import RestrictedFeatures
 from .version_number import version_number
 
 _EVENTS = b"text/event-stream; charset=utf-8"
-#: Bytes of responses that a client has not taken yet, beyond which its request is cancelled and its stream cut; Triton
-#: keeps them all, until its memory is used up.
-MAX_UNSENT = 256 << 20
-#: What one response takes in memory beside its bytes.
-_OVERHEAD = 150
 
 
 class ResponseQueue:
-    """The responses of a request for the event loop to send. The thread on which they come encodes them."""
+    """The responses of a request for the event loop to send. The thread on which they come encodes them.
 
-    def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
+    If more than `most` bytes wait, the request is cancelled and the stream cut. One response may be larger.
+    """
+
+    def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop, most: int) -> None:
         #: the client does not take what it asked for
         self.overrun = False
+        self._most = most
         self._request = request
         self._loop = loop
         self._encoded: deque[tuple[int, bytes] | None] = deque()  # None is the end
@@ -42,12 +42,11 @@ class ResponseQueue:
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         if not (response.empty or self.overrun):
             item = _encoded(response)
-            self._unsent += len(item[1]) + _OVERHEAD
+            self._unsent += len(item[1]) + OVERHEAD
             self._encoded.append(item)
-            if self._unsent > MAX_UNSENT:
+            if self._unsent > self._most and len(self._encoded) > 1:
                 self.overrun = True
-                text = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unread"
-                self._encoded.append((400, errors.body(f"{text}; read them as they come, or ask for fewer")))
+                self._encoded.append((400, errors.body(too_much_unread(self._most))))
                 request.cancel()
         if response.final or self.overrun:
             self._encoded.append(None)
@@ -62,7 +61,7 @@ class ResponseQueue:
                 await self._arrived.wait()
         item = self._encoded.popleft()
         if item is not None:
-            self._unsent -= len(item[1]) + _OVERHEAD
+            self._unsent -= len(item[1]) + OVERHEAD
         return item
 
     def abandon(self) -> None:
@@ -88,13 +87,22 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 
 
 class GenerateEndpoint:
-    """Answers `generate`, or with `stream` `generate_stream`."""
+    """What answers `generate`, or with `stream` `generate_stream`. At most `most_unread` bytes wait for a client."""
 
-    def __init__(self, exchange: Exchange, restricted: RestrictedFeatures, work: LargeWork, *, stream: bool) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        restricted: RestrictedFeatures,
+        work: LargeWork,
+        *,
+        stream: bool,
+        most_unread: int,
+    ) -> None:
         self._exchange = exchange
         self._work = work
         self._restricted = restricted
         self._stream = stream
+        self._most_unread = most_unread
 
     async def __call__(self, request: Request, path: dict[str, str]) -> HttpReply:
         loop = asyncio.get_running_loop()
@@ -122,7 +130,7 @@ class GenerateEndpoint:
             if header(headers, b"content-encoding") not in (None, "identity"):
                 raise InvalidArgumentError("Unsupported content-encoding, only 'identity' is supported.")
             sent = generate.decode(request.body, model, number, found.rules.metadata(()))
-            queue = ResponseQueue(sent, loop)
+            queue = ResponseQueue(sent, loop, self._most_unread)
             self._exchange.submit(found, sent)
         except TritonError as error:
             return refusal(error)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from ...core.status import InvalidArgumentError, TritonError
 from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
+from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AccessRules, Forwarded
 from ..shared.exchange import Exchange
 from ..shared.shared_memory_manager import SharedMemoryManager
@@ -43,7 +44,8 @@ class HTTPOptions:
 
     `header_forward_pattern`: matching request headers become parameters. `restricted_api`: category -> (header, value)
     that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a raw binary body. `reuse_port`:
-    servers that all say so may share a port. `access`: who may ask for what.
+    servers that all say so may share a port. `access`: who may ask for what. `max_unread_size`: bytes of responses that
+    may wait for a client.
     """
 
     header_forward_pattern: str = ""
@@ -51,6 +53,7 @@ class HTTPOptions:
     max_input_size: int = MAX_INPUT_SIZE
     reuse_port: bool = False
     access: AccessRules = field(default_factory=AccessRules)
+    max_unread_size: int = MAX_UNREAD_SIZE
 
 
 class HTTPApp:
@@ -62,6 +65,7 @@ class HTTPApp:
         self._threads = ThreadPoolExecutor(_THREADS, "tritonlab http")
         self._health_threads = ThreadPoolExecutor(_HEALTH_THREADS, "tritonlab http health")
         self._work = LargeWork()
+        self._most_unread = options.max_unread_size
         self._exchange = Exchange(core, shared_memory)
         self._infer = InferEndpoint(
             self._exchange,
@@ -157,7 +161,12 @@ class HTTPApp:
             ),
         ]
         generating = [
-            (_pattern(path + name), GenerateEndpoint(self._exchange, self._restricted, self._work, stream=stream))
+            (
+                _pattern(path + name),
+                GenerateEndpoint(
+                    self._exchange, self._restricted, self._work, stream=stream, most_unread=self._most_unread
+                ),
+            )
             for path in versions
             for name, stream in (("/generate", False), ("/generate_stream", True))
         ]

@@ -34,6 +34,18 @@ class ModelDirectory:
         """
         for tree in (self._new, self._old):
             shutil.rmtree(tree, ignore_errors=True)
+        try:
+            stamps = self._written(files, version)
+        except BaseException:
+            shutil.rmtree(self._new, ignore_errors=True)  # where no space is left, it would take what there is
+            raise
+        if self.path.exists():
+            os.replace(self.path, self._old)
+        os.replace(self._new, self.path)
+        self._old_stamps, self._stamps = self._stamps, stamps
+
+    def _written(self, files: Mapping[str, ModelFile], version: int) -> dict[str, Stamp]:
+        """Write the new tree, and return the stamps of the files that were copied."""
         stamps = {}
         (self._new / str(version)).mkdir(parents=True)
         for relative, file in files.items():
@@ -48,10 +60,7 @@ class ModelDirectory:
                 _link_or_copy(kept, target)
             else:
                 shutil.copyfile(file.content, target)
-        if self.path.exists():
-            os.replace(self.path, self._old)
-        os.replace(self._new, self.path)
-        self._old_stamps, self._stamps = self._stamps, stamps
+        return stamps
 
     def restore(self) -> None:
         """Put the former tree back, if there was one."""

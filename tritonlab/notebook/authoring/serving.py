@@ -44,7 +44,12 @@ def open_endpoints(
     make_room()
     endpoints = Endpoints.of(server, given)
     if given.access.token == token:
-        print(_how_to_ask(endpoints))
+        try:
+            text = _how_to_ask(endpoints)
+        except BaseException:  # there is no file with the token; nobody has the ports to close them
+            endpoints.stop(0)
+            raise
+        print(text)
     return endpoints
 
 
