@@ -155,6 +155,68 @@ def test_an_option_and_the_config_cell_that_disagree(notebook: Any) -> None:
     assert notebook.run("%triton config m --clear").success
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
 
+BROKEN = ADD.replace("import triton", "import notthere\nimport triton", 1)
+CONFIG = "%%triton_config m\nmax_batch_size: {}\n"
+IN_AND_OUT = "--input IN:FP32[-1] --output OUT:FP32[-1]"
+
+
+def test_a_config_cell_before_its_mended_model_does_not_stop_run_all(notebook: Any) -> None:
+    assert notebook.run(CONFIG.format(4)).success
+    assert not notebook.run(f"%%triton_model m {IN_AND_OUT}\n{BROKEN}").success
+    number = notebook.number()
+    again = notebook.run(CONFIG.format(4))
+    assert again.success
+    assert "The config is kept for m, whose own cell decides: as it ran last, it did not load." in again.text
+    assert f"Cell In[{number}], line 2" in again.text and "No module named 'notthere'" in again.text
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD}").success
+    assert notebook["m"].config()["max_batch_size"] == 4
+
+
+def test_a_config_and_its_model_that_change_together_pass_run_all(notebook: Any) -> None:
+    notebook.run(CONFIG.format(4))
+    reads = "    def initialize(self, args):\n        assert '\"max_batch_size\":{}' in args['model_config']\n\n    def execute"
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', reads.format(4), 1)}").success
+    between = notebook.run(CONFIG.format(2))  # the code that is known refuses it
+    assert between.success and "AssertionError" in between.text
+    assert "The last cell did not load. The version loaded at" in between.text
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', reads.format(2), 1)}").success
+    assert notebook["m"].config()["max_batch_size"] == 2
+
+
+def test_an_option_that_moves_into_the_config_cell_passes_run_all(notebook: Any) -> None:
+    notebook.run("%%triton_config m\n# nothing yet\n")
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+    assert notebook.run(CONFIG.format(2)).success  # the options of the model's cell contradict it
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD}").success
+    assert notebook["m"].config()["max_batch_size"] == 2
+
+
+def test_a_config_cell_after_its_model_fails_for_what_it_breaks(notebook: Any) -> None:
+    reads = "    def initialize(self, args):\n        assert '\"max_batch_size\":4' in args['model_config']\n\n    def execute"
+    model = f"%%triton_model m {IN_AND_OUT} --config 'max_batch_size: 4'\n{ADD.replace('    def execute', reads, 1)}"
+    assert notebook.run(model).success
+    notebook.run(model.replace(" --config 'max_batch_size: 4'", ""))  # and so its load fails
+    for size in (3, 2):
+        refused = notebook.run(CONFIG.format(size))
+        assert not refused.success and "AssertionError" in refused.text
+    assert notebook.run(CONFIG.format(4)).success
+
+
+@pytest.mark.parametrize("text", ["max_batch_size: x", "max_batch_size: -1"])
+def test_a_config_cell_fails_for_its_own_text(notebook: Any, text: str) -> None:
+    notebook.run(CONFIG.format(4))
+    notebook.run(f"%%triton_model m {IN_AND_OUT}\n{BROKEN}")
+    assert not notebook.run(f"%%triton_config m\n{text}\n").success
+
+
+def test_a_helper_before_its_model_fails_for_its_own_lines_only(notebook: Any) -> None:
+    source = ADD.replace("import triton", "import helper, absent, triton", 1)
+    notebook.run("%%triton_file m helper.py\nX = 1\n")
+    assert not notebook.run(f"%%triton_model m {OPTIONS}\n{source}").success
+    assert notebook.run("%%triton_file m helper.py\nX = 2\n").success
+    for broken in ("X = 1 / 0\n", "X = = 0\n"):
+        assert not notebook.run(f"%%triton_file m helper.py\n{broken}").success
+
 
 def test_a_failed_load_keeps_the_last_good_version_and_says_so(notebook: Any) -> None:
     notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
@@ -440,7 +502,7 @@ def test_a_config_cell_loads_again_what_does_not_serve(notebook: Any, loads: lis
     assert loads == ["m"]
     assert not notebook.run(MODEL.replace("import factor", "import nothing")).success
     loads.clear()
-    assert not notebook.run(CONFIG.format(4)).success
+    notebook.run(CONFIG.format(4))  # the model's own cell decides
     assert loads == ["m"]
 
 
