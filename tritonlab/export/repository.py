@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..server.api.model import Model
 
 CONFIG_FILE = "config.pbtxt"
-#: The file in a directory that would be empty: git keeps no empty directory, and Triton loads no model without a version.
+#: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
 _KEEPS = ".gitkeep"
 _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 

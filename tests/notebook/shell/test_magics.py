@@ -15,6 +15,7 @@ import pytest
 from tests.serving import eventually
 from tritonlab import Instrument
 from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.views import hanging
 
 ADD = """\
 import triton_python_backend_utils as pb_utils
@@ -156,7 +157,12 @@ def test_an_option_and_the_config_cell_that_disagree(notebook: Any) -> None:
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
 
 BROKEN = ADD.replace("import triton", "import notthere\nimport triton", 1)
-CONFIG = "%%triton_config m\nmax_batch_size: {}\n"
+#: A model that runs with one largest batch only.
+READS = """\
+    def initialize(self, args):
+        assert '"max_batch_size":{}' in args["model_config"]
+
+    def execute"""
 IN_AND_OUT = "--input IN:FP32[-1] --output OUT:FP32[-1]"
 
 
@@ -174,12 +180,11 @@ def test_a_config_cell_before_its_mended_model_does_not_stop_run_all(notebook: A
 
 def test_a_config_and_its_model_that_change_together_pass_run_all(notebook: Any) -> None:
     notebook.run(CONFIG.format(4))
-    reads = "    def initialize(self, args):\n        assert '\"max_batch_size\":{}' in args['model_config']\n\n    def execute"
-    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', reads.format(4), 1)}").success
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', READS.format(4), 1)}").success
     between = notebook.run(CONFIG.format(2))  # the code that is known refuses it
     assert between.success and "AssertionError" in between.text
     assert "The last cell did not load. The version loaded at" in between.text
-    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', reads.format(2), 1)}").success
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', READS.format(2), 1)}").success
     assert notebook["m"].config()["max_batch_size"] == 2
 
 
@@ -192,8 +197,7 @@ def test_an_option_that_moves_into_the_config_cell_passes_run_all(notebook: Any)
 
 
 def test_a_config_cell_after_its_model_fails_for_what_it_breaks(notebook: Any) -> None:
-    reads = "    def initialize(self, args):\n        assert '\"max_batch_size\":4' in args['model_config']\n\n    def execute"
-    model = f"%%triton_model m {IN_AND_OUT} --config 'max_batch_size: 4'\n{ADD.replace('    def execute', reads, 1)}"
+    model = f"%%triton_model m {IN_AND_OUT} --config 'max_batch_size: 4'\n{ADD.replace('    def execute', READS.format(4), 1)}"
     assert notebook.run(model).success
     notebook.run(model.replace(" --config 'max_batch_size: 4'", ""))  # and so its load fails
     for size in (3, 2):
@@ -624,7 +628,33 @@ def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
     notebook.run("text = next(waiting).error.message")
     assert notebook["text"] == "Server exited before the request completed"
     again = notebook.run("%triton kill stuck")
-    assert "no old process of 'stuck' is left to kill; %triton unload stuck --timeout 0 ends the one" in again.text
+    assert "nothing of 'stuck' is left to kill: no old process, and none that holds a request" in again.text
+
+
+def test_a_model_that_hangs_is_told_of_and_killed(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging, "USUAL", 0.1)
+    notebook.run(f"%%triton_model spins {OPTIONS}\n{ADD.replace('answers = []', 'while True: pass')}")
+    notebook.run("waiting = spins.infer(inputs={'IN': [[1.0]]}, raise_on_error=False)")
+    eventually(lambda: "1 request has been in flight for 0 s, with spins_0 (process " in notebook.run("%triton").text)
+    card = notebook.run("%triton status spins").text
+    assert "spins  READY" in card and "Python code cannot be cancelled: %triton kill spins ends it" in card
+    killed = notebook.run("%triton kill spins").text
+    said = r"killed what held 1 unanswered request of 'spins_0' \(pid \d+\); another process takes over$"
+    assert re.search(said, killed)
+    notebook.run("text = next(waiting).error.message")
+    assert "Stub process 'spins_0' is not healthy" in notebook["text"]
+    eventually(notebook["spins"].ready)
+    assert "in flight" not in notebook.run("%triton status spins").text + notebook.run("%triton").text
+
+
+def test_a_load_test_without_options_measures(notebook: Any) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
+    measured = notebook.run("panel = %triton load_test m\npanel")
+    assert measured.success and "not started" not in measured.text
+    (row,) = notebook["panel"].result.rows
+    assert row.level == 1 and row.requests > 10 and not row.failed
+    assert notebook["panel"].result.text() in measured.text
+    assert notebook.run("%triton load_test m --json").result["rows"][0]["requests"] > 10
 
 
 def test_an_unload_kills_after_its_time(notebook: Any) -> None:

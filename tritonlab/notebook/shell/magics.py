@@ -124,7 +124,7 @@ class TritonMagics(Magics):
 
             %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
 
-            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output SCORE:FP32[-1]
+            %%triton_model scores --max-batch-size 32 --dynamic-batching --input TEXT:STRING[1] --output SCORE:FP32[-1]
 
             %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
@@ -205,7 +205,8 @@ class TritonMagics(Magics):
                 if not workspace.awaits_source(args.name, written) or _is_raised_in(body, error):
                     raise
                 why = workspace.describe_error(error) or str(error).strip()
-                print(f"{path} is kept for {args.name}, whose own cell decides: as it ran last, it did not load.\n\n{why}")
+                kept = f"{path} is kept for {args.name}, whose own cell decides: as it ran last, it did not load."
+                print(f"{kept}\n\n{why}")
             if just_renewed or workspace.report(args.name) is not before:
                 self._renewed[args.name] = self._cell_number()
         elif not args.quiet:
