@@ -197,9 +197,9 @@ def test_an_option_that_moves_into_the_config_cell_passes_run_all(notebook: Any)
 
 
 def test_a_config_cell_after_its_model_fails_for_what_it_breaks(notebook: Any) -> None:
-    model = f"%%triton_model m {IN_AND_OUT} --config 'max_batch_size: 4'\n{ADD.replace('    def execute', READS.format(4), 1)}"
-    assert notebook.run(model).success
-    notebook.run(model.replace(" --config 'max_batch_size: 4'", ""))  # and so its load fails
+    source = ADD.replace("    def execute", READS.format(4), 1)
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT} --config 'max_batch_size: 4'\n{source}").success
+    assert not notebook.run(f"%%triton_model m {IN_AND_OUT}\n{source}").success
     for size in (3, 2):
         refused = notebook.run(CONFIG.format(size))
         assert not refused.success and "AssertionError" in refused.text
