@@ -191,6 +191,29 @@ def test_a_start_up_model_that_fails(server: Side, repository: Path) -> None:
     assert started(ended.stderr) == []
 
 
+@rule("6.15.4", "5.11.6")
+def test_a_model_without_a_version(server: Side, repository: Path) -> None:
+    """As an ensemble is whose empty `1/` git did not keep; another file in it does no harm."""
+    step = 'model_name: "add_sub" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } '
+    step += 'input_map { key: "INPUT1" value: "INPUT1" } output_map { key: "OUTPUT0" value: "OUTPUT0" }'
+    output = 'output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ]'
+    inputs = next(line for line in ADD_SUB_CONFIG.splitlines() if line.startswith("input"))
+    ensemble = f'platform: "ensemble"\n{inputs}\n{output}\nensemble_scheduling {{ step [ {{ {step} }} ] }}\n'
+    for name in ("kept", "lost"):
+        (repository / name).mkdir()
+        (repository / name / "config.pbtxt").write_text(ensemble)
+    (repository / "kept" / "1").mkdir()
+    (repository / "kept" / "1" / ".gitkeep").touch()
+    ended = server.run(repository, "--exit-on-error=false", term="Started Metrics Service")
+    assert rows(ended.stderr) == [
+        "| add_sub | 1       | READY                                  |",
+        "| kept    | 1       | READY                                  |",
+        "| lost    | -       | Not loaded: No model version was found |",
+    ]
+    why = "at least one version must be available under the version policy of model 'lost'"
+    assert f"failed to load model 'lost': {why}" in ended.stderr
+
+
 @rule("6.15.3", "6.15.4", "5.11.1")
 def test_a_start_up_model_that_is_not_there(server: Side, repository: Path) -> None:
     ended = server.run(repository, "--model-control-mode=EXPLICIT", "--load-model=gone")

@@ -394,12 +394,15 @@ def test_an_ensemble_brings_the_models_of_its_steps(tmp_path: Path) -> None:
         answer = server.model("whole")(X=row)["Y"].tolist()
         config = server.model("whole").config()
     assert sorted(p.name for p in (tmp_path / "models").iterdir()) == ["inner", "part", "part2", "whole"]
-    assert (tmp_path / "models" / "whole" / "2").is_dir()
+    for folder in (tmp_path / "models").rglob("*"):  # git keeps no empty directory
+        assert folder.is_file() or any(folder.iterdir())
+    assert "  whole/\n    2/\n      .gitkeep\n    config.pbtxt\n" in str(report)
     assert [each.path.name for each in report.composing] == ["part", "inner", "part2"]
     assert str(report).count("config.pbtxt") == 4
     with Server(tmp_path / "models", warm=0) as server:
         assert server.model("whole")(X=row)["Y"].tolist() == answer == [[-1, 2]]
         assert server.model("whole").config() == config
+        assert not export(server.model("whole"), tmp_path / "models").plan.differs
 
 
 def test_nothing_of_an_ensemble_is_written_if_one_directory_is_in_the_way(tmp_path: Path) -> None:

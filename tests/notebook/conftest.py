@@ -46,7 +46,7 @@ def workspace(server: Server) -> Iterator[Workspace]:
     workspace = Workspace(server, Path(repository))
     yield workspace
     for name in {name for name, _ in server.models()}:
-        server.unload(name)
+        server.unload(name, timeout=10)  # a failed test may leave one that hangs
     workspace.close()
     for directory in workspace.repository.iterdir():
         shutil.rmtree(directory)

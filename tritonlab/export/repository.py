@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..server.api.model import Model
 
 CONFIG_FILE = "config.pbtxt"
+#: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
+_KEEPS = ".gitkeep"
 _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 
 
@@ -134,12 +136,14 @@ def _build(model: Model, new: Path) -> tuple[str, ...]:
     source = Path(model.directory)
     files = model_files(source)
     here_only = left_out(source, files)
-    for version in model.metadata()["versions"]:  # an ensemble's are empty, and have to be there
-        (new / version).mkdir(parents=True)
     for file in files:
         if file != CONFIG_FILE and file not in here_only:
             (new / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, new / file)
+    for version in model.metadata()["versions"]:
+        if not (new / version).is_dir():  # an ensemble's is empty, and has to be there
+            (new / version).mkdir(parents=True)
+            (new / version / _KEEPS).touch()
     authored = source / CONFIG_FILE
     text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
     config = deployable_config(

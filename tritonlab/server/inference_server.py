@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
+from ..instances.model_instance import ModelInstance
 from ..ipc.link_reader import LoopReader
 from .build import build
 from .models.endings import Ending
@@ -214,6 +216,28 @@ class InferenceServer(RunningServer):
     def kill(self, endings: Sequence[Ending]) -> None:
         """End these versions at once: their requests fail and their stubs are killed. Blocks some seconds at most."""
         self._control.kill(endings)
+
+    def kill_serving(self, name: str) -> list[dict[str, Any]]:
+        """Kill the processes of a model that serve and have requests in flight: those fail, and other processes take
+        over. Return the facts of each, as those of an ending.
+        """
+        killed: dict[ModelInstance, dict[str, Any]] = {}
+        for held in self.requests():
+            version, instance = held.version, held.instance
+            if not version.serves or name not in (version.name, version.identifier):
+                continue
+            if instance is None or instance in killed or (stub := instance.stub) is None:
+                continue
+            killed[instance] = {
+                "model": version.identifier,
+                "version": version.version,
+                "since": time.time() - held.age / 1e9,
+                "ends_in": None,
+                "awaits": instance.awaited(),
+                "pids": [stub.process.pid],
+            }
+            stub.process.kill()
+        return list(killed.values())
 
     # -- end
 

@@ -18,6 +18,9 @@ def rows(table: str) -> list[list[str]]:
 def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
     write_model(tmp_path, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
     write_model(tmp_path, "broken", BROKEN, ADD_SUB_CONFIG)
+    for name, config in (("empty", ADD_SUB_CONFIG), ("unreadable", "no config")):  # Triton lists the first only
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.pbtxt").write_text(config)
     options = read_options([f"--model-repository={tmp_path}", "--backend-config=python,shm-growth-byte-size=7"])
     core = options.make_server()
     try:
@@ -26,10 +29,12 @@ def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
         [[name, path, config]] = rows(backend_table(core, options.server))
         assert (name, Path(path).name) == ("python", "triton_python_backend_stub.py")
         assert '"shm-growth-byte-size":"7"' in config and '"auto-complete-config":"true"' in config
-        assert rows(model_table(core))[:2] == [
+        shown = rows(model_table(core))
+        assert shown[:2] == [
             ["add_sub", "1", "READY"],
             ["broken", "1", "UNAVAILABLE: Internal: RuntimeError: no weights"],
         ]
+        assert shown[-1] == ["empty", "-", "Not loaded: No model version was found"]
     finally:
         core.stop()
 

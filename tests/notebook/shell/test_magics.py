@@ -15,6 +15,7 @@ import pytest
 from tests.serving import eventually
 from tritonlab import Instrument
 from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.views import hanging
 
 ADD = """\
 import triton_python_backend_utils as pb_utils
@@ -154,6 +155,71 @@ def test_an_option_and_the_config_cell_that_disagree(notebook: Any) -> None:
     assert f"--max-batch-size and Cell In[{number}], line 3, both set max_batch_size: keep one of them" in result.text
     assert notebook.run("%triton config m --clear").success
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+
+BROKEN = ADD.replace("import triton", "import notthere\nimport triton", 1)
+#: A model that runs with one largest batch only.
+READS = """\
+    def initialize(self, args):
+        assert '"max_batch_size":{}' in args["model_config"]
+
+    def execute"""
+IN_AND_OUT = "--input IN:FP32[-1] --output OUT:FP32[-1]"
+
+
+def test_a_config_cell_before_its_mended_model_does_not_stop_run_all(notebook: Any) -> None:
+    assert notebook.run(CONFIG.format(4)).success
+    assert not notebook.run(f"%%triton_model m {IN_AND_OUT}\n{BROKEN}").success
+    number = notebook.number()
+    again = notebook.run(CONFIG.format(4))
+    assert again.success
+    assert "The config is kept for m, whose own cell decides: as it ran last, it did not load." in again.text
+    assert f"Cell In[{number}], line 2" in again.text and "No module named 'notthere'" in again.text
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD}").success
+    assert notebook["m"].config()["max_batch_size"] == 4
+
+
+def test_a_config_and_its_model_that_change_together_pass_run_all(notebook: Any) -> None:
+    notebook.run(CONFIG.format(4))
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', READS.format(4), 1)}").success
+    between = notebook.run(CONFIG.format(2))  # the code that is known refuses it
+    assert between.success and "AssertionError" in between.text
+    assert "The last cell did not load. The version loaded at" in between.text
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', READS.format(2), 1)}").success
+    assert notebook["m"].config()["max_batch_size"] == 2
+
+
+def test_an_option_that_moves_into_the_config_cell_passes_run_all(notebook: Any) -> None:
+    notebook.run("%%triton_config m\n# nothing yet\n")
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+    assert notebook.run(CONFIG.format(2)).success  # the options of the model's cell contradict it
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD}").success
+    assert notebook["m"].config()["max_batch_size"] == 2
+
+
+def test_a_config_cell_after_its_model_fails_for_what_it_breaks(notebook: Any) -> None:
+    source = ADD.replace("    def execute", READS.format(4), 1)
+    assert notebook.run(f"%%triton_model m {IN_AND_OUT} --config 'max_batch_size: 4'\n{source}").success
+    assert not notebook.run(f"%%triton_model m {IN_AND_OUT}\n{source}").success
+    for size in (3, 2):
+        refused = notebook.run(CONFIG.format(size))
+        assert not refused.success and "AssertionError" in refused.text
+    assert notebook.run(CONFIG.format(4)).success
+
+
+@pytest.mark.parametrize("text", ["max_batch_size: x", "max_batch_size: -1"])
+def test_a_config_cell_fails_for_its_own_text(notebook: Any, text: str) -> None:
+    notebook.run(CONFIG.format(4))
+    notebook.run(f"%%triton_model m {IN_AND_OUT}\n{BROKEN}")
+    assert not notebook.run(f"%%triton_config m\n{text}\n").success
+
+
+def test_a_helper_before_its_model_fails_for_its_own_lines_only(notebook: Any) -> None:
+    source = ADD.replace("import triton", "import helper, absent, triton", 1)
+    notebook.run("%%triton_file m helper.py\nX = 1\n")
+    assert not notebook.run(f"%%triton_model m {OPTIONS}\n{source}").success
+    assert notebook.run("%%triton_file m helper.py\nX = 2\n").success
+    for broken in ("X = 1 / 0\n", "X = = 0\n"):
+        assert not notebook.run(f"%%triton_file m helper.py\n{broken}").success
 
 
 def test_a_failed_load_keeps_the_last_good_version_and_says_so(notebook: Any) -> None:
@@ -440,7 +506,7 @@ def test_a_config_cell_loads_again_what_does_not_serve(notebook: Any, loads: lis
     assert loads == ["m"]
     assert not notebook.run(MODEL.replace("import factor", "import nothing")).success
     loads.clear()
-    assert not notebook.run(CONFIG.format(4)).success
+    notebook.run(CONFIG.format(4))  # the model's own cell decides
     assert loads == ["m"]
 
 
@@ -562,7 +628,33 @@ def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
     notebook.run("text = next(waiting).error.message")
     assert notebook["text"] == "Server exited before the request completed"
     again = notebook.run("%triton kill stuck")
-    assert "no old process of 'stuck' is left to kill; %triton unload stuck --timeout 0 ends the one" in again.text
+    assert "nothing of 'stuck' is left to kill: no old process, and none that holds a request" in again.text
+
+
+def test_a_model_that_hangs_is_told_of_and_killed(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging, "USUAL", 0.1)
+    notebook.run(f"%%triton_model spins {OPTIONS}\n{ADD.replace('answers = []', 'while True: pass')}")
+    notebook.run("waiting = spins.infer(inputs={'IN': [[1.0]]}, raise_on_error=False)")
+    eventually(lambda: "1 request has been in flight for 0 s, with spins_0 (process " in notebook.run("%triton").text)
+    card = notebook.run("%triton status spins").text
+    assert "spins  READY" in card and "Python code cannot be cancelled: %triton kill spins ends it" in card
+    killed = notebook.run("%triton kill spins").text
+    said = r"killed what held 1 unanswered request of 'spins_0' \(pid \d+\); another process takes over$"
+    assert re.search(said, killed)
+    notebook.run("text = next(waiting).error.message")
+    assert "Stub process 'spins_0' is not healthy" in notebook["text"]
+    eventually(notebook["spins"].ready)
+    assert "in flight" not in notebook.run("%triton status spins").text + notebook.run("%triton").text
+
+
+def test_a_load_test_without_options_measures(notebook: Any) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
+    measured = notebook.run("panel = %triton load_test m\npanel")
+    assert measured.success and "not started" not in measured.text
+    (row,) = notebook["panel"].result.rows
+    assert row.level == 1 and row.requests > 10 and not row.failed
+    assert notebook["panel"].result.text() in measured.text
+    assert notebook.run("%triton load_test m --json").result["rows"][0]["requests"] > 10
 
 
 def test_an_unload_kills_after_its_time(notebook: Any) -> None:

@@ -15,7 +15,7 @@ from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm_overview import overview
-from tritonlab.notebook.views import live_card, widget
+from tritonlab.notebook.views import hanging, live_card, widget
 from tritonlab.notebook.views.graph import Graph
 from tritonlab.notebook.views.live_card import LiveCard
 from tritonlab.notebook.views.model_states import ModelStates
@@ -159,6 +159,30 @@ def test_an_unload_of_a_hung_model_does_not_hold_anybody_up(card: LiveCard, work
     card.press("kill")
     reaches(card, "UNLOADED")
     eventually(lambda: buttons(card) == ["load"] and not workspace.server.draining("m"))
+
+
+def test_a_hung_model_that_serves_is_told_of_and_killed(
+    card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hanging, "USUAL", 0.1)
+    model = workspace.load("m", HUNG)
+    answers = model.infer(inputs={}, raise_on_error=False)
+    eventually(lambda: workspace.server.requests() and workspace.server.requests()[0]["waited"] > 0.1)
+    ModelStates.of(workspace.server).requests_wait("m", "the watchdog's report", 0)
+    eventually(lambda: buttons(card)[-1] == "kill")
+    assert "1 request has been in flight for " in card.state["html"] and card.state["state"] == "READY"
+    assert "in flight" not in card.html()  # a stored card can end nothing
+    (shown,) = overview(workspace)["draining"]
+    assert shown["name"] == "m" and "%triton kill m ends it" in shown["text"]
+    workspace.server.cancel(workspace.server.requests()[0]["serial"])
+    (request,) = overview(workspace)["requests"]
+    assert request["state"].startswith("executing, cancel requested: Python cannot be cancelled")
+    card.press("kill")
+    assert next(answers).error is not None
+    eventually(lambda: "kill" not in buttons(card) and card.state["state"] == "READY")
+    pid = model.instances()[0]["pid"]
+    card.press("kill")  # nothing hangs any more, so what serves is left alone
+    assert model.instances()[0]["pid"] == pid
 
 
 def test_a_load_is_seen_and_stopped(card: LiveCard, workspace: Workspace) -> None:

@@ -204,7 +204,7 @@ def test_an_interrupted_stop_leaves_no_process(tmp_path: Path) -> None:
 
 def test_what_a_reload_replaced_is_listed_and_killed_by_hand(lab: Lab) -> None:
     model, errors, pid = executing(lab, "holds")
-    assert lab.server.draining() == [] == lab.server.kill(model)
+    assert lab.server.draining() == [] == lab.server.kill(model, serving=False)
     lab.load("holds", EXECUTING["sleeps"])
     (found,) = lab.server.draining("holds")
     assert (found["model"], found["version"], found["pids"], found["ends_in"]) == ("holds", 1, [pid], None)
@@ -216,6 +216,18 @@ def test_what_a_reload_replaced_is_listed_and_killed_by_hand(lab: Lab) -> None:
     assert lab.server.draining() == []
     eventually(lambda: [error.message for error in errors] == [EXITED])
     lab.server.unload(model)
+
+
+@pytest.mark.parametrize("name", ["spins", "holds", "waits"])
+def test_a_process_that_hangs_while_it_serves_is_killed_by_hand_and_replaced(lab: Lab, name: str) -> None:
+    model, errors, pid = executing(lab, name)
+    (killed,) = lab.server.kill(name)
+    assert (killed["model"], killed["version"], killed["pids"]) == (name, 1, [pid])
+    assert killed["awaits"] == f"1 unanswered request of '{name}_0' (pid {pid})"
+    eventually(lambda: len(errors) == 1)
+    assert f"Stub process '{name}_0' is not healthy" in errors[0].message
+    eventually(lambda: model.ready() and instances(model)[0].pid not in (None, pid))
+    assert not alive(pid) and lab.server.kill(name) == []  # which leaves an idle one alone
 
 
 def test_what_a_reload_replaced_is_ended_after_the_stated_time(tmp_path: Path) -> None:

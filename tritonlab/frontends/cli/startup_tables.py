@@ -29,13 +29,19 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
     return print_table(["Backend", "Path", "Config"], [[name, paths[name], shown] for name in sorted(names)])
 
 
+#: What Triton's table says of a model without a version directory, or whose policy selects none (measured).
+_NO_VERSION = ["-", "Not loaded: No model version was found"]
+
+
 def model_table(core: InferenceServer) -> str:
-    """Show every version that was loaded or tried, with the reason if it does not serve."""
-    rows = [
-        [entry["name"], entry["version"], f"{entry['state']}{': ' + entry['reason'] if 'reason' in entry else ''}"]
-        for entry in core.index()
-        if "version" in entry
-    ]
+    """Return every version that was loaded or tried, with the reason if it does not serve, and models without one."""
+    rows = []
+    for entry in core.index():
+        if "version" in entry:
+            reason = f": {entry['reason']}" if "reason" in entry else ""
+            rows.append([entry["name"], entry["version"], f"{entry['state']}{reason}"])
+        elif (model := core.model(entry["name"])) is not None and model.is_without_version:
+            rows.append([entry["name"], *_NO_VERSION])
     return print_table(["Model", "Version", "Status"], [[cell.rstrip("\n") for cell in row] for row in rows])
 
 

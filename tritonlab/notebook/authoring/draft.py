@@ -65,6 +65,8 @@ class Draft:
     options: ConfigOptions = field(default_factory=ConfigOptions)
     #: what was tuned since the text of the config was written, and counts instead of what it says
     settings: Settings | None = None
+    #: what cells wrote before there was a source, config.pbtxt or paths of files: their cells come before the model's
+    before_source: frozenset[str] = frozenset()
 
     @cached_property
     def model_file(self) -> str:
@@ -143,6 +145,17 @@ class Draft:
         if config is not None:
             draft = draft.with_config(config)
         return draft if files is None else draft.with_files(files)
+
+    def with_file(self, path: str, file: ModelFile) -> Draft:
+        """Return the draft with a helper file, `path` relative to the version directory."""
+        return replace(self, beside={**self.beside, path: file}, before_source=self._before_source(path))
+
+    def with_cell_config(self, config: ConfigText) -> Draft:
+        """Return the draft with the text of a config cell, which brings the settings of that text."""
+        return replace(self, cell_config=config, settings=None, before_source=self._before_source(CONFIG_FILE))
+
+    def _before_source(self, written: str) -> frozenset[str]:
+        return self.before_source if self.source is not None else self.before_source | {written}
 
     def with_source(self, source: Source, origin: str = "", offset: int = 0) -> Draft:
         """Return the draft with another model.py and nothing of the last load call.

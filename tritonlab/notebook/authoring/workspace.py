@@ -138,7 +138,7 @@ class Workspace:
                 raise FileError(
                     f"{draft.model_file} is what %%triton_model {name} writes; a helper file needs another name"
                 )
-            self._written(name).draft = replace(draft, beside={**draft.beside, path: ModelFile(data, segments)})
+            self._written(name).draft = draft.with_file(path, ModelFile(data, segments))
         return relative
 
     def write_config(self, name: str, text: str, *, body: CellBody | None = None) -> ModelConfig:
@@ -152,8 +152,15 @@ class Workspace:
         config = said.message
         with self._lock:
             written = self._written(name)
-            written.draft = replace(written.draft, cell_config=said, settings=None)
+            written.draft = written.draft.with_cell_config(said)
         return config
+
+    def awaits_source(self, name: str, written: str) -> bool:
+        """Return whether a load that failed is for the cell of the model's source to judge, not for the one that has
+        just written `written`, which is config.pbtxt or the path of a file.
+        """
+        model = self._models.get(name)
+        return model is not None and model.awaits_source(written)
 
     # The next five are asked by views while a load holds the lock, and need none: what they read is replaced whole.
 

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.status import LoadInterrupted, ModelError, TritonError
@@ -39,6 +40,13 @@ class WrittenModel:
         self._sources = sources
         #: what the directory held when it was loaded last
         self._loaded: dict[str, bytes | Stamp] = {}
+        #: the content of the source of the last good load
+        self._good_source: bytes | Path | None = None
+
+    def awaits_source(self, written: str) -> bool:
+        """Return whether a load of the source was never good, or its cell comes after the one of `written`."""
+        source = self.draft.source
+        return source is not None and (source.content != self._good_source or written in self.draft.before_source)
 
     def serves_draft(self) -> bool:
         """Return whether the last load was good, loaded exactly what the draft says now, and still serves."""
@@ -87,6 +95,7 @@ class WrittenModel:
         else:
             ready_at = time.time()
             self._loaded = content
+            self._good_source = self.draft.source.content if self.draft.source is not None else None
             return model
         finally:
             self._directory.forget()

@@ -14,6 +14,7 @@ from ...export.report import ExportPlan
 from ...export.repository import export, plan_export
 from ...export.repository_place import repository_path
 from ..authoring.workspace import Workspace
+from ..views.hanging import kill_pressed
 from .comm_config import check, complete, explain
 from .comm_overview import logs, overview
 from .debugger_desk import NotebookDesk
@@ -102,8 +103,8 @@ def _stop(workspace: Workspace, name: str) -> JsonAnswer:
 
 
 def _kill(workspace: Workspace, name: str) -> JsonAnswer:
-    """End the processes that serve no more, as `server.kill(name)` does."""
-    return {"name": name, "killed": workspace.server.kill(name)}
+    """End what drains or hangs, as `server.kill(name)` does."""
+    return {"name": name, "killed": kill_pressed(workspace.server, name)}
 
 
 def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:

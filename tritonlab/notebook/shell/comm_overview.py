@@ -12,6 +12,7 @@ from ...profile.recording import Recording
 from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
 from ..views.draining import draining_text, lasting
+from ..views.hanging import hanging_texts
 from ..views.model_facts import current_facts
 from ..views.places import gpus_text, held_text, place_text
 from ..views.status_table import memory_text
@@ -25,7 +26,7 @@ LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
 
 def overview(workspace: Workspace) -> dict[str, Any]:
     """Return what `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there
-    are, `draining`, `memory` and `gpus` in words, and the `ports` that are open.
+    are, what is `draining` or hangs, `memory` and `gpus` in words, and the `ports` that are open.
     """
     server = workspace.server
     recording = Recorder.of(server.instruments).recording  # also where there is no model yet: so the first is recorded
@@ -33,13 +34,24 @@ def overview(workspace: Workspace) -> dict[str, Any]:
     ports = workspace.ports.endpoints
     return {
         "models": [_model(workspace, name, recording) for name in workspace.names()],
-        "requests": [{key: value for key, value in each.items() if key != "pid"} for each in requests[:_REQUESTS]],
+        "requests": [_request(each) for each in requests[:_REQUESTS]],
         "more": max(len(requests) - _REQUESTS, 0),
-        "draining": [{"name": each["model"], "text": draining_text(each)} for each in lasting(server.draining())],
+        "draining": [
+            *({"name": each["model"], "text": draining_text(each)} for each in lasting(server.draining())),
+            *({"name": name, "text": text} for name, text in hanging_texts(server).items()),
+        ],
         "memory": memory_text(server.memory()),
         "gpus": gpus_text(server.gpus()),
         "ports": dict(ports.places) if ports else {},
     }
+
+
+def _request(facts: dict[str, Any]) -> dict[str, Any]:
+    told = {key: value for key, value in facts.items() if key not in ("pid", "cancelled")}
+    if facts["cancelled"] and facts["state"] == "executing":
+        ends = f"; %triton kill {facts['model']} ends it" if facts["instance"] else ""
+        told["state"] = f"executing, cancel requested: Python cannot be cancelled, is_cancelled() has to look{ends} ·"
+    return told
 
 
 def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, Any]:

@@ -119,12 +119,17 @@ def _kill(context: Context, arguments: argparse.Namespace) -> Text:
     name = arguments.name
     if name not in context.workspace.names():
         context.model(name)  # raises
-    killed = context.workspace.server.kill(name)
+    old, killed = context.workspace.server.draining(name), context.workspace.server.kill(name)
     if not killed:
-        advice = f"%triton unload {name} --timeout 0 ends the one that serves"
-        raise OptionError(f"no old process of '{name}' is left to kill; {advice}", fix=advice)
+        advice = f"%triton unload {name} takes it out of service"
+        text = f"nothing of '{name}' is left to kill: no old process, and none that holds a request; {advice}"
+        raise OptionError(text, fix=advice)
     pids = ", ".join(str(pid) for each in killed for pid in each["pids"])
-    return Text(f"killed what was left of '{name}': process {pids}", {"model": name, "killed": killed})
+    facts = {"model": name, "killed": killed}
+    if not old:
+        what = ", ".join(each["awaits"] for each in killed)
+        return Text(f"killed what held {what}; another process takes over", facts)
+    return Text(f"killed what was left of '{name}': process {pids}", facts)
 
 
 def _index(context: Context, arguments: argparse.Namespace) -> Text:
@@ -307,7 +312,8 @@ COMMANDS = {
     "kill": _command(
         "kill",
         _kill,
-        "end now what is left of a model that hangs and was loaded again, or unloaded",
+        "end now what hangs: what is left of a model that was loaded again or unloaded, else the processes that hold "
+        "requests, and others take over",
         _name(),
     ),
     "index": _command(

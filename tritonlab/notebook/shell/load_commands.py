@@ -29,7 +29,9 @@ class HasModels(Protocol):
 
 
 def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
-    """Run a load test; returns the form if no load is named, or for JSON tests with one client."""
+    """Run a load test. If no load is named it is one client's, and what is returned is the form with its result, since
+    without a browser nobody could press Start.
+    """
     model, options = context.model(arguments.name), dict[str, Any]()
     for name in ("concurrency", "request_rate"):
         if (said := getattr(arguments, name)) is not None:
@@ -37,10 +39,14 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
     options |= {name: value for name in ("duration", "batch") if (value := getattr(arguments, name)) is not None}
     if arguments.shape:
         options["shapes"] = dict(_shape(said) for said in arguments.shape)
-    if not options and not arguments.csv and not arguments.json:
-        from ..views.load_panel import LoadPanel
+    if not options:
+        from ..views.load_panel import LoadPanel, smallest_shapes
 
-        return LoadPanel(model)
+        options["shapes"] = smallest_shapes(model)
+        if not arguments.csv and not arguments.json:
+            panel = LoadPanel(model)
+            panel.measure(**options)
+            return panel
     result = model.load_test(**options, progress=not arguments.json)
     if arguments.csv:
         result.to_csv(arguments.csv)
@@ -64,6 +70,7 @@ def _numbers(text: str) -> list[float]:
 #: What `%triton load_test` does, what its help says, and its arguments.
 LOAD_TEST = (
     load_test,
-    "measure throughput and latency: in a form, or with --concurrency 1,2,8 or --request-rate 100,500",
+    "measure throughput and latency: of one client, with a form for more, or with --concurrency 1,2,8 or "
+    "--request-rate 100,500",
     *_ARGUMENTS,
 )

@@ -12,12 +12,13 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...core.failure_capsule import FailureCapsule
-from ...core.status import NotFoundError
+from ...core.model_config import ConfigError
+from ...core.status import ModelError, NotFoundError, TritonError
 from ...server.api.failures import KeptFailure
-from ..authoring.cells import cell_label, running_body
+from ..authoring.cells import CellBody, cell_label, running_body
 from ..authoring.config_options import KINDS, ConfigOptions
-from ..authoring.draft import Source
-from ..authoring.errors import refused_files
+from ..authoring.draft import CONFIG_FILE, Source
+from ..authoring.errors import NotebookError, refused_files
 from ..authoring.workspace import Workspace
 from ..views.card_display import LoadingCard
 from ..views.failure_pane import FailurePane
@@ -159,7 +160,7 @@ class TritonMagics(Magics):
         args = parse(line_parser(self.triton_config), line)
         body = running_body(self.shell, "triton_config", line, cell)
         self._workspace().write_config(args.name, cell, body=body)
-        self._load_again(args, "The config", of_config=True)
+        self._load_again(args, CONFIG_FILE, body)
 
     @_of_a_cell
     @magic_arguments()
@@ -180,7 +181,7 @@ class TritonMagics(Magics):
         args = parse(line_parser(self.triton_file), line)
         body = running_body(self.shell, "triton_file", line, cell)
         path = self._workspace().write_file(args.name, args.path, cell, body=body)
-        self._load_again(args, path)
+        self._load_again(args, args.path, body, path)
 
     @line_magic
     def triton(self, line: str) -> Any:
@@ -190,15 +191,26 @@ class TritonMagics(Magics):
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
-    def _load_again(self, args: argparse.Namespace, what: str, of_config: bool = False) -> None:
-        if not args.no_load and self._workspace().draft(args.name).loadable:
-            before = self._workspace().report(args.name)
+    def _load_again(self, args: argparse.Namespace, written: str, body: CellBody, path: str = "The config") -> None:
+        """Load the model again with what the cell has written, and leave it to the model's own cell if that cannot be
+        loaded with the source that is known, since Run All comes to that cell next.
+        """
+        workspace, of_config = self._workspace(), written == CONFIG_FILE
+        if not args.no_load and workspace.draft(args.name).loadable:
+            before = workspace.report(args.name)
             just_renewed = self._just_renewed(args.name)
-            self._load(args.name, quiet=args.quiet, of_config=of_config, if_changed=True)
-            if just_renewed or self._workspace().report(args.name) is not before:
+            try:
+                self._load(args.name, quiet=args.quiet, of_config=of_config, if_changed=True)
+            except (TritonError, NotebookError, ConfigError) as error:
+                if not workspace.awaits_source(args.name, written) or _is_raised_in(body, error):
+                    raise
+                why = workspace.describe_error(error) or str(error).strip()
+                kept = f"{path} is kept for {args.name}, whose own cell decides: as it ran last, it did not load."
+                print(f"{kept}\n\n{why}")
+            if just_renewed or workspace.report(args.name) is not before:
                 self._renewed[args.name] = self._cell_number()
         elif not args.quiet:
-            print(f"{what} is kept for {args.name}; it is used when the model is loaded.")
+            print(f"{path} is kept for {args.name}; it is used when the model is loaded.")
 
     def _just_renewed(self, name: str) -> bool:
         return self._renewed.get(name) == self._cell_number() - 1
@@ -270,6 +282,14 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
     install_completion(shell, magics, current)
     import_when_idle()
     return lambda made: current()
+
+
+def _is_raised_in(body: CellBody, error: Exception) -> bool:
+    """Return whether a line of the cell raised the error, or called what did."""
+    exception = error.exception if isinstance(error, ModelError) else None
+    if exception is None:
+        return False
+    return any(frame.file == body.origin for frame in exception.frames) or f'"{body.origin}"' in exception.place
 
 
 def _places_of(workspace: Workspace, places: CellPlaces, record: LogRecord) -> Places:

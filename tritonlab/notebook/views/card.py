@@ -24,7 +24,8 @@ def card_text(facts: ModelFacts) -> str:
             lines.append(f"  {role:<5} {t.name:<{width}}  {t.datatype:<6} {t.shape}" + ("  optional" * t.optional))
     longest = max((len(step.model) for step in facts.steps), default=0)
     lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
-    lines += [f"  {text}" for text in (facts.kept, facts.reason, *facts.draining, facts.copies, _anew(facts)) if text]
+    notes = (facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _anew(facts))
+    lines += [f"  {text}" for text in notes if text]
     lines += [f"  warning: {warning}" for warning in facts.warnings]
     lines += [f"  | {record.text}" for record in facts.log[-_TEXT_LOG_LINES:]]
     return "\n".join(lines)
@@ -35,7 +36,7 @@ def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
     card's cell is a config, and so is not coloured as Python.
     """
     state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
-    shown = replace(facts, draining=(), executing="", loading=None)  # nothing can end what hangs
+    shown = replace(facts, draining=(), hanging="", executing="", loading=None)  # nothing can end what hangs
     classes = "tl-card tl-of-config" if of_config else "tl-card"
     return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
 
@@ -55,6 +56,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
         + _note(facts.kept, "warn")
         + _note(facts.reason, "bad")
         + "".join(_note(text, "warn") for text in facts.draining)
+        + _note(facts.hanging, "warn")
         + _executing(facts)
         + _tensor_table(facts.inputs, facts.outputs)
         + _step_table(facts.steps)

@@ -25,6 +25,7 @@ from ...core.status import ModelError
 from ..authoring.workspace import Workspace
 from .card import card_body, card_text, still_html
 from .export_panel import ExportPanel
+from .hanging import kill_pressed
 from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
 from .open_playground import DescribeError, open_playground
@@ -42,6 +43,7 @@ _UNLOAD = ("unload", "Unload", "take the model out of service")
 _LOAD = ("load", "Load", "load the model as it was written last")
 _STOP = ("stop", "Stop", "end the load; what served before goes on")
 _KILL = ("kill", "Kill old process", "end now what serves no more; its requests fail")
+_END = ("kill", "Kill hanging process", "end it now; its requests fail, and another process takes over")
 _BUTTONS = {
     "READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
     "NOT READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
@@ -97,7 +99,7 @@ class LiveCard(LiveView):
             "unload": lambda: workspace.unload(name, wait=False),
             "load": self._load,
             "stop": lambda: workspace.stop_loading(name),
-            "kill": lambda: workspace.server.kill(name),
+            "kill": lambda: kill_pressed(workspace.server, name),
         }
         #: what is below the buttons, and the box of all
         self._panel: Any = None
@@ -120,7 +122,7 @@ class LiveCard(LiveView):
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
-        buttons = [*_BUTTONS.get(facts.state, ()), *([_KILL] if facts.draining else [])]
+        buttons = [*_BUTTONS.get(facts.state, ()), *([_KILL] if facts.draining else [_END] if facts.hanging else [])]
         return {
             "state": facts.state,
             "html": card_body(facts),
@@ -139,7 +141,7 @@ class LiveCard(LiveView):
             if _lasting(facts) != _lasting(before) and facts.state != "LOADING":
                 self.freeze()
             self._fill_panel()
-        return facts.state in _MOVING or bool(self._workspace.server.draining(self.name))
+        return facts.state in _MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
 
     def _executing(self) -> str:
         """Return what the old processes execute. They stop for each look, so it is rare."""
@@ -267,4 +269,4 @@ def _words(error: Exception) -> str:
 
 def _lasting(facts: ModelFacts) -> ModelFacts:
     """Return the facts that a card without a kernel shows."""
-    return replace(facts, draining=(), executing="", loading=None)
+    return replace(facts, draining=(), hanging="", executing="", loading=None)

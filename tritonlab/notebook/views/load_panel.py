@@ -71,6 +71,21 @@ class LoadPanel(LiveView):
         self._ticker.add(self)
         return test
 
+    def measure(self, **options: Any) -> LoadResult:
+        """Run a load test and wait for it, with its progress shown; the form has its result from then on. Raises what
+        `Model.load_test` does; an interrupt ends it with what was measured so far.
+        """
+        assert self._model is not None
+        test: LoadTest = self._model.load_test(**options, wait=False)
+        end = show_progress(test)
+        try:
+            result = test.wait()
+        finally:
+            end()
+        self._test = test
+        self.update(html=result.html())
+        return result
+
     def stop(self) -> None:
         """End the test with what was measured so far."""
         if self._test is not None:
@@ -169,11 +184,7 @@ def form_of(model: Loadable) -> dict[str, Any]:
         config = model.config()
     except TritonError:  # a server elsewhere that has none
         config = {}
-    shapes = [
-        {"name": described["name"], "dims": ", ".join(str(max(int(dim), 1)) for dim in described["dims"])}
-        for described in config.get("input", ())
-        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
-    ]
+    shapes = [{"name": name, "dims": ", ".join(map(str, dims))} for name, dims in _smallest(config).items()]
     found = recorded(model)
     arrivals = found.arrivals(model.name).tolist() if found is not None else []
     return {
@@ -181,6 +192,19 @@ def form_of(model: Loadable) -> dict[str, Any]:
         "batches": int(config.get("max_batch_size", 0)),
         "golden": len(GoldenSet().cases(model.name)),
         "arrivals": f"{len(arrivals):,} in {short_number(arrivals[-1])} s" if len(arrivals) > 1 else "",
+    }
+
+
+def smallest_shapes(model: Loadable) -> dict[str, list[int]]:
+    """Return shapes for the inputs with variable dimensions, without the batch dimension; each of these is 1."""
+    return _smallest(model.config())
+
+
+def _smallest(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    return {
+        described["name"]: [max(int(dim), 1) for dim in described["dims"]]
+        for described in config.get("input", ())
+        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
     }
 
 

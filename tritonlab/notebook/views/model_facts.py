@@ -17,6 +17,7 @@ from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 from .copies_text import per_request_text
 from .draining import draining_text, lasting
+from .hanging import hanging_texts
 from .places import place_text, places_text
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class ModelFacts:
     loading: float | None = None
     #: a sentence about each version that no longer serves and takes long to end
     draining: tuple[str, ...] = ()
+    #: a sentence about requests that the version which serves holds for long
+    hanging: str = ""
     #: what these versions execute, as Python stacks
     executing: str = ""
 
@@ -108,7 +111,8 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
         anew = next((version["imports_anew"] for version in workspace.server.loading(name)), "")
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
         facts = replace(facts, imports_anew=anew)
-    return replace(facts, draining=tuple(map(draining_text, lasting(workspace.server.draining(name)))))
+    draining = tuple(map(draining_text, lasting(workspace.server.draining(name))))
+    return replace(facts, draining=draining, hanging=hanging_texts(workspace.server, name).get(name, ""))
 
 
 def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:

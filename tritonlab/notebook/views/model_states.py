@@ -87,6 +87,9 @@ class ModelStates(Instrument):
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         self.poke(model)
 
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        self.poke(model)
+
     def log(self, record: LogRecord) -> None:
         if record.stream == "server":  # a death, a restart, a warning of outputs
             self.poke(record.model)

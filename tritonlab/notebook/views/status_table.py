@@ -12,6 +12,7 @@ from ...core.plain_facts import few_lines
 from ...server.observe.idle_memory import MemoryUse
 from ..authoring.workspace import Workspace
 from .draining import draining_text, lasting
+from .hanging import hanging_texts
 from .model_facts import duration_text, instance_troubles
 from .model_states import ModelStates
 from .places import gpus_text, places_text
@@ -51,9 +52,11 @@ class StatusTable:
         memory: str = "",
         draining: Sequence[str] = (),
         gpus: Sequence[Mapping[str, Any]] = (),
+        hanging: Sequence[str] = (),
     ) -> None:
         self.rows = rows
         self.draining = draining
+        self.hanging = hanging
         self.endpoints = endpoints
         self.memory = memory
         self.gpus = gpus
@@ -77,6 +80,7 @@ class StatusTable:
         """Return the table as JSON values."""
         more = {
             "draining": list(self.draining),
+            "hanging": list(self.hanging),
             "memory": self.memory,
             "gpus": list(self.gpus),
             "endpoints": self.endpoints,
@@ -84,7 +88,7 @@ class StatusTable:
         return {"models": [vars(row) for row in self.rows], **more}
 
     def __repr__(self) -> str:
-        return few_lines("\n".join(filter(None, [self._models(), *self.draining, *self._server()])))
+        return few_lines("\n".join(filter(None, [self._models(), *self.draining, *self.hanging, *self._server()])))
 
     def _server(self) -> list[str]:
         return [text for text in (self.memory, gpus_text(self.gpus), self.endpoints) if text]
@@ -112,7 +116,7 @@ class StatusTable:
             if row.reason:
                 body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"
         table = f"<table class='tl-tensors tl-status'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        notes = [f"<div class='tl-note tl-warn-note'>{escape(text)}</div>" for text in self.draining]
+        notes = [f"<div class='tl-note tl-warn-note'>{escape(text)}</div>" for text in (*self.draining, *self.hanging)]
         below = [f"<div class='tl-lines tl-dim'>{escape(text)}</div>" for text in self._server()]
         return f"<div class='tl-panel'>{table}{''.join(notes + below)}</div>"
 
@@ -150,7 +154,8 @@ class StatusView(LiveView):
         self.update(html=self.table.html())
         if self.table.rows != before.rows:
             self.freeze()
-        return any(row.state in _MOVING for row in self.table.rows) or bool(self._workspace.server.draining())
+        moving = any(row.state in _MOVING for row in self.table.rows)
+        return moving or bool(self.table.hanging or self._workspace.server.draining())
 
     def on_message(self, content: Mapping[str, Any]) -> None:
         self.table, self._at = status_table(self._workspace), time.time()
@@ -197,8 +202,8 @@ def status_table(workspace: Workspace) -> StatusTable:
             )
     endpoints = repr(workspace.ports.endpoints) if workspace.ports.endpoints is not None else ""
     draining = [draining_text(found) for found in lasting(workspace.server.draining())]
-    server = workspace.server
-    return StatusTable(rows, endpoints, memory_text(server.memory()) if rows else "", draining, server.gpus())
+    server, memory = workspace.server, memory_text(workspace.server.memory()) if rows else ""
+    return StatusTable(rows, endpoints, memory, draining, server.gpus(), [*hanging_texts(server).values()])
 
 
 def memory_text(memory: MemoryUse) -> str:

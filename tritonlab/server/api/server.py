@@ -184,14 +184,16 @@ class Server:
             for ending in endings
         ]
 
-    def kill(self, name: str | Model) -> list[dict[str, Any]]:
-        """End at once the versions of a model that are draining: their requests fail, their processes are killed.
-        Versions that serve are left alone. Returns what was ended, as `draining` tells it.
+    def kill(self, name: str | Model, *, serving: bool = True) -> list[dict[str, Any]]:
+        """End at once the versions of a model that are draining: their requests fail, their processes are killed. If
+        there are none, and with `serving`, kill the processes that serve and have requests in flight: those fail, and
+        other processes take over. Returns what was ended, as `draining` tells it.
         """
-        now, endings = self._core.clock.now(), self._core.draining(name.name if isinstance(name, Model) else name)
+        name = name.name if isinstance(name, Model) else name
+        now, endings = self._core.clock.now(), self._core.draining(name)
         ended = [ending.to_dict(now) for ending in endings]
         self._core.kill(endings)
-        return ended
+        return ended if ended or not serving else self._core.kill_serving(name)
 
     def prewarm(self, remembered: Path | None = None) -> None:
         """Start in the background the processes that models are forked from, so that the first load is as quick as
@@ -216,8 +218,8 @@ class Server:
 
         `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
         execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
-        since something happened to it last), `instance` and `pid` (empty and None while pending), `called_by` (the
-        instance whose model made it, empty for a client's request).
+        since something happened to it last), `cancelled` (whether that was requested), `instance` and `pid` (empty
+        and None while pending), `called_by` (the instance whose model made it, empty for a client's request).
         """
         return [held.to_dict() for held in self._core.requests()]
 

@@ -61,6 +61,8 @@ class LoadedModel:
         self.failure: FailedLoad | None = None
         #: whether it was loaded by its own name, not as a part of an ensemble only
         self.explicit = False
+        #: whether its last load found no version that the policy selects
+        self.is_without_version = False
 
     def forget(self) -> None:
         """Drop what loads of it have asked for and found, since it is unloaded."""

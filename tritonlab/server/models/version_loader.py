@@ -37,6 +37,7 @@ class VersionLoader:
     def swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
         """Let the versions of `changes` take over from those that serve. Raises ModelLoadError; then those go on. The
         caller holds the model's lock."""
+        model.is_without_version = not found.versions
         if not found.versions:
             text = f"at least one version must be available under the version policy of model '{model.identifier}'"
             self.say(model.name, f"failed to load model '{model.identifier}': {text}")

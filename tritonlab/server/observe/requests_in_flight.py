@@ -54,6 +54,7 @@ class HeldRequest:
             "request_id": request.request_id,
             "serial": request.serial,
             "state": self.state,
+            "cancelled": request.cancelled,
             "age": self.age / 1e9,
             "waited": self.waited / 1e9,
             "instance": instance.name if instance is not None else "",
