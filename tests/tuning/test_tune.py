@@ -361,6 +361,12 @@ def test_now_is_what_the_present_settings_do_at_the_load_that_suits_them() -> No
     assert [one["concurrency"] for one in told] == [1, 2, 4, 8, 16] and told[3]["p99_ms"] < 20 < told[2]["p99_ms"]
 
 
+def test_a_short_budget_suffices_for_the_loads_of_the_present_settings() -> None:
+    live = FallingLive()
+    result = tuned(live, p99_ms=20, max_instances=1, max_batch_size=8, budget_s=5.0)
+    assert of_present(result).load == Load(concurrency=8) and len(result.now) == 5
+
+
 def test_candidates_that_do_not_as_predicted_are_measured_at_other_loads() -> None:
     live = FallingLive()
     result = tuned(live, p99_ms=20, max_instances=1, max_batch_size=8)

@@ -35,13 +35,13 @@ CONFIRMED = 3
 #: the confirmation.
 _PROBES, _SEARCH, _ABLATION = 0.4, 0.25, 0.15
 #: Shares of the budget for the present settings under several loads, and for telling these loads apart.
-_PRESENT, _LOADS_APART = 0.1, 0.05
+_PRESENT, _LOADS_APART = 0.15, 0.05
 #: The share of what is left that candidates under other loads may take.
 _OTHER_LOADS = 0.4
 #: Seconds of a probe and of a window of the confirmation, least and most.
 _PROBE, _WINDOW = (0.1, 0.6), (0.3, 2.0)
 #: The present settings are measured under so many loads even when the time is over.
-_SURELY = 3
+_SURELY = 5
 #: How many windows of candidates are measured, at most, to separate them.
 _WINDOWS = 4
 #: Microseconds for which a batch waits in a probe, so that the clients' next requests come together.
@@ -225,15 +225,15 @@ def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSt
 def measure_present(
     live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline
 ) -> None:
-    """Measure the present settings live under all loads, the least and the most first, as long as there is time: where
-    they do best is known for certain then, though latency need not rise with load, nor be as predicted.
+    """Measure the present settings live under all loads, the predicted one and the most clients first, as long as there
+    is time: where they do best is not left to a prediction, and latency need not rise with load.
     """
     present, loads = Settings.from_config(config), goal.loads()
     until = deadline.expires_within(goal.budget_s * _PRESENT)
     each = float(np.clip(goal.budget_s * _PRESENT / len(loads), *_PROBE))
     trials = [work.predicted(present, load, config) for load in loads]
     expected = best_first(trials, goal.p99_ms, lambda one: one, lambda one, other, figure: False)[0]
-    for number, one in enumerate(dict.fromkeys((expected, trials[-1], trials[0], *reversed(trials)))):
+    for number, one in enumerate(dict.fromkeys((expected, *reversed(trials)))):
         if number >= _SURELY and until():
             break
         work.measured.append(MeasuredCandidate(one, (_window(live, one, each),)))
