@@ -16,6 +16,7 @@ from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.tuning.recorded_executions import RecordedExecutions
+from tritonlab.tuning.replay import Numbers
 from tritonlab.tuning.settings import Settings
 from tritonlab.tuning.tuned_model import TunedModel
 from tritonlab.tuning.what_if import WhatIf
@@ -49,10 +50,24 @@ def asked(served: tuple[ModelConfig, RecordedExecutions], applied: list[Settings
 def test_it_states_the_facts(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     assert repr(asked(served, [], max_batch_size=2)).splitlines() == [
         "What if m had 1 instance, batches up to 2, delay 0 us (now 1 instance, batches up to 4, delay 0 us)?",
-        "  p50 6 → 24.5 ms · p99 8 → 44.2 ms · 909 → 476 requests/s · batches of 3.64 → 1.9",
+        "  p50 6 → 24.5 ms · p99 8 → 44.2 ms · 909 → 476 requests/s while busy · batches of 3.64 → 1.9",
         "  40 recorded requests replayed; execution times fitted to 11 executions of sizes 1, 3, 4; "
         "off by 0.0% on average",
     ]
+
+
+def test_the_rate_is_that_of_the_busy_time() -> None:
+    config = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
+    bench = Bench(config, 1, lambda size: 4_000_000)
+    bench.run([Sent(n * 1_000_000_000) for n in (1, 2, 10)])  # a person who tries something now and then
+    found = asked((config, RecordedExecutions(bench.record)), [], max_queue_delay_microseconds=1_000)
+    assert found.before.rate < 0.4 and found.before.busy_rate == pytest.approx(250)
+    assert found.after.busy_rate == pytest.approx(200, rel=0.01)
+    assert " · 250 → 200 requests/s while busy · " in repr(found)
+    told = found.to_dict()["before"]
+    assert told["busy_seconds"] == pytest.approx(0.012) and told["requests_per_busy_second"] == pytest.approx(250)
+    assert Numbers.busy_time(np.array([0.0, 5.0, 1.0]), np.array([2.0, 6.0, 4.0])) == 5  # out of order, overlapping
+    assert "busy_seconds" not in Numbers(1.0, 1.0, 1.0, 1.0, 1).to_dict()  # of a load test, which does not know it
 
 
 def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, RecordedExecutions]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 from .ablation import PartGain
@@ -12,11 +12,13 @@ _WIDTH, _LEFT, _ROW, _BAR, _TOP = 640, 250, 34, 11, 6
 _REPLAYED, _LIVE = "#8e5bd0", "#1976d2"
 
 
-def gain_figure(part_gains: Sequence[PartGain], best: Trial) -> str:
-    """Draw for each part a bar of the replayed gain, and one of the measured gain, from a line that stands for none.
-    `best`: the best settings as they were measured.
+def gain_figure(
+    part_gains: Sequence[PartGain], best: Trial, is_contradicted: Callable[[PartGain], bool] = lambda one: False
+) -> str:
+    """Draw for each part a bar of the replayed gain, unless a measurement contradicts it, and one of the measured gain,
+    from a line that stands for none. `best`: the best settings as they were measured.
     """
-    gains = [(one.gain, one.live_gain(best)) for one in part_gains]
+    gains = [(None if is_contradicted(one) else one.gain, one.live_gain(best)) for one in part_gains]
     known = [0.0, *(gain for pair in gains for gain in pair if gain is not None)]
     scale = (_WIDTH - _LEFT - 60) / max(max(known) - min(known), 0.01)
     zero = _LEFT - min(known) * scale
@@ -25,7 +27,8 @@ def gain_figure(part_gains: Sequence[PartGain], best: Trial) -> str:
         top = _TOP + number * _ROW
         label = escape(f"{one.part} {one.was} → {one.became}")
         parts.append(f"<text x='{_LEFT - 8}' y='{top + 15}' text-anchor='end'>{label}</text>")
-        parts.append(_bar(zero, gain * scale, top, gain, _REPLAYED))
+        if gain is not None:
+            parts.append(_bar(zero, gain * scale, top, gain, _REPLAYED))
         if live is not None:
             parts.append(_bar(zero, live * scale, top + _BAR + 2, live, _LIVE))
     height = _TOP + _ROW * len(part_gains)

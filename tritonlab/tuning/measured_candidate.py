@@ -5,14 +5,15 @@ candidates from those between two measurements of the same one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from .replay import Numbers
-from .search import Trial
+from .search import Figure, Trial, best_first, p99_of, rate_of
+from .settings import Settings
 
 #: The assumed difference between two windows of the same settings, before any were measured twice, and how many
 #: measured differences it counts as.
@@ -21,6 +22,8 @@ _SUPPOSED, _WEIGHT = 0.1, 1.0
 _ERRORS = 2.0
 #: A candidate whose p99 misses the limit by less than this share may yet keep it.
 _NARROWLY = 1.2
+#: A measurement that differs from its prediction by more than this share, and more than noise, contradicts it.
+_OFF = 0.25
 
 
 @dataclass(frozen=True)
@@ -40,43 +43,74 @@ class MeasuredCandidate:
 
 
 class Noise:
-    """The noise of measurements. `share`: by how much windows of the same settings differ, as a standard deviation,
-    relative to their mean.
+    """The noise of measurements. `share`: by how much windows of the same settings and load differ, as a standard
+    deviation, relative to their mean, in the figure that decides: the throughput, or the p99 where that decides.
     """
 
-    def __init__(self, confirmed: Sequence[MeasuredCandidate], p99_ms: float | None) -> None:
+    def __init__(self, measured: Sequence[MeasuredCandidate], p99_ms: float | None) -> None:
         self._p99_ms = p99_ms
-        squares, count = _WEIGHT * _SUPPOSED**2, _WEIGHT
-        for one in confirmed:
-            values = np.array([_value(replace(one.live, numbers=window)) for window in one.windows])
-            squares += float(((values / values.mean() - 1) ** 2).sum())
-            count += len(values) - 1
-        self.share = math.sqrt(squares / count)
+        self._shares = {figure: _share(measured, figure) for figure in (rate_of, p99_of)}
+        by_rate = any(one.live.is_ranked_by_rate(p99_ms) for one in measured)
+        self.share = self._shares[rate_of if by_rate else p99_of]
+
+    def are_tied(self, one: MeasuredCandidate, other: MeasuredCandidate, figure: Figure) -> bool:
+        """Return whether the difference in a figure may be noise."""
+        value, base = figure(one.live.numbers), figure(other.live.numbers)
+        error = self._shares[figure] * math.sqrt(1 / len(one.windows) + 1 / len(other.windows))
+        return abs(value - base) <= _ERRORS * error * max(value, base)
 
     def differ(self, one: MeasuredCandidate, other: MeasuredCandidate) -> bool:
-        """Return whether they surely differ: one keeps the limit and the other does not, or by their values."""
-        if one.live.rank(self._p99_ms)[0] is not other.live.rank(self._p99_ms)[0]:
+        """Return whether they surely differ: one keeps the limit and the other does not, or by throughput, or, where
+        the p99 decides, by that.
+        """
+        if one.live.keeps(self._p99_ms) is not other.live.keeps(self._p99_ms):
             return True
-        value, base = _value(one.live), _value(other.live)
-        error = self.share * math.sqrt(1 / len(one.windows) + 1 / len(other.windows))
-        return abs(value - base) > _ERRORS * error * max(value, base)
+        by_rate = one.live.is_ranked_by_rate(self._p99_ms)
+        return not self.are_tied(one, other, rate_of) or not (by_rate or self.are_tied(one, other, p99_of))
 
     def undecided(self, one: MeasuredCandidate, best: MeasuredCandidate) -> bool:
         """Return whether more windows may show that it is better than the best."""
-        if not self.differ(one, best):
-            return True
-        narrowly = self._p99_ms is not None and one.live.numbers.p99 <= self._p99_ms * 1e6 * _NARROWLY
-        return narrowly and not one.live.rank(self._p99_ms)[0] and one.live.numbers.rate > best.live.numbers.rate
+        if one.live.keeps(self._p99_ms) is best.live.keeps(self._p99_ms):
+            # of those tied on p99 the fastest is the best, until more windows separate them
+            return self.are_tied(one, best, rate_of if one.live.is_ranked_by_rate(self._p99_ms) else p99_of)
+        if self._p99_ms is None or one.live.keeps(self._p99_ms):
+            return False
+        error = _ERRORS * self._shares[p99_of] / math.sqrt(len(one.windows))
+        narrowly = one.live.numbers.p99 <= self._p99_ms * 1e6 * max(_NARROWLY, 1 + error)
+        return narrowly and one.live.numbers.rate > best.live.numbers.rate
+
+    def contradicts(self, one: MeasuredCandidate) -> bool:
+        """Return whether a candidate's measurement contradicts its prediction."""
+        for figure in (rate_of, p99_of):
+            live, predicted = figure(one.live.numbers), figure(one.predicted.numbers)
+            error = max(_ERRORS * self._shares[figure] / math.sqrt(len(one.windows)), _OFF)
+            if not abs(live - predicted) <= error * max(live, predicted):
+                return True
+        return False
 
 
-def ranked(confirmed: Sequence[MeasuredCandidate], p99_ms: float | None) -> list[MeasuredCandidate]:
-    """Return the candidates, the best first."""
-    return sorted(confirmed, key=lambda one: one.live.rank(p99_ms), reverse=True)
+def ranked(measured: Iterable[MeasuredCandidate], p99_ms: float | None) -> list[MeasuredCandidate]:
+    """Return the candidates, the best first; ties within noise go to the throughput."""
+    candidates = list(measured)
+    noise = Noise(candidates, p99_ms)
+    return best_first(candidates, p99_ms, lambda one: one.live, noise.are_tied)
 
 
-def _value(one: Trial) -> float:
-    """Return the value that candidates are compared by: the throughput, or the p99 where the load fixes that."""
-    return one.numbers.rate if one.load.closed else one.numbers.p99
+def leaders(ordered: Sequence[MeasuredCandidate]) -> list[MeasuredCandidate]:
+    """Return the first of each settings."""
+    first: dict[Settings, MeasuredCandidate] = {}
+    for one in ordered:
+        first.setdefault(one.live.settings, one)
+    return list(first.values())
+
+
+def _share(measured: Sequence[MeasuredCandidate], figure: Figure) -> float:
+    squares, count = _WEIGHT * _SUPPOSED**2, _WEIGHT
+    for one in measured:
+        values = np.array([figure(window) for window in one.windows])
+        squares += float(((values / values.mean() - 1) ** 2).sum())
+        count += len(values) - 1
+    return math.sqrt(squares / count)
 
 
 def _median(windows: Sequence[Numbers]) -> Numbers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -137,7 +138,8 @@ class ReplayedBatches:
 @dataclass(frozen=True)
 class Numbers:
     """The sums of executions: latencies from a request's arrival to the end of its execution, in nanoseconds; `rate` is
-    requests per second; `mean_size` that of the batches. NaN if nothing was executed.
+    requests per second; `mean_size` that of the batches. NaN if nothing was executed. `busy`: the time in which any
+    request waited or was executed, NaN where that is not known.
     """
 
     p50: float
@@ -145,6 +147,20 @@ class Numbers:
     rate: float
     mean_size: float
     requests: int
+    busy: float = math.nan
+
+    @property
+    def busy_rate(self) -> float:
+        """Return the requests per second of the time that was not idle."""
+        return self.requests / max(self.busy, 1.0) * 1e9
+
+    @staticmethod
+    def busy_time(arrived: Floats, ends: Floats) -> float:
+        """Return how long any of the requests was there."""
+        order = np.argsort(arrived)
+        arrived, ends = arrived[order], ends[order]
+        free = np.concatenate([arrived[:1], np.maximum.accumulate(ends)[:-1]])
+        return float(np.maximum(ends - np.maximum(arrived, free), 0).sum())
 
     @staticmethod
     def from_times(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
@@ -153,10 +169,13 @@ class Numbers:
             return Numbers(nan, nan, nan, nan, 0)
         p50, p99 = np.quantile(latency, (0.5, 0.99))
         span = max(float(ends.max() - arrived.min()), 1.0)
-        return Numbers(float(p50), float(p99), len(latency) / span * 1e9, float(sizes.mean()), len(latency))
+        rate, busy = len(latency) / span * 1e9, Numbers.busy_time(arrived, arrived + latency)
+        return Numbers(float(p50), float(p99), rate, float(sizes.mean()), len(latency), busy)
 
     def to_dict(self) -> dict[str, float]:
+        busy = {"busy_seconds": self.busy / 1e9, "requests_per_busy_second": self.busy_rate}
         return {
+            **({} if math.isnan(self.busy) else busy),
             "p50_ms": self.p50 / 1e6,
             "p99_ms": self.p99 / 1e6,
             "requests_per_second": self.rate,

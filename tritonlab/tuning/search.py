@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ..core.model_config import ModelConfig
 from ..schedulers.policy_queue import QueuePolicies
@@ -21,6 +22,8 @@ _BEST = 20
 _DOUBT = 1.4
 #: How many of the best are predicted again even when the time is over.
 _SURELY = 5
+#: Predictions that differ by this share are tied.
+_REPLAY_ERROR = 0.1
 _DELAYS_US = (0, 100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000)
 
 
@@ -55,12 +58,78 @@ class Trial:
     load: Load
     numbers: Numbers
 
+    def keeps(self, p99_ms: float | None) -> bool:
+        """Return whether requests were executed, and the p99 is within the limit."""
+        return self.numbers.requests > 0 and (p99_ms is None or self.numbers.p99 <= p99_ms * 1e6)
+
+    def is_ranked_by_rate(self, p99_ms: float | None) -> bool:
+        """Return whether throughput decides; where the load fixes that, or the limit is missed, the p99 does."""
+        return self.load.closed and self.keeps(p99_ms)
+
     def rank(self, p99_ms: float | None) -> tuple[bool, float]:
-        """Return what is larger for the better of two: whether its p99 is within the limit, then its throughput; where
-        the load fixes the throughput, or the limit is missed, the shorter p99.
+        """Return what is larger for the better of two, without regard to ties (`best_first`): whether its p99 is within
+        the limit, then its throughput or the shorter p99.
         """
-        within = p99_ms is None or self.numbers.p99 <= p99_ms * 1e6
-        return within, self.numbers.rate if within and self.load.closed else -self.numbers.p99
+        if self.is_ranked_by_rate(p99_ms):
+            return True, self.numbers.rate
+        return self.keeps(p99_ms), -self.numbers.p99 if self.numbers.requests else -math.inf
+
+
+Figure = Callable[[Numbers], float]
+_Candidate = TypeVar("_Candidate")
+
+
+def rate_of(numbers: Numbers) -> float:
+    return numbers.rate
+
+
+def p99_of(numbers: Numbers) -> float:
+    return numbers.p99
+
+
+def best_first(
+    candidates: Iterable[_Candidate],
+    p99_ms: float | None,
+    trial: Callable[[_Candidate], Trial],
+    are_tied: Callable[[_Candidate, _Candidate, Figure], bool],
+) -> list[_Candidate]:
+    """Return the candidates by rank. A tie on p99 goes to the higher throughput, and a tie on both to the shorter p99:
+    a hair's breadth of p99 must not outrank many times the throughput.
+    """
+    found = sorted(candidates, key=lambda one: trial(one).rank(p99_ms), reverse=True)
+    ordered = [one for one in found if trial(one).is_ranked_by_rate(p99_ms)]
+    others = [one for one in found if not trial(one).is_ranked_by_rate(p99_ms)]
+    for within in (True, False):
+        by_p99 = [one for one in others if trial(one).keeps(p99_ms) is within]
+        for near in _groups(by_p99, lambda one, other: are_tied(one, other, p99_of)):
+            fastest = sorted(near, key=lambda one: trial(one).numbers.rate, reverse=True)
+            for same in _groups(fastest, lambda one, other: are_tied(one, other, rate_of)):
+                ordered += sorted(same, key=lambda one: trial(one).numbers.p99)
+    return ordered
+
+
+def _groups(
+    ordered: Sequence[_Candidate], are_tied: Callable[[_Candidate, _Candidate], bool]
+) -> Iterator[list[_Candidate]]:
+    """Yield the candidates in groups of those that are tied with the first of their group."""
+    group: list[_Candidate] = []
+    for one in ordered:
+        if group and not are_tied(group[0], one):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _itself(one: Trial) -> Trial:
+    return one
+
+
+def _nearly(one: Trial, other: Trial, figure: Figure) -> bool:
+    """Return whether two predictions differ by less than replays are off."""
+    value, base = figure(one.numbers), figure(other.numbers)
+    return abs(value - base) <= _REPLAY_ERROR * max(value, base)
 
 
 def space(present: Settings, most_instances: int, largest: int, least: int = 0) -> Iterator[Settings]:
@@ -108,11 +177,11 @@ class SearchResult:
 
     def best(self, p99_ms: float | None) -> list[Trial]:
         """Return each settings with the load under which they are best, the best settings first."""
-        best: dict[Settings, Trial] = {}
+        of_settings: dict[Settings, list[Trial]] = {}
         for (settings, _), one in self.candidates.items():
-            if settings not in best or one.rank(p99_ms) > best[settings].rank(p99_ms):
-                best[settings] = one
-        return sorted(best.values(), key=lambda one: one.rank(p99_ms), reverse=True)
+            of_settings.setdefault(settings, []).append(one)
+        best = [best_first(trials, p99_ms, _itself, _nearly)[0] for trials in of_settings.values()]
+        return best_first(best, p99_ms, _itself, _nearly)
 
     def front(self) -> list[Trial]:
         """Return the candidates of which none has both a shorter p99 and a higher throughput, by rising p99."""

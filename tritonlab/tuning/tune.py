@@ -20,10 +20,10 @@ from ..server.api.model import Model
 from .ablation import PartGain, taken_back
 from .applied_settings import Reload
 from .live_model import LiveModel, MeasurableModel, Measurement
-from .measured_candidate import MeasuredCandidate, Noise, ranked
+from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .offered_load import Load, RequestPattern, loads_of
 from .replay import Numbers
-from .search import AGAIN, Calibration, Deadline, ProbeResult, SearchResult, Trial, predict, search, space
+from .search import AGAIN, Calibration, Deadline, ProbeResult, SearchResult, Trial, best_first, predict, search, space
 from .service_times import ServiceTimes
 from .settings import Settings
 from .tune_result import TuneResult, TuneRun
@@ -34,8 +34,14 @@ CONFIRMED = 3
 #: Shares of the budget for the probes and for the search, and for the gain of each setting, at the end; the rest is for
 #: the confirmation.
 _PROBES, _SEARCH, _ABLATION = 0.4, 0.25, 0.15
+#: Shares of the budget for the present settings under several loads, and for telling these loads apart.
+_PRESENT, _LOADS_APART = 0.15, 0.05
+#: The share of what is left that candidates under other loads may take.
+_OTHER_LOADS = 0.4
 #: Seconds of a probe and of a window of the confirmation, least and most.
 _PROBE, _WINDOW = (0.1, 0.6), (0.3, 2.0)
+#: The present settings are measured under so many loads even when the time is over.
+_SURELY = 5
 #: How many windows of candidates are measured, at most, to separate them.
 _WINDOWS = 4
 #: Microseconds for which a batch waits in a probe, so that the clients' next requests come together.
@@ -99,10 +105,20 @@ class _RunState:
 
     calibration: Calibration | None = None
     found: SearchResult = field(default_factory=lambda: SearchResult({}))
-    confirmed: list[MeasuredCandidate] = field(default_factory=list)
+    measured: list[MeasuredCandidate] = field(default_factory=list)
     gains: list[PartGain] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stopped: str = ""
+
+    def predicted(self, settings: Settings, load: Load, config: ModelConfig) -> Trial:
+        """Return the prediction of the search, or a new one."""
+        assert self.calibration is not None
+        known = self.found.candidates.get((settings, load))
+        return known or predict(settings, load, config, self.calibration, AGAIN)
+
+    def has_measured(self, trial: Trial) -> bool:
+        """Return whether these settings were measured under this load."""
+        return any((one.live.settings, one.live.load) == (trial.settings, trial.load) for one in self.measured)
 
 
 def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
@@ -132,7 +148,7 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
         work.stopped = "interrupted"
     finally:
         shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
-    result = tuple(work.confirmed), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped
+    result = tuple(work.measured), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped
     found = TuneRun(work.calibration, work.found, *result)
     return TuneResult(live.name, present, authored, goal.p99_ms, found, reload)
 
@@ -187,25 +203,58 @@ def _probed(measured: Sequence[Measurement]) -> ProbeResult:
 
 
 def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
-    """Measure the best candidates and the present settings live, each under the load under which it did best. If the
-    best miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too.
+    """Measure the best candidates live, each under the load under which it is predicted to do best, and the present
+    settings under all loads. If the best miss the limit, latencies are longer than predicted: the best of those that
+    keep it then are measured, too. If measurements contradict predictions, the predicted load may be the wrong one.
     """
-    present, known = Settings.from_config(config), work.calibration
-    assert known is not None
     best = work.found.best(_limit(goal.p99_ms))
-    chosen = _different([one for one in best if one.settings != present])
-    same = next((one for one in best if one.settings == present), None)
+    chosen = _different([one for one in best if one.settings != Settings.from_config(config)])
+    share = 1.0 if goal.p99_ms is None else 0.7
     # after the best: what is not measured any more when the time is over should be the least interesting
-    chosen.insert(1, same or predict(present, best[0].load, config, known, AGAIN))
-    _measure(live, chosen, work, deadline, 1.0 if goal.p99_ms is None else 0.7)
-    better = [one for one in work.confirmed if one.live.settings != present]
-    if goal.p99_ms is None or not better or any(one.live.rank(goal.p99_ms)[0] for one in better):
+    _measure(live, chosen[:1], work, deadline, share / (len(chosen) + 1))
+    measure_present(live, config, goal, work, deadline)
+    _measure(live, chosen[1:], work, deadline, share)
+    better = [one for one in work.measured if one.live.settings != Settings.from_config(config)]
+    if goal.p99_ms is not None and better and not any(one.live.keeps(goal.p99_ms) for one in better):
+        longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in better)
+        again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
+        _measure(live, _different([one for one in again if not work.has_measured(one)]), work, deadline)
+    measure_other_loads(live, config, goal, work, deadline)
+
+
+def measure_present(
+    live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline
+) -> None:
+    """Measure the present settings live under all loads, the predicted one and the most clients first, as long as there
+    is time: where they do best is not left to a prediction, and latency need not rise with load.
+    """
+    present, loads = Settings.from_config(config), goal.loads()
+    until = deadline.expires_within(goal.budget_s * _PRESENT)
+    each = float(np.clip(goal.budget_s * _PRESENT / len(loads), *_PROBE))
+    trials = [work.predicted(present, load, config) for load in loads]
+    expected = best_first(trials, goal.p99_ms, lambda one: one, lambda one, other, figure: False)[0]
+    for number, one in enumerate(dict.fromkeys((expected, *reversed(trials)))):
+        if number >= _SURELY and until():
+            break
+        work.measured.append(MeasuredCandidate(one, (_window(live, one, each),)))
+    tell_apart(live, goal, work, deadline, max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), present)
+
+
+def measure_other_loads(
+    live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline
+) -> None:
+    """Measure the candidates under the other loads, too, if any measurement contradicts its prediction."""
+    noise = Noise(work.measured, goal.p99_ms)
+    if not any(noise.contradicts(one) for one in work.measured):
         return
-    longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in better)
-    known_already = [(one.live.settings, one.live.load) for one in work.confirmed]
-    again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
-    again = [one for one in again if (one.settings, one.load) not in known_already]
-    _measure(live, _different(again), work, deadline)
+    until = deadline.expires_within(deadline.left * _OTHER_LOADS)
+    for leader in leaders(ranked(work.measured, goal.p99_ms)):
+        for load in reversed(goal.loads()):
+            one = work.predicted(leader.live.settings, load, config)
+            if until():
+                return
+            if not work.has_measured(one):
+                work.measured.append(MeasuredCandidate(one, (_window(live, one, _PROBE[1]),)))
 
 
 def _different(best: Sequence[Trial]) -> list[Trial]:
@@ -230,11 +279,11 @@ def _measure(
     """Measure candidates live within a share of the time that is left, at least one."""
     each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
     for candidate in chosen:
-        if not deadline.left and work.confirmed:
+        if not deadline.left and work.measured:
             work.stopped = "the budget was used up"
             return
         window = _window(live, candidate, float(np.clip(each, *_WINDOW)))
-        work.confirmed.append(MeasuredCandidate(candidate, (window,)))
+        work.measured.append(MeasuredCandidate(candidate, (window,)))
 
 
 def _window(live: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
@@ -242,21 +291,32 @@ def _window(live: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
     return live.measure(candidate.load, seconds).numbers
 
 
-def tell_apart(live: MeasurableModel, goal: Goal, work: _RunState, deadline: Deadline, spare: float = 0.0) -> None:
+def tell_apart(
+    live: MeasurableModel,
+    goal: Goal,
+    work: _RunState,
+    deadline: Deadline,
+    spare: float = 0.0,
+    settings: Settings | None = None,
+) -> None:
     """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
-    them, until they surely differ or the time is over but for so many seconds to spare.
+    them, until they surely differ or the time is over but for so many seconds to spare. Given `settings`, tell their
+    loads apart.
     """
     cost = 0.0
     for _ in range(_WINDOWS - 1):
-        best, *others = ranked(work.confirmed, goal.p99_ms)
-        noise = Noise(work.confirmed, goal.p99_ms)
+        pool = [one for one in work.measured if settings in (None, one.live.settings)]
+        best, *others = ranked(pool, goal.p99_ms)
+        noise, first = Noise(work.measured, goal.p99_ms), leaders([best, *others])
+        if settings is None:  # of the loads of one settings, those are left that may be within the limit, too
+            others = [one for one in others if one in first or not one.live.keeps(goal.p99_ms)]
         rivals = [one for one in others if noise.undecided(one, best)]
         for one in [best, *rivals] if rivals else []:
             before = deadline.left
             if before <= spare + cost:
                 return
             again = one.with_window(_window(live, one.predicted, _WINDOW[1] / 2))
-            work.confirmed[work.confirmed.index(one)] = again
+            work.measured[work.measured.index(one)] = again
             cost = max(cost, before - deadline.left)
         if not rivals:
             return
@@ -264,20 +324,22 @@ def tell_apart(live: MeasurableModel, goal: Goal, work: _RunState, deadline: Dea
 
 def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Take back one part of the best settings at a time. What does better without a part than with it is confirmed as
-    the others are; if it is the best then, its own parts are taken back.
+    the others are; if another is the best then, its own parts are taken back.
     """
     while True:
-        best = ranked(work.confirmed, goal.p99_ms)[0]
+        best = ranked(work.measured, goal.p99_ms)[0]
         work.gains = _part_gains(live, config, best.predicted, work, deadline)
         fewer = [MeasuredCandidate(one.without, (one.live.numbers,)) for one in work.gains if one.live is not None]
-        known = [(one.live.settings, one.live.load) for one in work.confirmed]
-        fewer = [
-            one for one in fewer if (one.live.settings, one.live.load) not in known and goal.allows(one.live.settings)
+        work.measured += [
+            one
+            for one in fewer
+            if not work.has_measured(one.live)
+            and goal.allows(one.live.settings)
+            and ranked([best, one], goal.p99_ms)[0] is one
         ]
-        better = [one for one in fewer if one.live.rank(goal.p99_ms) > best.live.rank(goal.p99_ms)]
-        work.confirmed += better
         tell_apart(live, goal, work, deadline)
-        if not better or ranked(work.confirmed, goal.p99_ms)[0].live.settings == best.live.settings:
+        now_best = ranked(work.measured, goal.p99_ms)[0].live
+        if (now_best.settings, now_best.load) == (best.live.settings, best.live.load):
             return
 
 

@@ -15,24 +15,27 @@ from .ablation import PartGain
 from .applied_settings import AppliedSettings, Reload
 from .front_figure import front_figure
 from .gain_figure import gain_figure
-from .measured_candidate import MeasuredCandidate, Noise, ranked
-from .search import Calibration, SearchResult, Trial
+from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
+from .search import Calibration, Figure, SearchResult, Trial, p99_of, rate_of
 from .settings import Settings
 
 _FRONT = 8
+#: A replayed gain of less than this share is none.
+_NO_GAIN = 0.1
 _HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99")
 _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
 
 @dataclass(frozen=True)
 class TuneRun:
-    """The findings of a run. `gains`: the gain of each part of the best settings. `notes`: sentences on how to read
-    it. `stopped`: why it ended early, else empty.
+    """The findings of a run. `measured`: settings and loads that were measured live, the present settings under
+    several. `gains`: the gain of each part of the best settings. `notes`: sentences on how to read it. `stopped`: why
+    it ended early, else empty.
     """
 
     calibration: Calibration | None
     found: SearchResult
-    confirmed: tuple[MeasuredCandidate, ...]
+    measured: tuple[MeasuredCandidate, ...]
     gains: tuple[PartGain, ...]
     notes: tuple[str, ...]
     seconds: float
@@ -41,8 +44,9 @@ class TuneRun:
 
 class TuneResult:
     """The result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was stopped
-    before that, of those predicted; None if it was stopped before any. `noise` decides which of those measured differ.
-    `present`: the settings before; `authored`: the configuration, with the instance groups as their author wrote them.
+    before that, of those predicted; None if it was stopped before any. `confirmed`: the measured settings, each under
+    the load under which they do best. `noise` decides which of those measured differ. `present`: the settings before;
+    `authored`: the configuration, with the instance groups as their author wrote them.
     """
 
     def __init__(
@@ -54,9 +58,11 @@ class TuneResult:
         self.present = present
         self._authored = authored
         self._application = AppliedSettings(reload)
-        self.confirmed = live = ranked(run.confirmed, p99_ms)
-        self.noise = Noise(live, p99_ms)
+        self.noise = Noise(run.measured, p99_ms)
+        self.confirmed = live = leaders(ranked(run.measured, p99_ms))
         self.best: Trial | None = live[0].live if live else next(iter(run.found.best(p99_ms)), None)
+        # an interrupted ablation may have been that of another
+        self.gains = [one for one in run.gains if self._is_best(one.with_it)]
 
     @property
     def config(self) -> str:
@@ -79,6 +85,30 @@ class TuneResult:
         """Return the measured candidates, without the best, that may be as good as the best."""
         return [one for one in self.confirmed[1:] if not self.noise.differ(one, self.confirmed[0])]
 
+    @property
+    def now(self) -> list[Trial]:
+        """Return the live measurements of the present settings, by rising number of clients."""
+        found = [one.live for one in self.run.measured if one.live.settings == self.present]
+        return sorted(found, key=lambda one: one.load.concurrency)
+
+    @property
+    def contradicted(self) -> list[MeasuredCandidate]:
+        """Return the measured candidates that did otherwise than predicted, by more than noise."""
+        return [one for one in self.run.measured if self.noise.contradicts(one)]
+
+    @property
+    def front(self) -> list[Trial]:
+        """Return the best predictions of latency against throughput, with measurements in place of the predictions
+        where there are any; none where most of what was measured contradicts its prediction.
+        """
+        if 2 * len(self.contradicted) > len(self.run.measured):
+            return []
+        measured = {(one.live.settings, one.live.load): one.live for one in self.run.measured}
+        return SearchResult({**self.run.found.candidates, **measured}).front()
+
+    def _is_best(self, one: Trial) -> bool:
+        return self.best is not None and (one.settings, one.load) == (self.best.settings, self.best.load)
+
     def _winner(self) -> Trial:
         if self.best is None:
             raise UnavailableError(f"the run was {self.run.stopped} before it found anything")
@@ -88,22 +118,51 @@ class TuneResult:
         """Return the facts in words, 40 lines at most."""
         run, best = self.run, self.best
         limit = f" with p99 <= {self.p99_ms:g} ms" if self.p99_ms is not None else ""
-        title = f"Tuning {self.name}{limit}: {run.found.tried:,} settings replayed, {len(run.confirmed)} measured live"
+        title = f"Tuning {self.name}{limit}: {run.found.tried:,} settings replayed, {len(self.confirmed)} measured live"
         lines = [f"{title}, in {run.seconds:.1f} s" + (f" ({run.stopped})" if run.stopped else "")]
         if best is None:
             return lines[0]
-        lines.append(f"  best  {best.settings}" + (" (as it is now)" if best.settings == self.present else ""))
-        if not best.rank(self.p99_ms)[0]:
+        how = "" if self.confirmed else ", as predicted: nothing was measured"
+        lines.append(f"  best{how}  {best.settings}" + (" (as it is now)" if best.settings == self.present else ""))
+        if not best.keeps(self.p99_ms):
             lines.append(f"  no settings keep p99 within {self.p99_ms:g} ms; these come nearest")
         lines += _table([_HEADS, *(self._cells(one) for one in self.confirmed)])
         if self.as_good:
             lines.append(f"  {self._not_told_apart()}")
-        if run.gains:
-            lines += _table([_GAIN_HEADS, *map(self._gain_cells, run.gains)])
+        if len(self.now) > 1:
+            lines.append(f"  {self._now()}")
+        if self.gains:
+            lines += _table([_GAIN_HEADS, *map(self._gain_cells, self.gains)])
         lines += [f"  {line}" for line in self._times()]
         lines += [f"  {note}" for note in run.notes]
-        lines.append("  front, predicted (p99 ms: requests/s): " + ", ".join(self._front()))
+        if self.contradicted:
+            lines.append(f"  {self._contradiction()}")
+        if self.front:
+            lines.append("  front, predicted where not measured (p99 ms: requests/s): " + ", ".join(self._front()))
         return "\n".join(lines)
+
+    def _now(self) -> str:
+        cells = [
+            f"{one.load} {one.numbers.rate:,.0f}/s, p99 {short_number(one.numbers.p99 / 1e6)} ms" for one in self.now
+        ]
+        return "now, measured: " + "; ".join(cells)
+
+    def _contradiction(self) -> str:
+        """Say by how much the replay was wrong."""
+        wrong = self.contradicted
+        off = max(
+            max(live / predicted, predicted / live)
+            for one in wrong
+            for live, predicted in (
+                (one.live.numbers.rate, one.predicted.numbers.rate),
+                (one.live.numbers.p99, one.predicted.numbers.p99),
+            )
+        )
+        rest = "" if self.front else "; its other predictions are not shown"
+        return (
+            f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, by up to "
+            f"{short_number(off)} times{rest}."
+        )
 
     def _cells(self, one: MeasuredCandidate) -> tuple[str, ...]:
         live, foreseen = one.live.numbers, one.predicted.numbers
@@ -125,27 +184,46 @@ class TuneResult:
             return "best"
         if not self.noise.differ(one, best):
             return "within noise"
-        if one.live.load.closed and one.live.rank(self.p99_ms)[0]:
+        by_p99 = not one.live.is_ranked_by_rate(self.p99_ms)
+        is_p99_tied = one.live.keeps(self.p99_ms) is best.live.keeps(self.p99_ms) and self._is_tied(one, best, p99_of)
+        if not by_p99 or is_p99_tied:
             return f"{one.live.numbers.rate / best.live.numbers.rate - 1:+.0%}"
         return f"p99 {one.live.numbers.p99 / best.live.numbers.p99 - 1:+.0%}"
 
     def _not_told_apart(self) -> str:
-        windows = sum(len(one.windows) for one in self.confirmed)
+        windows = sum(len(one.windows) for one in self.run.measured)
         return (
             f"{len(self.as_good) + 1} may be equally good: windows of the same settings differ by "
             f"{self.noise.share:.1%}, and {windows} were measured"
         )
 
     def _gain_cells(self, one: PartGain) -> tuple[str, ...]:
-        live = one.live_gain(self.confirmed[0].live)
+        live, p99 = one.live_gain(self.confirmed[0].live), (one.live or one.without).numbers.p99
         what = "requests/s" if one.with_it.load.closed else "off the p99"
         return (
             f"{one.part} {one.was} -> {one.became}",
             what,
-            f"{one.gain:+.0%}",
-            "" if live is None else f"{live:+.0%}",
-            short_number((one.live or one.without).numbers.p99 / 1e6),
+            "wrong" if self._is_contradicted(one) else f"{one.gain:+.0%}",
+            "" if live is None else "within noise" if self._is_noise(one) else f"{live:+.0%}",
+            short_number(p99 / 1e6) + (" (replayed)" if one.live is None else ""),
         )
+
+    def _is_noise(self, one: PartGain) -> bool:
+        """Return whether the measured gain of a part may be noise."""
+        figure = rate_of if one.with_it.load.closed else p99_of
+        return one.live is not None and self._is_tied(_without(one, one.live), self.confirmed[0], figure)
+
+    def _is_contradicted(self, one: PartGain) -> bool:
+        """Return whether the measurement contradicts the replayed gain of a part."""
+        live = one.live_gain(self.confirmed[0].live)
+        if one.live is None or live is None:
+            return False
+        if self._is_noise(one):
+            return abs(one.gain) > _NO_GAIN and self.noise.contradicts(_without(one, one.live))
+        return abs(one.gain - live) > max(abs(live), _NO_GAIN) / 2
+
+    def _is_tied(self, one: MeasuredCandidate, other: MeasuredCandidate, figure: Figure) -> bool:
+        return self.noise.are_tied(one, other, figure)
 
     def _times(self) -> list[str]:
         known = self.run.calibration
@@ -154,13 +232,13 @@ class TuneResult:
         return [f"execution times, {count} busy: {probed.times}" for count, probed in known.probed.items()]
 
     def _front(self) -> list[str]:
-        every = self.run.found.front()
+        every = self.front
         step = max(math.ceil(len(every) / _FRONT), 1)
         return [f"{short_number(one.numbers.p99 / 1e6)}: {one.numbers.rate:,.0f}" for one in every[::-step][::-1]]
 
     def figure(self) -> str:
         """Return latency against throughput, the front and the measurements, as SVG text; empty without a front."""
-        return front_figure(self.name, self.run.found.front(), [one.live for one in self.confirmed], self.p99_ms)
+        return front_figure(self.name, self.front, [one.live for one in self.confirmed], self.p99_ms)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""
@@ -177,12 +255,14 @@ class TuneResult:
                     "predicted": _dict(one.predicted),
                     "windows": len(one.windows),
                     "within_noise_of_best": not self.noise.differ(one, self.confirmed[0]),
+                    "contradicts_prediction": self.noise.contradicts(one),
                 }
                 for one in self.confirmed
             ],
+            "now_measured": [_dict(one) for one in self.now],
             "noise_percent": self.noise.share * 100,
-            "bought": [self._gain_dict(one) for one in run.gains],
-            "front": [_dict(one) for one in run.found.front()],
+            "bought": [self._gain_dict(one) for one in self.gains],
+            "front": [_dict(one) for one in self.front],
             "tried": run.found.tried,
             "notes": list(run.notes),
             "seconds": run.seconds,
@@ -197,18 +277,20 @@ class TuneResult:
             "became": one.became,
             "gain_percent": one.gain * 100,
             "live_gain_percent": None if live is None else live * 100,
+            "within_noise": self._is_noise(one),
+            "contradicts_prediction": self._is_contradicted(one),
             "without": _dict(one.without),
             "without_live": None if one.live is None else _dict(one.live),
         }
 
     def html(self) -> str:
         lines = self.text().split("\n")
-        begins = ("  best", "  no ", "  execution", f"  {len(self.as_good) + 1} are")
+        begins = ("  best", "  no ", "  now", "  execution", "  The replay", f"  {len(self.as_good) + 1} may")
         notes = "".join(f"<div>{escape(line.strip())}</div>" for line in lines[1:] if line.startswith(begins))
         gains = ""
-        if self.run.gains:
-            gains = _html_table(_GAIN_HEADS, [self._gain_cells(one) for one in self.run.gains])
-            gains += gain_figure(self.run.gains, self.confirmed[0].live)
+        if self.gains:
+            gains = _html_table(_GAIN_HEADS, [self._gain_cells(one) for one in self.gains])
+            gains += gain_figure(self.gains, self.confirmed[0].live, self._is_contradicted)
         parts = [
             _html_table(_HEADS, [self._cells(one) for one in self.confirmed]),
             self.figure(),
@@ -242,6 +324,10 @@ def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div style='overflow-x:auto'>{table}</div>"
+
+
+def _without(one: PartGain, live: Trial) -> MeasuredCandidate:
+    return MeasuredCandidate(one.without, (live.numbers,))
 
 
 def _dict(one: Trial) -> dict[str, Any]:

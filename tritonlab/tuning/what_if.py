@@ -111,7 +111,7 @@ def numbers_text(before: Numbers, after: Numbers) -> str:
         return "nothing would have been executed"
     return (
         f"p50 {_ms(before.p50)} → {_ms(after.p50)} ms · p99 {_ms(before.p99)} → {_ms(after.p99)} ms · "
-        f"{short_number(before.rate)} → {short_number(after.rate)} requests/s · "
+        f"{short_number(before.busy_rate)} → {short_number(after.busy_rate)} requests/s while busy · "
         f"batches of {before.mean_size:.3g} → {after.mean_size:.3g}"
     )
 
