@@ -7,6 +7,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 
 from .conftest import SCREENSHOTS
 from .test_views_gone import FILL
@@ -45,4 +46,20 @@ def test_an_untrusted_notebook_shows_the_picture(lab: Any, stored: Any, theme: s
     assert "Timeline of add: 200 requests in 200 batches" in output.inner_text()
     assert len(output.inner_text().splitlines()) < 5  # not a wall of text
     assert (SCREENSHOTS / f"stored_{theme}.png").exists()
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+def test_a_trusted_notebook_without_its_kernel_shows_the_picture_alone(lab: Any, stored: Any) -> None:
+    NotebookNotary(data_dir=str(lab.jupyter.settings.parent / "data")).sign(stored)
+    nbformat.write(stored, Path(lab.jupyter.notebooks) / "stored_trusted.ipynb")
+    lab.open("stored_trusted.ipynb")
+    assert trusted(lab)
+    output = lab.cell(1).locator(".jp-OutputArea").first
+    lab.until(output.locator("img"), DRAWN)
+    lab.page.wait_for_timeout(2000)  # what would come in the picture's place
+    lab.shot("stored_trusted", output)
+    assert output.locator("img").is_visible()
+    assert output.locator("canvas:visible").count() == 0
+    assert "No request has been executed" not in output.inner_text()
+    assert "Error displaying widget" not in output.inner_text()
     assert (lab.foreign, lab.errors) == ([], [])

@@ -112,6 +112,7 @@ class LiveView:
             if self._widget is None and importlib.util.find_spec("anywidget") is not None:
                 _listen()
                 self._widget = _widget_class(self.MODULE)(state=self._state, view=self.id)
+                self._widget.own_id = self._widget.model_id
                 self._widget.on_msg(lambda widget, content, buffers: self.on_message(content))
             return self._widget
 
@@ -210,6 +211,8 @@ def _widget_class(module: str) -> Any:
         "_css": Path(STATIC / "theme.css").read_text(encoding="utf-8"),
         "state": traitlets.Dict().tag(sync=True),
         "view": traitlets.Unicode().tag(sync=True),
+        #: the model's id, by which the browser finds whether a kernel stands behind it
+        "own_id": traitlets.Unicode().tag(sync=True),
     }
     return type(f"LiveView_{Path(module).stem}", (anywidget.AnyWidget,), members)
 
