@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -118,3 +119,31 @@ def test_what_a_sanitized_page_of_nbconvert_keeps_are_the_words_and_the_date(not
     assert re.search(r"Timeline of echo: [\d,]+ requests in [\d,]+ batches", page)
     assert len(DATE.findall(page)) >= 2 * len(KINDS)
     assert "&lt;title&gt;" not in page
+
+
+def test_each_cell_keeps_its_own_moment(tmp_path: Path) -> None:
+    preprocessors = pytest.importorskip("nbconvert.preprocessors")
+    burst = "for n in range(4):\n    echo(X=[[1.0]])\n"
+    sources = [
+        "%load_ext tritonlab",
+        ECHO.replace(" --quiet", ""),
+        "%triton status",
+        "echo(X=[[1.0]])\nview = echo.view()\nview",
+        f"{burst}echo.view()",
+        burst,
+        f"{burst}view",
+        "%triton serve",
+        "%triton unload echo",
+        "%triton status",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    executor = preprocessors.ExecutePreprocessor(timeout=120, kernel_name="python3")
+    executor.preprocess(notebook, {"metadata": {"path": str(tmp_path)}})
+    texts = ["".join(cell.outputs[0]["data"]["text/plain"]) if "view" in cell.source else "" for cell in notebook.cells]
+    assert [re.findall(r"(\d+) requests?", text)[:1] for text in texts[3:7]] == [["1"], ["9"], [], ["13"]]
+    first, last = (
+        "".join(notebook.cells[n].outputs[0]["data"][kind]) for n, kind in ((2, "text/html"), (9, "text/html"))
+    )
+    assert "READY" in first and "UNLOAD" not in first and "http" not in first
+    assert "UNLOADED" in last and "http" in last
+    assert DATE.search(first) and DATE.search(last)

@@ -2,7 +2,8 @@
 there (`static/record_link.js` is the other half).
 
 Its static form, which saved notebooks and nbconvert show, is renewed when things have come to rest, and at the end of
-each cell after which there is more to show: so it is true also where there was no browser.
+each cell after which there is more to show: so it is true also where there was no browser. The next view of the same
+kind and model fixes it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from html import escape
 from typing import Any, ClassVar
 
@@ -78,6 +79,10 @@ class RecordView(LiveView):
             capacity=recording.events,
             live=live is not None,
         )
+
+    @property
+    def subject(self) -> Hashable:
+        return type(self), self.name, self._live is not None
 
     @property
     def record(self) -> ModelRecord:
