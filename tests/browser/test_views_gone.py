@@ -40,8 +40,8 @@ def view(lab: Any, jupyter: Any, request: Any) -> Any:
 
 def test_a_view_that_is_closed_while_it_draws_leaves_its_figure(lab: Any, view: Any) -> None:
     lab.run(3)
-    svg = lab.cell(1).locator(".tl-static svg")
-    svg.wait_for()
+    picture = lab.cell(1).locator(".tl-static img")
+    picture.wait_for()
     expect(view).not_to_be_visible()
     expect(lab.cell(1)).to_contain_text("200 requests in 200 batches")
     assert lab.errors == []
@@ -49,7 +49,7 @@ def test_a_view_that_is_closed_while_it_draws_leaves_its_figure(lab: Any, view: 
 
 def test_a_kernel_that_restarts_under_an_open_view_leaves_its_figure(lab: Any, view: Any) -> None:
     lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    lab.cell(1).locator(".tl-static svg").wait_for()
+    lab.cell(1).locator(".tl-static img").wait_for()
     lab.wait_until_idle()
     lab.run(2)
     assert lab.errors == []
@@ -74,5 +74,5 @@ def test_a_saved_notebook_shows_the_last_figure(lab: Any, view: Any) -> None:
     lab.save()
     saved = json.loads((lab.jupyter.notebooks / "test_a_saved_notebook_shows_the_last_figure.ipynb").read_text())
     (static, *_) = saved["cells"][1]["outputs"]
-    assert "<svg role='img'" in "".join(static["data"]["text/html"])
+    assert "<img class='tl-stored'" in "".join(static["data"]["text/html"])
     assert "".join(static["data"]["text/plain"]).startswith("Timeline of add: 200 requests in 200 batches (1 each)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -303,6 +304,8 @@ def test_the_result_has_the_gain_of_each_setting() -> None:
     svg = ElementTree.fromstring(gain_figure(result.run.gains, result.best))
     assert len(list(svg.iter("rect"))) == 2 * len(told)
     assert "gain of each setting" in result.html()
+    assert "<svg" not in result.html() and "at " in result.html()
+    assert re.findall("<img [^>]*alt='([^'\\n]{6})", result.html()) == ["Tuning", "gain o"]
 
 
 def test_what_does_better_without_a_part_wins() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ..core.stored_picture import date_line, stored_picture
 from .load_figure import load_figure
 from .load_row import LoadRow
 from .load_text import cells, heads, notes, table_lines
@@ -35,6 +37,7 @@ class LoadResult:
         self.mode = mode
         self.rows = tuple(rows)
         self.stopped = stopped
+        self._when = time.time()
 
     @property
     def best(self) -> LoadRow | None:
@@ -74,8 +77,10 @@ class LoadResult:
         """Return the latency against the throughput as SVG text; empty for less than two rows."""
         return load_figure(self.model, self.rows)
 
-    def html(self) -> str:
-        """Return table and figure. It uses classes of `theme.css`, and also reads well without any style."""
+    def html(self, *, live: bool = False) -> str:
+        """Return table and figure: inline SVG for a live view, else an image, with the date. It uses classes of
+        `theme.css`, and also reads well without any style.
+        """
         columns = heads(self.mode, self.rows) if self.rows else []
         lines = [cells(self.mode, row, columns) for row in self.rows]
         body = "".join(f"<tr>{''.join(_cell('td', text) for text in line)}</tr>" for line in lines)
@@ -85,7 +90,10 @@ class LoadResult:
             f"<div class='tl-warn'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES]
         )
         table = f"<div style='overflow-x:auto'>{table}</div>"
-        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{table}{warnings}{self.figure()}</div>"
+        figure = self.figure()
+        if not live:
+            figure = stored_picture(figure, self._when, self.text()) + date_line(self._when)
+        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{table}{warnings}{figure}</div>"
 
     def _repr_html_(self) -> str:
         return self.html()

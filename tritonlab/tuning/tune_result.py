@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,6 +12,7 @@ from typing import Any
 from ..core.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
+from ..core.stored_picture import date_line, stored_picture
 from .ablation import PartGain
 from .applied_settings import AppliedSettings, Reload
 from .front_figure import front_figure
@@ -53,6 +55,7 @@ class TuneResult:
         self, name: str, present: Settings, authored: ModelConfig, p99_ms: float | None, run: TuneRun, reload: Reload
     ) -> None:
         self.name = name
+        self._when = time.time()
         self.p99_ms = p99_ms
         self.run = run
         self.present = present
@@ -290,12 +293,14 @@ class TuneResult:
         gains = ""
         if self.gains:
             gains = _html_table(_GAIN_HEADS, [self._gain_cells(one) for one in self.gains])
-            gains += gain_figure(self.gains, self.confirmed[0].live, self._is_contradicted)
+            figure = gain_figure(self.gains, self.confirmed[0].live, self._is_contradicted)
+            gains += stored_picture(figure, self._when)
         parts = [
             _html_table(_HEADS, [self._cells(one) for one in self.confirmed]),
-            self.figure(),
+            stored_picture(self.figure(), self._when, self.text()),
             gains,
             f"<pre class='tl-lines'>{escape(self.config)}</pre>" if self.best is not None else "",
+            date_line(self._when),
         ]
         return f"<div class='tl-panel'><b>{escape(lines[0])}</b>{notes}{''.join(parts)}</div>"
 

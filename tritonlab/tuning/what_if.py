@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from html import escape
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import Any
 
 from ..core.model_config import ModelConfig
 from ..core.short_number import short_number
+from ..core.stored_picture import date_line, stored_picture
 from .applied_settings import AppliedSettings, Reload
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
@@ -35,6 +37,7 @@ class WhatIf:
         ensembles: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
+        self._when = time.time()
         self.recorded = recorded
         self.settings = settings
         self.present = Settings.from_config(config)
@@ -95,8 +98,9 @@ class WhatIf:
     def html(self) -> str:
         first, *others = (escape(line.strip()) for line in self.text().splitlines())
         notes = "".join(f"<div>{line}</div>" for line in others)
+        picture = stored_picture(self.figure(), self._when, self.text())
         lines = f"<pre class='tl-lines'>{escape(self.config)}</pre>"
-        return f"<div class='tl-panel'><b>{first}</b>{notes}{self.figure()}{lines}</div>"
+        return f"<div class='tl-panel'><b>{first}</b>{notes}{picture}{lines}{date_line(self._when)}</div>"
 
     def _repr_html_(self) -> str:
         return self.html()

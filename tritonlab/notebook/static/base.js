@@ -22,11 +22,19 @@ export function goLive(model, el) {
     el.classList.add("tl-dead");
   };
   if (document.querySelector(SAVED_PAGE) || model.widget_manager?.kernel === null) end();
+  endIfRestored(model, end);
   model.on("comm_live_update", end);
   return () => {
     model.off("comm_live_update", end);
     hiding.remove();
   };
+}
+
+/** Calls `end` for a model that a notebook has kept (papermill and nbconvert store them): no kernel stands behind it. */
+async function endIfRestored(model, end) {
+  const id = model.get("own_id");
+  const known = id && (await model.widget_manager?.get_model?.(id));
+  if (known?.comm_live === false) end();
 }
 
 let channel;

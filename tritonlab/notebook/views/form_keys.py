@@ -17,6 +17,7 @@ def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], d
     value that a person sees. `view` names its static form, as `LiveView.id` does.
     """
     keys = _keys_class()(view=view)
+    keys.own_id = keys.model_id  # as in `LiveView.widget`
 
     def heard(widget: Any, content: Any, buffers: Any) -> None:
         if content.get("kind") == "drop":
@@ -40,7 +41,8 @@ Drop = Callable[[int, Sequence[Mapping[str, Any]], Sequence[bytes]], object]
 @functools.cache
 def _keys_class() -> Any:
     anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
-    members = {"_esm": module_text("form_keys.js"), "view": traitlets.Unicode().tag(sync=True)}
+    texts = {name: traitlets.Unicode().tag(sync=True) for name in ("view", "own_id")}
+    members = {"_esm": module_text("form_keys.js"), **texts}
     return type("FormKeys", (anywidget.AnyWidget,), members)
 
 

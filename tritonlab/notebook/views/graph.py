@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from html import escape
 from typing import Any
 
 from ...core.ensemble_graph import EnsembleGraph
@@ -162,13 +161,16 @@ class Graph(RecordView):
 
     def figure(self) -> str:
         """Return the request that is shown, and the slots of sequences, as SVG text."""
+        return "".join(self._figures())
+
+    def _figures(self) -> list[str]:
         root = self.tree()
         drawn = graph_figure(root, self._graph()) if root is not None else ""
-        return "".join([drawn, *map(sequence_figure, self._sequences())])
+        return [drawn, *map(sequence_figure, self._sequences())]
 
     def html(self) -> str:
-        summary = escape(self.text().split("\n", 1)[0])
-        return f"<div class='tl-panel'><div>{summary}</div>{self.figure()}</div>"
+        text = self.text()
+        return self.page(text.split("\n", 1)[0], text, *self._figures())
 
 
 def _line(depth: int, call: Call, root: Call) -> list[Any]:

@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -107,6 +107,10 @@ class LiveCard(LiveView):
         super().__init__(**self._drawn(), said="", busy="")
 
     # -- what is shown
+
+    @property
+    def subject(self) -> Hashable:
+        return LiveCard, id(self._workspace), self.name
 
     def text(self) -> str:
         first, *rest = card_text(self.facts).split("\n")

@@ -123,7 +123,7 @@ class LoadPanel(LiveView):
         if test is None or (now - self._looked < _EVERY and not test.finished):
             return
         self._looked = now
-        html = test.result().html() if test.finished or test.result().rows else ""
+        html = test.result().html(live=True) if test.finished or test.result().rows else ""
         if not test.finished:
             self.send({"kind": "progress", **progress_texts(test.progress())})
             self.update(html=html if self._model is not None else "")

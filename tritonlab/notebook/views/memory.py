@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 from ...profile.memory_use import InstanceMemory, shm_size
@@ -89,7 +88,8 @@ class Memory(Metrics):
         return metrics_figure(self.recording.metrics)
 
     def html(self) -> str:
-        return f"<div class='tl-panel'><div class='tl-text'>{escape(self.text())}</div>{self.figure()}</div>"
+        text = self.text()
+        return self.page(text, text, self.figure())
 
 
 def _need(found: list[InstanceMemory]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from html import escape
 from typing import Any
 
 from ...core.plain_facts import plain
@@ -121,7 +120,8 @@ class Metrics(RecordView):
         return metrics_figure(self.recording.metrics)
 
     def html(self) -> str:
-        return f"<div class='tl-panel'><div class='tl-text'>{escape(self.text())}</div>{self.figure()}</div>"
+        text = self.text()
+        return self.page(text, text, self.figure())
 
 
 def _last(ring: Ring) -> dict[str, Any]:

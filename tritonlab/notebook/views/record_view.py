@@ -2,7 +2,8 @@
 there (`static/record_link.js` is the other half).
 
 Its static form, which saved notebooks and nbconvert show, is renewed when things have come to rest, and at the end of
-each cell after which there is more to show: so it is true also where there was no browser.
+each cell after which there is more to show: so it is true also where there was no browser. The next view of the same
+kind and model fixes it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import logging
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from html import escape
 from typing import Any, ClassVar
 
+from ...core.stored_picture import date_line, stored_picture
 from ...profile.model_record import ModelRecord
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
@@ -76,6 +79,10 @@ class RecordView(LiveView):
             capacity=recording.events,
             live=live is not None,
         )
+
+    @property
+    def subject(self) -> Hashable:
+        return type(self), self.name, self._live is not None
 
     @property
     def record(self) -> ModelRecord:
@@ -180,6 +187,12 @@ class RecordView(LiveView):
         if shell is not None and in_kernel():  # a terminal would print it below every cell
             shell.events.register("post_run_cell", _renew_all)  # registers once, however often it is called
             _shown.append(weakref.ref(self))
+
+    def page(self, words: str, text: str, *figures: str) -> str:
+        """Return the static form: words, pictures (SVG text) with their alternative, and the date."""
+        when = time.time()
+        pictures = "".join(stored_picture(svg, when, text if n == 0 else "") for n, svg in enumerate(figures))
+        return f"<div class='tl-panel'><div class='tl-text'>{escape(words)}</div>{pictures}{date_line(when)}</div>"
 
     def live_of(self, record: ModelRecord) -> dict[str, Any]:
         """Return more of what happens now, from the record, whose lock is held."""

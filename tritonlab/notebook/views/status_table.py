@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from ...core.plain_facts import few_lines
+from ...core.stored_picture import date_line
 from ...server.observe.idle_memory import MemoryUse
 from ..authoring.workspace import Workspace
 from .draining import draining_text, lasting
@@ -122,7 +123,10 @@ class StatusTable:
 
 
 class StatusView(LiveView):
-    """The live table of `%triton status`: it follows the models, and the counts for as long as it is seen."""
+    """The live table of `%triton status`: it follows the models, and the counts for as long as it is seen.
+
+    Its static form has the moment of its cell, or the one at which the models that were changing then have settled.
+    """
 
     MODULE = "panel.js"
 
@@ -133,6 +137,10 @@ class StatusView(LiveView):
         self._at = time.time()
         super().__init__(html=self.table.html())
 
+    @property
+    def subject(self) -> Hashable:
+        return StatusView, id(self._workspace)
+
     def text(self) -> str:
         return repr(self.table)
 
@@ -140,13 +148,17 @@ class StatusView(LiveView):
         return self.table.to_dict()
 
     def html(self) -> str:
-        at = time.strftime("%H:%M:%S, %d %b %Y", time.localtime(self._at))
-        return f"{self.table.html()}<div class='tl-panel tl-dim'>at {at}</div>"
+        return f"{self.table.html()}<div class='tl-panel'>{date_line(self._at)}</div>"
 
     def show(self, around: Any = None) -> None:
         super().show(around)
+        if not self._is_moving():
+            self.fix()
         if in_kernel():
             self._states.follow(self.refresh)
+
+    def _is_moving(self) -> bool:
+        return any(row.state in _MOVING for row in self.table.rows)
 
     def refresh(self) -> bool:
         """Look at the models; return whether one is changing. Called by the store."""
@@ -154,8 +166,9 @@ class StatusView(LiveView):
         self.update(html=self.table.html())
         if self.table.rows != before.rows:
             self.freeze()
-        moving = any(row.state in _MOVING for row in self.table.rows)
-        return moving or bool(self.table.hanging or self._workspace.server.draining())
+        if not self._is_moving():
+            self.fix()
+        return self._is_moving() or bool(self.table.hanging or self._workspace.server.draining())
 
     def on_message(self, content: Mapping[str, Any]) -> None:
         self.table, self._at = status_table(self._workspace), time.time()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from html import escape
 from typing import Any
 
 from ...core.infer_request import InferenceRequest
@@ -118,8 +117,8 @@ class Streams(RecordView):
         return streams_figure(self.record)
 
     def html(self) -> str:
-        text = escape(self.text())
-        return f"<div class='tl-panel'><div class='tl-text'>{text}</div>{self.figure()}</div>"
+        text = self.text()
+        return self.page(text, text, self.figure())
 
 
 def _summary(facts: StreamFacts) -> str:

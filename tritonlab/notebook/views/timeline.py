@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from html import escape
 from typing import Any
 
 from ...core.plain_facts import plain
@@ -127,8 +126,8 @@ class Timeline(RecordView):
         return timeline_figure(self.record)
 
     def html(self) -> str:
-        summary = escape(self.text().split("\n", 1)[0])
-        return f"<div class='tl-panel'><div>{summary}</div>{self.figure()}</div>"
+        text = self.text()
+        return self.page(text.split("\n", 1)[0], text, self.figure())
 
 
 def summary(facts: BatchFacts) -> str:

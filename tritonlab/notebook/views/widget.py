@@ -19,7 +19,7 @@ import re
 import threading
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +33,8 @@ _IMPORT = re.compile(r'^import .* from "\./(\w+\.js)";\n', re.MULTILINE)
 
 #: The views that the browser may send requests to, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
+#: The view of each subject that was shown last.
+_latest: weakref.WeakValueDictionary[Hashable, LiveView] = weakref.WeakValueDictionary()
 
 
 class LiveView:
@@ -51,6 +53,8 @@ class LiveView:
         self._lock = threading.Lock()  # guards the next two and _state
         self._widget: Any = None
         self._shown = False
+        self._fixed = False
+        self._output = self.id  # the display id of its last output
         _views[self.id] = self
 
     # -- for subclasses
@@ -62,6 +66,13 @@ class LiveView:
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values, under stable keys; by default only the text."""
         return {"text": self.text()}
+
+    @property
+    def subject(self) -> Hashable | None:
+        """What the view follows. The static form is fixed once another view of the same subject is shown, so that each
+        cell keeps its own moment. None: no other view fixes it.
+        """
+        return None
 
     def html(self) -> str:
         """Return the static form. It uses classes of `theme.css`, and also reads well without any style."""
@@ -93,9 +104,13 @@ class LiveView:
             widget.send(dict(content), list(buffers))
 
     def freeze(self) -> None:
-        """Renew the static form where it is shown."""
-        if self._shown:
-            _display(self._bundle(), display_id=self.id, update=True)
+        """Renew the static form where it was shown last, unless it is fixed."""
+        if self._shown and not self._fixed:
+            _display(self._bundle(), display_id=self._output, update=True)
+
+    def fix(self) -> None:
+        """Keep the static form as it is; the live one goes on."""
+        self._fixed = True
 
     def close(self) -> None:
         """End the live form; the static one is seen from then on."""
@@ -112,12 +127,20 @@ class LiveView:
             if self._widget is None and importlib.util.find_spec("anywidget") is not None:
                 _listen()
                 self._widget = _widget_class(self.MODULE)(state=self._state, view=self.id)
+                self._widget.own_id = self._widget.model_id
                 self._widget.on_msg(lambda widget, content, buffers: self.on_message(content))
             return self._widget
 
     def show(self, around: Any = None) -> None:
         """Display both forms. `around`: a widget that holds this one's, to be shown in its place."""
-        _display(self._bundle(), display_id=self.id)
+        if self._shown:
+            self._output = uuid.uuid4().hex[:12]  # the output that was shown before keeps its moment
+        if self.subject is not None:
+            before, _latest[self.subject] = _latest.get(self.subject), self
+            if before is not None:
+                before.fix()
+        self._fixed = False
+        _display(self._bundle(), display_id=self._output)
         self._shown = in_kernel()  # a terminal would print it again
         shown = around or (self.widget if self._shown else None)
         if shown is not None:
@@ -210,6 +233,8 @@ def _widget_class(module: str) -> Any:
         "_css": Path(STATIC / "theme.css").read_text(encoding="utf-8"),
         "state": traitlets.Dict().tag(sync=True),
         "view": traitlets.Unicode().tag(sync=True),
+        #: the model's id, by which the browser finds whether a kernel stands behind it
+        "own_id": traitlets.Unicode().tag(sync=True),
     }
     return type(f"LiveView_{Path(module).stem}", (anywidget.AnyWidget,), members)
 

@@ -1,0 +1,65 @@
+"""A notebook that was executed elsewhere shows the pictures of its views, trusted or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbformat.sign import NotebookNotary
+
+from .conftest import SCREENSHOTS
+from .test_views_gone import FILL
+
+pytestmark = pytest.mark.timeout(300)
+
+DRAWN = "image => image.complete && image.naturalWidth > 800"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A notebook as papermill and nbconvert store it: with the state of its widgets."""
+    preprocessors = pytest.importorskip("nbconvert.preprocessors")
+    sources = ["%load_ext tritonlab", FILL]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    executor = preprocessors.ExecutePreprocessor(timeout=120, kernel_name="python3", store_widget_state=True)
+    executor.preprocess(notebook, {"metadata": {"path": str(tmp_path_factory.mktemp("elsewhere"))}})
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return notebook
+
+
+def trusted(lab: Any) -> bool:
+    found: bool = lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.model.cells.get(1).trusted")
+    return found
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
+def test_an_untrusted_notebook_shows_the_picture(lab: Any, stored: Any, theme: str) -> None:
+    name = f"stored_{theme}.ipynb"
+    nbformat.write(stored, Path(lab.jupyter.notebooks) / name)
+    lab.open(name)
+    assert not trusted(lab)
+    output = lab.cell(1).locator(".jp-OutputArea")
+    lab.until(output.locator("img"), DRAWN)
+    lab.shot(name.removesuffix(".ipynb"), output)
+    assert "Timeline of add: 200 requests in 200 batches" in output.inner_text()
+    assert len(output.inner_text().splitlines()) < 5  # not a wall of text
+    assert (SCREENSHOTS / f"stored_{theme}.png").exists()
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+def test_a_trusted_notebook_without_its_kernel_shows_the_picture_alone(lab: Any, stored: Any) -> None:
+    NotebookNotary(data_dir=str(lab.jupyter.settings.parent / "data")).sign(stored)
+    nbformat.write(stored, Path(lab.jupyter.notebooks) / "stored_trusted.ipynb")
+    lab.open("stored_trusted.ipynb")
+    assert trusted(lab)
+    output = lab.cell(1).locator(".jp-OutputArea").first
+    lab.until(output.locator("img"), DRAWN)
+    lab.page.wait_for_timeout(2000)  # what would come in the picture's place
+    lab.shot("stored_trusted", output)
+    assert output.locator("img").is_visible()
+    assert output.locator("canvas:visible").count() == 0
+    assert "No request has been executed" not in output.inner_text()
+    assert "Error displaying widget" not in output.inner_text()
+    assert (lab.foreign, lab.errors) == ([], [])

@@ -1,0 +1,53 @@
+"""A picture as a notebook stores it: an image with its data, which every reader shows.
+
+Sanitizers drop inline SVG, of which only the words remain: JupyterLab's for a notebook that is not trusted, GitHub's,
+those of mail. An `<img>` with a `data:` address passes them. Such an image knows neither the colours nor the theme of
+the page, so it has a paper of its own, which is legible on light and dark pages. (nbconvert's `sanitize_html` passes no
+`<img>` in HTML at all.)
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from html import escape
+
+_PAPER, _INK, _PAD = "#ffffff", "#212121", 8
+_ROOT = re.compile(r"<svg role='img' aria-label='([^']*)' viewBox='(\S+) (\S+) (\S+) (\S+)'[^>]*>")
+#: Tooltips, which an image does not show.
+_TITLE = re.compile(r"<title>[^<]*</title>")
+
+
+def stored_picture(svg: str, when: float, alt: str = "") -> str:
+    """Return an `<img>` that shows what `svg`, one picture as inline SVG, does; empty for an empty text. `when`: wall
+    clock seconds; `alt`: the facts in the picture as words, else its label.
+    """
+    root = _ROOT.match(svg)
+    if root is None:
+        return ""
+    label, *numbers = root.groups()
+    left, top, width, height = map(float, numbers)
+    wide, high = f"{width + 2 * _PAD:g}", f"{height + 2 * _PAD:g}"
+    x, y = f"{left - _PAD:g}", f"{top - _PAD:g}"
+    image = (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='{x} {y} {wide} {high}' width='{wide}' height='{high}' "
+        f"style='font:11px sans-serif;fill:currentColor;color:{_INK};--jp-layout-color1:{_PAPER}'>"
+        f"<rect x='{x}' y='{y}' width='{wide}' height='{high}' rx='4' fill='{_PAPER}'/>"
+        f"{_TITLE.sub('', svg[root.end() :])}"
+    )
+    data = base64.b64encode(image.encode()).decode()
+    return (
+        f"<div><img class='tl-stored' width='{wide}' style='max-width:100%' alt='{escape(alt) or label}' "
+        f"title='{date_text(when)}' src='data:image/svg+xml;base64,{data}'></div>"
+    )
+
+
+def date_line(when: float) -> str:
+    """Return the line below what is stored: when it was like that."""
+    return f"<div class='tl-dim'>{date_text(when)}</div>"
+
+
+def date_text(when: float) -> str:
+    """Return `at 14:03:22, 23 Nov 2026`."""
+    return f"at {time.strftime('%H:%M:%S, %d %b %Y', time.localtime(when))}"
