@@ -79,7 +79,7 @@ def read_case(path: Path) -> GoldenCase:
             document.get("error", ""),
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
-        raise ValueError(f"{path}: no golden case: {type(error).__name__}: {error}") from None
+        raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None
 
 
 def said_of(request: InferenceRequest) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class DeviceTensors:
         try:
             place = DevicePlace.read(data)
         except struct.error as error:
-            raise WireError(f"no place of device memory: {error}") from None
+            raise WireError(f"not a place of device memory: {error}") from None
         for grant in list(self._granted.values()):
             chunk = grant.chunk
             if chunk.handle == place.handle and 0 <= place.offset - grant.offset <= grant.size - place.nbytes:

@@ -105,7 +105,7 @@ def ask_driver() -> tuple[list[DeviceFacts], str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], str(error)
     except ValueError:  # the driver has ended the process
-        return [], done.stderr.strip() or f"the process that asked the driver ended with status {done.returncode}"
+        return [], done.stderr.strip() or f"the process that queried the driver ended with status {done.returncode}"
     devices = [
         DeviceFacts(ordinal, uuid, name, total, (major, minor), simulated)
         for ordinal, uuid, name, total, (major, minor), simulated in rows

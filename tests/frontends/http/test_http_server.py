@@ -266,7 +266,7 @@ def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypat
             end = (end + piece)[-500:]
     assert received < 100 << 20  # of 10 GB
     text = (
-        b'{"error":"the client has left more than 1 MB of responses unread; read them as they come, or ask for fewer"}'
+        b'{"error":"the client has left more than 1 MB of responses unread; read them as they come, or request fewer"}'
     )
     assert end.endswith(b"data: %b\n\n\r\n" % text)
 

@@ -150,7 +150,7 @@ def test_a_handle_that_is_none(manager: SharedMemoryManager, client: GpuClient) 
         manager.register_cuda("a", b"x" * 64, 0, SIZE)
     with refusal(InvalidArgumentError, f"{BAD}: 'a', opening another process"):
         manager.register_cuda("a", client.handle, 1, SIZE)
-    with refusal(InvalidArgumentError, f"{BAD}: 'a', there is no GPU 2 but 0, 1"):
+    with refusal(InvalidArgumentError, f"{BAD}: 'a', GPU 2 does not exist; this server has GPUs 0 and 1"):
         manager.register_cuda("a", client.handle, 2, SIZE)
     with refusal(InvalidArgumentError, "failed to register shared memory region 'a': invalid args"):
         manager.register_cuda("a", client.handle, 0, SIZE + 1)

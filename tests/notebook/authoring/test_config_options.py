@@ -106,8 +106,8 @@ def test_tensors_are_read(spec: str, found: tuple[object, ...]) -> None:
     ("spec", "message"),
     [
         ("IN", "is not NAME:TYPE[DIMS]"),
-        ("IN:FLOAT[1]", "there is no datatype 'FLOAT'; there are BOOL"),
-        ("IN:INVALID[1]", "there is no datatype"),
+        ("IN:FLOAT[1]", "the datatype 'FLOAT' does not exist; use one of BOOL"),
+        ("IN:INVALID[1]", "the datatype 'INVALID' does not exist"),
         ("IN:FP32[1,,2]", "are not integers"),
     ],
 )

@@ -116,7 +116,7 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
     assert view.why_apart(0, 3).startswith(
         "request 4 came 2 ms after the batch of request 1 had left; that was closed by"
     )
-    assert view.why_apart(0, 99) == "One of them is not kept any more, or never came."
+    assert view.why_apart(0, 99) == "One of them is no longer kept, or never came."
     unknown = Timeline(heard.recording, "add")
     assert unknown.why_apart(1, 2).startswith("The batch of 'two' was closed by a request of another shape")
     sent: list[Any] = []

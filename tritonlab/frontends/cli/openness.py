@@ -59,6 +59,6 @@ def _model_control(access: AccessRules, services: list[str]) -> Record:
         return "INFO", f"Model control: clients with the token may {what}"
     return (
         "WARNING",
-        f"Model control: whoever reaches {' or '.join(services)} may {what}; '--allow-model-control=false' ends that, "
-        "'--token-file=<file>' asks for a token",
+        f"Model control: everyone who reaches {' or '.join(services)} may {what}; "
+        "'--allow-model-control=false' ends that, '--token-file=<file>' requires a token",
     )

@@ -48,7 +48,7 @@ class ResponseQueue:
             if self._unsent > MAX_UNSENT:
                 self.overrun = True
                 text = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unread"
-                self._encoded.append((400, errors.body(f"{text}; read them as they come, or ask for fewer")))
+                self._encoded.append((400, errors.body(f"{text}; read them as they come, or request fewer")))
                 request.cancel()
         if response.final or self.overrun:
             self._encoded.append(None)

@@ -62,7 +62,7 @@ _LIVE = b"/v2/health/live"
 _OF_AUTHORIZATION = AUTHORIZATION.encode()
 _TOKEN = re.compile(r"[!-~]+")
 _ASKED = (
-    "a token is asked for: send '{}: Bearer <token>' with every request; the token was given out when the ports were "
+    "a token is required: send '{}: Bearer <token>' with every request; the token was given out when the ports were "
     "opened"
 )
 _OTHER = "the token that was sent is not the one that was given out when the ports were opened"

@@ -99,7 +99,7 @@ class Draft:
             config = self.settings.written(config)
         text, printed_for = completed_text(self.config.text, config)
         if printed_for and "#" in self.config.text:
-            return f"# written again, without the comments of {self.config.source}\n{text}"
+            return f"# rewritten, without the comments of {self.config.source}\n{text}"
         return text
 
     @property

@@ -242,7 +242,9 @@ class Workspace:
         """Return the model, a new one if nothing was written of it yet."""
         if name not in self._models:
             if name in ("", ".", "..") or "/" in name or "\0" in name:  # its directory would be elsewhere
-                raise OptionError(f"{name!r} is no name of a model: it would not be a directory of the repository")
+                raise OptionError(
+                    f"{name!r} cannot be the name of a model: it must be the name of a directory in the repository"
+                )
             directory = ModelDirectory(self.repository / name, self._spare.path)
             self._models[name] = WrittenModel(name, self.server, directory, self.sources)
         return self._models[name]

@@ -329,7 +329,7 @@ COMMANDS = {
     "golden": _unread(
         "golden",
         _golden,
-        "keep answers and ask for them again",
+        "keep responses and check that the model still gives them",
         "add NAME INPUT0=expression | check [NAME] | update [NAME]",
     ),
     "logs": _command(
@@ -340,7 +340,9 @@ COMMANDS = {
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
         (("--request",), {"metavar": "ID", "help": "only those of the request of this id or number"}),
     ),
-    "why": _command("why", lambda c, a: why(c.workspace, a.name), "say what waits for what, and why", _name(nargs="?")),
+    "why": _command(
+        "why", lambda c, a: why(c.workspace, a.name), "show what waits for what, and why", _name(nargs="?")
+    ),
     "debug": _command(
         "debug",
         lambda context, given: debug(context.workspace, given.name, vscode=given.vscode),

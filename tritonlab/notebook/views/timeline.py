@@ -54,7 +54,7 @@ class Timeline(RecordView):
     def why_apart(self, one: int, other: int) -> str:
         """Return one sentence on why the requests of two rows of the record were not executed together."""
         config = self._config() if self._config is not None else UNKNOWN
-        return why_not_together(self.record, one, other, config) or "One of them is not kept any more, or never came."
+        return why_not_together(self.record, one, other, config) or "One of them is no longer kept, or never came."
 
     def values(self, row: int) -> list[str]:
         """Return the rarer facts of the request of a row, and a line for each of its tensors, with the first values.

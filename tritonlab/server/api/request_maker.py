@@ -103,6 +103,6 @@ def _cast(value: Any, datatype: DataType) -> str:
     if plain is datatype:
         return ""
     return (
-        f"a {type(value).__name__} is cast to {datatype.name} here, but Triton refuses it, for it is {plain.name}; "
+        f"a {type(value).__name__} is cast to {datatype.name} here, but Triton refuses it, because it is {plain.name}; "
         "send an array"
     )

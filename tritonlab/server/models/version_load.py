@@ -157,7 +157,7 @@ class VersionLoad:
         for key in sorted(parameters):
             if unfilled := placeholders(parameters[key].string_value):
                 self._warn(
-                    f"the parameter '{key}' has {', '.join(unfilled)} as its template has it: write a value for it"
+                    f"the parameter '{key}' still has {', '.join(unfilled)} of its template: write a value for it"
                 )
 
     def _start(self, config: ModelConfig, first: ModelStub, source: ModelSource) -> VersionParts:
@@ -227,7 +227,7 @@ def complete_config(
                 raise TritonError.of(error.code, error.reason) from error
             # Triton goes on with the configuration it has and says nothing (measured)
             cause = f": {error.detail}" if error.detail else ""
-            warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
+            warn(f"what auto_complete_config returned is not a model configuration and is dropped{cause}")
     return final_config(config, gpus)
 
 

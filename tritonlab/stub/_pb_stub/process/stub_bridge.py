@@ -191,7 +191,9 @@ class StubBridge(Bridge):
             name = tensor._name
             if name not in requested and name not in self.declared:
                 self.declared.add(name)
-                self.log(1, "%s'%s' is no output of the config and was dropped." % (UNCHECKED, bounded(name)), "", 0)
+                self.log(
+                    1, "%s'%s' is not an output of the config and was dropped." % (UNCHECKED, bounded(name)), "", 0
+                )
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
         inputs: List[Wire] = []
