@@ -125,7 +125,7 @@ def test_names(golden: GoldenSet) -> None:
     with pytest.raises(ValueError, match="without an answer"):
         golden.add(Outcome(request()))
     (golden.directory / "m" / "broken.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"broken\.json: no golden case: KeyError"):
+    with pytest.raises(ValueError, match=r"broken\.json is not a golden case: KeyError"):
         golden.cases()
 
 

@@ -38,7 +38,7 @@ class TritonPythonModel:
 
 
 def options(**more: object) -> ConfigOptions:
-    return ConfigOptions.of(max_batch_size=8, inputs="IN:FP32[1]", outputs="OUT:FP32[1]", **more)
+    return ConfigOptions.from_keywords(max_batch_size=8, inputs="IN:FP32[1]", outputs="OUT:FP32[1]", **more)
 
 
 def sent(workspace: Workspace, values: list[object]) -> list[Outcome]:

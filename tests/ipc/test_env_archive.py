@@ -95,7 +95,10 @@ REFUSED: dict[str, tuple[list[Member], str]] = {
         [("bin/python", LINK, "/tmp"), ("bin/python/tritonlab_escaped", FILE, "")],
         "would be written through a link of the archive",
     ),
-    "hard link out": ([("x", HARD, "/etc/passwd")], "is a hard link to '/etc/passwd', which is no file of the archive"),
+    "hard link out": (
+        [("x", HARD, "/etc/passwd")],
+        "is a hard link to '/etc/passwd', which the archive does not contain",
+    ),
     "hard link to a link": (
         [("bin/python", LINK, "/etc/passwd"), ("x", HARD, "bin/python")],
         "which the archive does not contain before it",

@@ -91,7 +91,7 @@ class HttpLink:
         finally:
             connection.close()
         if reply.status != 200:
-            raise TritonError.of(_CODES.get(reply.status, Code.INTERNAL), error_text(data, reply.status))
+            raise TritonError.from_code(_CODES.get(reply.status, Code.INTERNAL), error_text(data, reply.status))
         return data, reply.headers
 
 

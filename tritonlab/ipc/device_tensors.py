@@ -55,7 +55,7 @@ class DeviceTensors:
         lease, _ = array.keep
         with self._lock:
             self._mapped[lease.chunk.handle] = lease.chunk
-        return Lent.of(array.place, array.device, array)
+        return Lent.from_place(array.place, array.device, array)
 
     def preferred(self, outputs: Mapping[str, Tensor], memory: Sequence[int]) -> dict[str, Tensor]:
         """Returns outputs in the memory that a model prefers, type (0 GPU, 1 CPU) and device; a preference that cannot

@@ -175,7 +175,7 @@ def _control_mode(options: Options) -> str:
 
 
 def _execution_options(options: Options) -> ExecutionOptions:
-    return ExecutionOptions.of(
+    return ExecutionOptions.from_settings(
         options.cache_config, options.rate_limit, options.rate_limit_resource, options.count_warmup
     )
 

@@ -469,7 +469,7 @@ def test_a_class_of_a_cell_is_a_source_and_keeps_its_lines(notebook: Any, worksp
     )
     number = notebook.number()
     notebook.shell.user_ns.update(
-        workspace=workspace, options=ConfigOptions.of(inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+        workspace=workspace, options=ConfigOptions.from_keywords(inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     )
     notebook.run("m = workspace.load('m', Scaler, options=options)")
     assert notebook["m"](IN=[2.0])["OUT"].tolist() == [6]

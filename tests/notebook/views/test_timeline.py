@@ -189,7 +189,7 @@ def test_a_request_of_an_open_timeline_tells_its_values(lab: Lab, monkeypatch: p
 
 def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     view = lab.server.model("any").view()
-    recorder = Recorder.of(lab.server.instruments)
+    recorder = Recorder.for_instruments(lab.server.instruments)
     sent: list[Any] = []
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
     view.check()

@@ -56,7 +56,7 @@ class ConfigOptions:
                 _add_tensor(ModelConfig(), option, spec)
 
     @staticmethod
-    def of(**options: Any) -> ConfigOptions:
+    def from_keywords(**options: Any) -> ConfigOptions:
         """Make the options of the keyword arguments of `load`. Raises UnknownOption."""
         known = [f.name for f in fields(ConfigOptions)]
         UnknownOption.check("load", options, [*known, "config", "files", "version"])

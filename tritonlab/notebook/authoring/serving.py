@@ -42,7 +42,7 @@ def open_endpoints(
     rules = {name: options.pop(name) for name in _RULES if name in options}
     given = replace(given, access=replace(given.access, **rules), **options)
     make_room()
-    endpoints = Endpoints.of(server, given)
+    endpoints = Endpoints.from_server(server, given)
     if given.access.token == token:
         print(_how_to_ask(endpoints))
     return endpoints

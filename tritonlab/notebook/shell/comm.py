@@ -56,7 +56,7 @@ class Windows:
         """Send the windows, if there are any, the models of this workspace from now on, and of no other."""
         with self._lock:
             before = self._followed
-            self._followed = ModelStates.of(workspace.server) if self._open else None
+            self._followed = ModelStates.for_server(workspace.server) if self._open else None
             now = self._followed
         if before is not now:
             if before is not None:

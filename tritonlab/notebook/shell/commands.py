@@ -73,7 +73,7 @@ def run(context: Context, line: str) -> Any:
     else:
         arguments = parse(command.parser, rest)
     shown = command.run(replace(context, json=arguments.json), arguments)
-    return JsonFacts.of(shown) if arguments.json else shown
+    return JsonFacts.from_shown(shown) if arguments.json else shown
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def _read(path: Path) -> Recording:
 
 
 def _of_model(model: Model, kind: str, written: Callable[[], Written | None]) -> RecordView:
-    recorder, instruments = Recorder.of(model.server.instruments), model.server.instruments
+    recorder, instruments = Recorder.for_instruments(model.server.instruments), model.server.instruments
 
     def check() -> None:
         if not model.server.core.live():

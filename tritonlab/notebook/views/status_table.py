@@ -124,7 +124,7 @@ class StatusView(LiveView):
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._states = ModelStates.of(workspace.server)
+        self._states = ModelStates.for_server(workspace.server)
         self.table = status_table(workspace)
         self._at = time.time()
         super().__init__(html=self.table.html())

@@ -200,7 +200,7 @@ class Model:
         """The last failures of the model's code, with what was sent and where it failed: `failures[-1].replay()` sends
         it again.
         """
-        capsules, total, answered_with_error = self._core.failures.of(self.name)
+        capsules, total, answered_with_error = self._core.failures.of_model(self.name)
         failures = [self._failure(capsule) for capsule in capsules]
         return ModelFailures(self.name, failures, total, answered_with_error)
 

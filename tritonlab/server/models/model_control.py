@@ -197,7 +197,7 @@ class ModelControl:
 
     def draining(self, name: str = "") -> list[Ending]:
         """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
-        return self._endings.of([model.identifier for model in self.models.known(name)])
+        return self._endings.of_models([model.identifier for model in self.models.known(name)])
 
     def stop_loading(self, name: str) -> None:
         """Make the loads fail that go on for the models of this name."""
@@ -219,7 +219,7 @@ class ModelControl:
             for name in reversed(graph.load_order(list(self.models))):
                 after = [ending for ensemble in graph.dependents([name]) for ending in ended.get(ensemble, ())]
                 ended[name] = self._endings.retire(self.models[name], after)
-            self._endings.wait(self._endings.of(self.models), timeout)
+            self._endings.wait(self._endings.of_models(self.models), timeout)
         except BaseException:
             for version in self.running():
                 version.abort()

@@ -235,7 +235,7 @@ def _slot(instance: str, slot: SlotUse) -> str:
 
 
 def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
-    kept, total, _ = failures.of(version.name)
+    kept, total, _ = failures.of_model(version.name)
     if not kept or kept[-1].pid not in {instance.pid for instance in version.instances}:
         return  # what failed before a reload has perhaps been mended
     last = kept[-1]
