@@ -54,7 +54,7 @@ def test_a_new_source_drops_what_came_with_the_last_load_call(tmp_path: Path) ->
     [
         ("/nowhere/model.py", FileError, "No such file or directory: /nowhere/model.py"),
         ("class TritonPythonModel: pass", FileError, "No such file or directory: class TritonPythonModel: pass"),
-        ("x" * 300, FileError, "File name too long: x"),
+        ("x" * 300, FileError, "a file name is too long: .x"),
         (5, SourceError, "a source is a text, a class or a path, not of type int"),
     ],
 )

@@ -124,7 +124,7 @@ class Draft:
         """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
         return {**self.tree(), CONFIG_FILE: ModelFile(self.config_file.encode())}
 
-    def said(
+    def with_changes(
         self,
         source: Source | None,
         config: str | Mapping[str, Any] | PathLike[str] | None,

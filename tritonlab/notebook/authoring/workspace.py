@@ -88,7 +88,7 @@ class Workspace:
         """
         started = time.perf_counter()
         with self._lock:
-            draft = self.draft(name).said(source, config, files, version, options, body)
+            draft = self.draft(name).with_changes(source, config, files, version, options, body)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
                 raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)

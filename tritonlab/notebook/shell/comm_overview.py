@@ -12,7 +12,7 @@ from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
 from ..views.draining import draining_text, lasting
 from ..views.model_facts import current_facts
-from ..views.places import gpus_text, held_text, place_text
+from ..views.placement_text import gpus_text, held_text, place_text
 from ..views.status_table import memory_text
 from .logs import LogLine
 

@@ -144,7 +144,7 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
     if not records and name is not None and name not in workspace.names():
         context.model(name)  # raises
     if arguments.request is not None:
-        records = [record for record in records if record.is_of(arguments.request)]
+        records = [record for record in records if record.is_of_request(arguments.request)]
     return LogView(records[-arguments.lines :], workspace.cite_for)
 
 

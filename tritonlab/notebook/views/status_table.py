@@ -14,7 +14,7 @@ from ..authoring.workspace import Workspace
 from .draining import draining_text, lasting
 from .model_facts import duration_text, instance_troubles
 from .model_states import ModelStates
-from .places import gpus_text, places_text
+from .placement_text import gpus_text, places_text
 from .widget import LiveView, in_kernel
 
 _TONES = {"READY": "good", "LOADING": "warn", "UNLOADING": "warn", "UNLOADED": "off", "NOT LOADED": "off"}

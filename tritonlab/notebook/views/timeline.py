@@ -7,11 +7,11 @@ from html import escape
 from typing import Any
 
 from ...core.plain_facts import plain
-from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.call_tree import rare_facts
 from ...profile.device_copies import device_copies
 from ...profile.model_record import REJECTIONS
+from ...profile.recorded_separation import UNKNOWN, why_not_together
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig

@@ -36,8 +36,8 @@ from ..wire.message_bodies import (
 from ..wire.serialization import bounded
 from ..wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..wire.tensor_block import Wire, pack_tensors
+from .deferred_calls import DeferredCalls
 from .device_arena import DeviceArena
-from .errands import Errands
 from .inbox import Inbox
 from .postmortem import LastError
 from .prints import print_error
@@ -67,7 +67,7 @@ class StubBridge(Bridge):
         self.last_error = LastError()
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
-        self.errands = Errands()
+        self.deferred = DeferredCalls()
         self.arena = DeviceArena(lambda wanted: read_answer(ROW[DeviceMemory], self.call(wanted)))
         self.inbox = Inbox(connection)
         region.on_full = self.inbox.drain
@@ -136,7 +136,7 @@ class StubBridge(Bridge):
             return
         # taken out now, not later: the same handle may come back with a rescheduled request
         if self.open_requests.pop(handle, None) is not None:
-            self.errands.put(lambda: self._fail_forgotten(handle, answered))
+            self.deferred.put(lambda: self._fail_forgotten(handle, answered))
 
     def _fail_forgotten(self, handle: int, answered: bool) -> None:
         """End a request that the model can no longer end. Triton's client waits for ever (rules 3.2.2, 3.7.2)."""

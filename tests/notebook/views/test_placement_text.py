@@ -13,7 +13,7 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm_overview import overview
 from tritonlab.notebook.views.card import card_text
 from tritonlab.notebook.views.model_facts import model_facts
-from tritonlab.notebook.views.places import gpus_text, place_text, places_text
+from tritonlab.notebook.views.placement_text import gpus_text, place_text, places_text
 from tritonlab.notebook.views.status_table import status_table
 
 SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
