@@ -20,7 +20,7 @@ from ..core.infer_response import InferenceResponse
 from ..core.plain_facts import few_lines
 from ..core.status import TritonError
 from .comparison import Comparison, compare
-from .golden_files import GoldenCase, read_case, said_of, write_case
+from .golden_files import GoldenCase, non_default_fields, read_case, write_case
 from .outcome import Arrival, Outcome
 
 #: Sends a request to the model that it names, and waits.
@@ -187,7 +187,7 @@ def _case(outcome: Outcome, name: str) -> GoldenCase:
         raise ValueError("a request without an answer cannot be kept")
     request = outcome.request
     error = outcome.error.message.strip() if outcome.error is not None else ""
-    return GoldenCase(request.model_name, name, request.inputs, said_of(request), answers, error)
+    return GoldenCase(request.model_name, name, request.inputs, non_default_fields(request), answers, error)
 
 
 def _expected(case: GoldenCase) -> Outcome:

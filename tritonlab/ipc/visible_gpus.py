@@ -60,7 +60,7 @@ class VisibleGpus:
             return tuple(SIMULATED.devices()[: self._count])
         if not any(path.exists() for path in _CARDS):
             return ()
-        devices, why = ask_driver()
+        devices, why = query_driver()
         if why:
             self._warn(f"no GPU is used: {why}")
         return tuple(device for device in devices if device.compute >= _COMPUTE)
@@ -94,7 +94,7 @@ class VisibleGpus:
         return Nvml.load()
 
 
-def ask_driver() -> tuple[list[DeviceFacts], str]:
+def query_driver() -> tuple[list[DeviceFacts], str]:
     """Returns the devices of NVIDIA's driver, as a new process sees them, and why there are none, if so."""
     command = [sys.executable, "-c", _ASK, str(STUB.parent)]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}

@@ -126,7 +126,7 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
         until = deadline.expires_within(goal.budget_s * _SEARCH)
         work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
         confirm(live, config, goal, work, deadline)
-        tell_apart(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
+        measure_rivals(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
         ablate(live, config, goal, work, deadline)
     except KeyboardInterrupt:
         work.stopped = "interrupted"
@@ -242,7 +242,7 @@ def _window(live: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
     return live.measure(candidate.load, seconds).numbers
 
 
-def tell_apart(live: MeasurableModel, goal: Goal, work: _RunState, deadline: Deadline, spare: float = 0.0) -> None:
+def measure_rivals(live: MeasurableModel, goal: Goal, work: _RunState, deadline: Deadline, spare: float = 0.0) -> None:
     """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
     them, until they surely differ or the time is over but for so many seconds to spare.
     """
@@ -276,7 +276,7 @@ def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSta
         ]
         better = [one for one in fewer if one.live.rank(goal.p99_ms) > best.live.rank(goal.p99_ms)]
         work.confirmed += better
-        tell_apart(live, goal, work, deadline)
+        measure_rivals(live, goal, work, deadline)
         if not better or ranked(work.confirmed, goal.p99_ms)[0].live.settings == best.live.settings:
             return
 

@@ -149,7 +149,7 @@ def _method(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"write {_METHODS[found['method']]}"
 
 
-def _told_already(found: re.Match[str], config_of: ConfigOf) -> str:
+def _no_hint(found: re.Match[str], config_of: ConfigOf) -> str:
     return ""  # the error says what to do
 
 
@@ -197,8 +197,8 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never",
     ),
     # names that are not there
-    (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _told_already),
-    (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _told_already),
+    (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _no_hint),
+    (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _no_hint),
     (re.compile(r"has no attribute 'TritonPythonModel'"), "call the class of the model TritonPythonModel"),  # 2.1.3
     (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
     (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),

@@ -44,7 +44,7 @@ def open_endpoints(
     make_room()
     endpoints = Endpoints.from_server(server, given)
     if given.access.token == token:
-        print(_how_to_ask(endpoints))
+        print(_client_examples(endpoints))
     return endpoints
 
 
@@ -53,7 +53,7 @@ def flags() -> list[str]:
     return [f"--{flag.name}" for group in (*ENDPOINT_GROUPS, NOTEBOOK) for flag in group.flags]
 
 
-def _how_to_ask(endpoints: Endpoints) -> str:
+def _client_examples(endpoints: Endpoints) -> str:
     """Return how to ask with the token, without the token itself: what a cell prints is saved with the notebook, which
     others may read. tritonclient writes into the `headers` that it is given, over HTTP, and gRPC then refuses them, so
     each call gets a copy.

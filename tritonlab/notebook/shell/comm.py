@@ -65,7 +65,7 @@ class Windows:
                 workspace.changed = now.poke
                 now.follow(self._look)
 
-    def ask_for_prompt(self, waits: bool) -> int:
+    def request_prompt(self, waits: bool) -> int:
         """Ask the windows whether they show a box for a line of input, which they answer with the call `typing`; or
         tells them that the kernel does not wait for one any more. Returns how many there are.
         """

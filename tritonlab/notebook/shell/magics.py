@@ -123,8 +123,7 @@ class TritonMagics(Magics):
 
             %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
 
-            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output
-            SCORE:FP32[-1]
+            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output OUT:FP32[1]
 
             %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
@@ -248,7 +247,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
     cell.follow(shell)
     notice = WaitingNotice(places, cell)
     windows = listen(lambda: current())
-    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.ask_for_prompt), cell)
+    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.request_prompt), cell)
     desk.listen()
     printed = PrintedLines(cell)
     printed.follow(shell)

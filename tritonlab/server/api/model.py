@@ -23,7 +23,7 @@ from ..observe.why import Why
 from .debugging import EditorAttach, attach_editor, follow_pauses, look_at_last_error
 from .failures import KeptFailure, ModelFailures
 from .model_signature import HelpOfModel, SignatureOfModel, with_field_parameters
-from .request_check import check_said
+from .request_check import check_fields
 from .request_maker import RequestFields, make_request, make_tensors
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 
@@ -241,7 +241,7 @@ class Model:
         may call this, because warnings point at its caller.
         """
         if request is not None:
-            check_said(request)
+            check_fields(request)
             return request, None
         found = self._found()
         return make_request(self, found.rules.input_types, fields, self._server.casts), found

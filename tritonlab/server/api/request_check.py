@@ -23,7 +23,7 @@ _OWN_FIELDS = {
 }
 
 
-def check_said(request: InferenceRequest) -> None:
+def check_fields(request: InferenceRequest) -> None:
     """Raise InvalidArgumentError for fields that no client could have sent. Texts of a type derived from `str`, such
     as numpy's, become plain ones: `serialization.pack_body` would write the memory of numpy's instead."""
     if not isinstance(request, InferenceRequest):

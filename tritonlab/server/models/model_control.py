@@ -130,8 +130,9 @@ class ModelControl:
         """
         graph = self.models.graph()
         wanted = [files for model in list(self.models.values()) if (files := model.wanted) is not None]
-        anew = [files.identifier for files in wanted if self.models.resolves_anew(files.config, files.namespace)]
-        for ensemble in graph.load_order({*graph.dependents([*changed, *anew]), *anew}):
+        differently = self.models.is_resolved_differently
+        renamed = [files.identifier for files in wanted if differently(files.config, files.namespace)]
+        for ensemble in graph.load_order({*graph.dependents([*changed, *renamed]), *renamed}):
             model = self.models[ensemble]
             with model.lock:
                 if model.wanted is None or self.stopped:

@@ -168,7 +168,7 @@ class StubBridge(Bridge):
                 chosen = [tensor for tensor in tensors if tensor._name in requested]
                 wanted = len(chosen)
                 if wanted < len(tensors) and self.declared is not None:
-                    self._say_undeclared(tensors, requested)
+                    self._warn_of_undeclared(tensors, requested)
                 add_wires(wires, chosen, changeable)
             plans.append((wanted, error, response._parameters))
         block, headers = pack_tensors(self.region, wires)
@@ -183,7 +183,7 @@ class StubBridge(Bridge):
                 packed.append([[], ResponseError(code_of(error), bounded(error.message())), ""])
         return block, packed, [(tensor, headers[index]) for index, tensor in changeable] if changeable else _NOTHING
 
-    def _say_undeclared(self, tensors: Sequence[Tensor], requested: FrozenSet[str]) -> None:
+    def _warn_of_undeclared(self, tensors: Sequence[Tensor], requested: FrozenSet[str]) -> None:
         """Warn of outputs that are not in the config, of each name once: Triton drops them and says nothing (rule
         3.4.1)."""
         assert self.declared is not None
