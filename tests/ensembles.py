@@ -67,4 +67,4 @@ def composing(texts: Mapping[str, str]) -> dict[str, ComposingModel]:
 def graph(text: str, models: Mapping[str, str], name: str = "e") -> EnsembleGraph:
     there = composing(models)
     complete = complete_ensemble(config(text, name), there)
-    return EnsembleGraph.of(complete, lambda name, version: there[name].config(version))
+    return EnsembleGraph.from_config(complete, lambda name, version: there[name].config(version))

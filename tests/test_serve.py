@@ -126,7 +126,7 @@ def test_it_says_what_is_open_to_whom(served: ServeProcess) -> None:
     said = served.stderr
     for service in ("HTTP", "GRPC", "Metrics"):
         assert re.search(rf'{service} at 127.0.0.1:\d+ is open to every user of this machine"', said)
-    assert "Model control: whoever reaches GRPC or HTTP may load any model, which is to run any code" in said
+    assert "Model control: everyone who reaches GRPC or HTTP may load any model, which is to run any code" in said
     assert "--allow-model-control=false" in said and "--token-file" in said
     assert "Trace and log settings: clients may change them" in said
     assert "Shared memory: clients may" in said

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def add_stub_command(commands: Any) -> None:
     """Add `stub`, which sets the Python of one model where no EXECUTION_ENV_PATH does (rule 2.10.6)."""
-    text = "has a model run with another Python: writes its own triton_python_backend_stub"
+    text = "makes a model run with another Python: writes its own triton_python_backend_stub"
     parser = commands.add_parser("stub", help=text, description=f"This command {text}.")
     parser.add_argument("directory", metavar="MODEL_DIRECTORY", type=Path, help="<model repository>/<model>")
     parser.add_argument("--python", required=True, help="a Python from 3.8 on, with numpy: a path, or a name on PATH")
@@ -48,7 +48,7 @@ def add_stub_command(commands: Any) -> None:
 
 def add_test_command(commands: Any) -> None:
     """Add `test`, which checks the golden sets on machines without a browser."""
-    text = "asks models again what is kept in golden sets, and compares"
+    text = "sends the requests of golden sets again, and compares the responses"
     parser = commands.add_parser("test", help=text, description=f"This command {text}.")
     parser.add_argument(
         "paths",

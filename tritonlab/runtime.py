@@ -81,7 +81,7 @@ def default_server() -> Server:
             _server = Server(_directory.path, _options)
             _server.prewarm(_remembered_imports())
             if _options.recording:
-                Recorder.of(_server.instruments)  # so that a view opened late shows what came before
+                Recorder.for_instruments(_server.instruments)  # so that a view opened late shows what came before
             atexit.register(reset)
         return _server
 
@@ -145,7 +145,7 @@ def load(
 
     Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
-    given = ConfigOptions.of(**options) if options else None
+    given = ConfigOptions.from_keywords(**options) if options else None
     default_workspace().load(name, source, config=config, files=files, version=version, options=given)
     return default_server().model(name)
 
@@ -156,7 +156,7 @@ def recording(server: Server | None = None) -> Recording:
     `save(path)` keeps it in a file, `perfetto(path)` writes a trace.json. The notebook's server is recorded from its
     start, unless `tritonlab.reset(recording=False)` was called; another server from the first call of this function.
     """
-    return Recorder.of((server or default_server()).instruments).recording
+    return Recorder.for_instruments((server or default_server()).instruments).recording
 
 
 @explains_unknown

@@ -241,7 +241,7 @@ def model_loader(server: Server) -> Iterator[Callable[..., Model]]:
         if source is None and directory.is_dir():
             name, source = directory.resolve().name, directory
         authored = {key: settings.pop(key) for key in ("config", "files", "version") if key in settings}
-        options = ConfigOptions.of(**settings) if settings else None
+        options = ConfigOptions.from_keywords(**settings) if settings else None
         return workspace.load(str(name), source, options=options, **authored)
 
     try:

@@ -91,7 +91,7 @@ def test_the_verdict_is_one_line_and_the_first_failure_is_shown(golden: GoldenSe
     )
     assert not report.passed and report.to_dict()["results"][2]["name"] == "003"
     assert golden.check(answered, "other").verdict == "golden: nothing is kept"
-    assert "3 not asked for want of time" in golden.check(answered, seconds=-1).verdict
+    assert "3 not sent: out of time" in golden.check(answered, seconds=-1).verdict
 
 
 def test_errors_are_answers(golden: GoldenSet) -> None:
@@ -120,12 +120,12 @@ def test_names(golden: GoldenSet) -> None:
     golden.add(answered(request()), "a")
     with pytest.raises(FileExistsError, match="golden update renews"):
         golden.add(answered(request()), "a")
-    with pytest.raises(ValueError, match="is no name of a file"):
+    with pytest.raises(ValueError, match="cannot be the name of a file"):
         golden.add(answered(request()), "../a")
     with pytest.raises(ValueError, match="without an answer"):
         golden.add(Outcome(request()))
     (golden.directory / "m" / "broken.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"broken\.json: no golden case: KeyError"):
+    with pytest.raises(ValueError, match=r"broken\.json is not a golden case: KeyError"):
         golden.cases()
 
 

@@ -38,7 +38,7 @@ class TritonPythonModel:
 
 
 def options(**more: object) -> ConfigOptions:
-    return ConfigOptions.of(max_batch_size=8, inputs="IN:FP32[1]", outputs="OUT:FP32[1]", **more)
+    return ConfigOptions.from_keywords(max_batch_size=8, inputs="IN:FP32[1]", outputs="OUT:FP32[1]", **more)
 
 
 def sent(workspace: Workspace, values: list[object]) -> list[Outcome]:
@@ -78,7 +78,7 @@ def test_each_has_the_lines_that_were_printed_for_it(workspace: Workspace) -> No
 def test_the_first_has_what_is_wrong_with_the_outputs(workspace: Workspace) -> None:
     workspace.load("m", SOURCE.replace('Tensor("OUT"', 'Tensor("TUO"'), options=options())
     (record,) = sent(workspace, [np.ones((1, 1), np.float32)])[0].printed[:1]
-    assert record.text == "Triton checks no outputs: 'TUO' is no output of the config and was dropped."
+    assert record.text == "Triton checks no outputs: 'TUO' is not an output of the config and was dropped."
 
 
 def test_refused_and_failed_requests_have_the_clients_error(workspace: Workspace) -> None:

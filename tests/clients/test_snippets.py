@@ -84,7 +84,7 @@ def test_the_header_s_file_is_named_and_its_token_is_not_written() -> None:
 def test_a_batch_is_an_entry_of_perf_analyzer_for_each_row() -> None:
     text = copy_as("perf_analyzer input", request(np.int32([[1, 2], [3, 4]])), CONFIG).text
     assert json.loads(text) == {"data": [{"IN": {"content": row, "shape": [2]}} for row in ([1, 2], [3, 4])]}
-    with pytest.raises(NotSendable, match="no UTF-8"):
+    with pytest.raises(NotSendable, match="not UTF-8"):
         copy_as("perf_analyzer input", request(np.array([[b"\xff"]], dtype=object)), CONFIG)
 
 

@@ -96,4 +96,4 @@ def test_callbacks_that_are_pushed_hand_on_to_those_below() -> None:
     push("cache")
     request.respond(InferenceResponse())
     assert seen[5:] == ["cache", "client"]
-    assert (request.on_response, request.wrapped) == (None, None)
+    assert (request.on_response, request.callbacks_below) == (None, None)

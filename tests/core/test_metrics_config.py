@@ -8,21 +8,21 @@ from tritonlab.core.status import InvalidArgumentError
 
 
 def test_the_settings_of_the_flag() -> None:
-    config = MetricsConfig.of(
+    config = MetricsConfig.from_settings(
         {"counter_latencies": "false", "summary_latencies": "true", "summary_quantiles": "0.5:0.05,1:0", "foo": "bar"}
     )
     assert config == MetricsConfig(False, True, False, ((0.5, 0.05), (1.0, 0.0)))
 
 
 def test_the_defaults() -> None:
-    assert MetricsConfig.of({}) == MetricsConfig()
+    assert MetricsConfig.from_settings({}) == MetricsConfig()
     assert MetricsConfig().summary_quantiles == DEFAULT_QUANTILES
 
 
 @pytest.mark.parametrize("text", ["abc", "0.5", "x:0.1", ""])
 def test_quantiles_that_cannot_be_read(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="<quantile>:<error>"):
-        MetricsConfig.of({"summary_quantiles": text})
+        MetricsConfig.from_settings({"summary_quantiles": text})
 
 
 def test_buckets_of_a_model() -> None:

@@ -55,8 +55,8 @@ def test_a_scalar_has_no_batch_dimension() -> None:
 
 
 def test_most_models_have_none() -> None:
-    assert OutputReshapes.of(config('backend: "python" ' + tensor("output", "A"), "m")) is None
-    assert OutputReshapes.of(config(f'backend: "python" {OUTPUTS}', "m")) is not None
+    assert OutputReshapes.from_config(config('backend: "python" ' + tensor("output", "A"), "m")) is None
+    assert OutputReshapes.from_config(config(f'backend: "python" {OUTPUTS}', "m")) is not None
 
 
 def test_any_size_matches_minus_1() -> None:

@@ -21,7 +21,7 @@ from tritonlab.core.status import (
 
 @pytest.mark.parametrize("code", list(Code))
 def test_one_class_per_code(code: Code) -> None:
-    error = TritonError.of(code, "text")
+    error = TritonError.from_code(code, "text")
     assert (error.code, error.message, str(error)) == (code, "text", "text")
     assert type(error).__bases__ == (TritonError,)
 
@@ -56,8 +56,8 @@ def test_code_words_of_load_errors() -> None:
 
 
 def test_a_model_error_is_internal_and_does_not_take_its_place() -> None:
-    assert type(TritonError.of(Code.INTERNAL, "x")) is InternalError
-    assert type(TritonError.of(Code.INVALID_ARG, "x")) is InvalidArgumentError
+    assert type(TritonError.from_code(Code.INTERNAL, "x")) is InternalError
+    assert type(TritonError.from_code(Code.INVALID_ARG, "x")) is InvalidArgumentError
     error = ModelError("boom", log=("last line",))
     assert (error.code, error.exception, error.log) == (Code.INTERNAL, None, ("last line",))
     assert isinstance(error, InternalError)
@@ -68,7 +68,7 @@ def test_a_model_error_is_internal_and_does_not_take_its_place() -> None:
 def test_what_failed_in_a_model_is_caught_by_its_code(kind: type[ModelError], code: Code) -> None:
     error = kind("m", code=code, reason="why", log=("line",))
     assert isinstance(error, kind) and error.code is code
-    caught = [other for other in Code if isinstance(error, type(TritonError.of(other, "")))]
+    caught = [other for other in Code if isinstance(error, type(TritonError.from_code(other, "")))]
     assert caught == [code]
     assert type(error).__name__ == kind.__name__ and type(kind("n", code=code)) is type(error)
     again = copy.copy(error)

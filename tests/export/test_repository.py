@@ -158,7 +158,7 @@ def test_a_config_that_is_completed_within_is_written_again_and_the_report_says_
     found, report = exported_text(tmp_path, "# mine\ninput { name: 'IN' }\n")
     assert "# mine" not in found
     (warning,) = report.plan.warnings
-    told = "its config.pbtxt was written again without its comments: what it says of input had to be completed in place"
+    told = "its config.pbtxt was rewritten without its comments: input had to be completed in place"
     assert warning == told
     assert f"  Attention: {warning}." in str(report).splitlines()
 

@@ -27,7 +27,7 @@ def of(signal: str, peak: int = 0) -> DeathCause:
 def test_a_kill_from_outside(kills: list[int], signal: str) -> None:
     cause = of(signal, 100 * MB)
     assert cause.is_kill()
-    assert cause.words().startswith("Nothing says that memory ran out (it had used up to 100 MB of 4.0 GB): somebody")
+    assert cause.words().startswith("Nothing shows that memory ran out (it had used up to 100 MB of 4.0 GB): somebody")
 
 
 def test_a_kill_for_lack_of_memory(kills: list[int]) -> None:

@@ -95,10 +95,13 @@ REFUSED: dict[str, tuple[list[Member], str]] = {
         [("bin/python", LINK, "/tmp"), ("bin/python/tritonlab_escaped", FILE, "")],
         "would be written through a link of the archive",
     ),
-    "hard link out": ([("x", HARD, "/etc/passwd")], "is a hard link to '/etc/passwd', which is no file of the archive"),
+    "hard link out": (
+        [("x", HARD, "/etc/passwd")],
+        "is a hard link to '/etc/passwd', which the archive does not contain",
+    ),
     "hard link to a link": (
         [("bin/python", LINK, "/etc/passwd"), ("x", HARD, "bin/python")],
-        "which is no file of the archive before it",
+        "which the archive does not contain before it",
     ),
     "pipe": ([("x", PIPE, "")], "is a device or a pipe"),
     "device": ([("x", DEVICE, "")], "is a device or a pipe"),

@@ -98,7 +98,9 @@ def test_an_old_python_is_refused() -> None:
 
 def test_what_is_no_python_shows_what_it_said(tmp_path: Path) -> None:
     path = script(tmp_path / "python", "echo 'libpython3.11.so.1.0: cannot open' >&2; exit 127")
-    with pytest.raises(InterpreterError, match=r"is no Python that runs here: libpython3\.11\.so\.1\.0: cannot open"):
+    with pytest.raises(
+        InterpreterError, match=r"is not a Python that runs here: libpython3\.11\.so\.1\.0: cannot open"
+    ):
         Interpreter(path).check()
 
 

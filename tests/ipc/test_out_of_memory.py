@@ -128,7 +128,7 @@ def test_what_is_said_of_it(peak: int, limit: int, kills: int, words: str) -> No
 )
 def test_what_is_said_of_a_kill_that_is_not_for_memory(peak: int, limit: int, used: str) -> None:
     assert kill_words(peak, limit) == (
-        f"Nothing says that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
+        f"Nothing shows that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
         "or the model itself has."
     )
 
@@ -140,5 +140,6 @@ def test_what_is_said_of_a_bus_error(left: int, is_full: bool) -> None:
 
 def test_a_machine_without_shared_memory_is_not_full() -> None:
     assert bus_words(0, 0) == (
-        "A page of mapped memory could not be had: its file was cut short, or the file system or memory is full."
+        "A page of mapped memory could not be read or allocated: its file was cut short, or the file system or memory "
+        "is full."
     )

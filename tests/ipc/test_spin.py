@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tritonlab.ipc.spin import SPIN_US, STUB_SPIN_US, AnswerPace, Crowd, SpinBudget
+from tritonlab.ipc.spin import SPIN_US, STUB_SPIN_US, AnswerPace, PollingRest, SpinBudget
 
 MICROSECOND = 1e-6
 
@@ -97,7 +97,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.now = 1_000_000_000
-        self.crowd = Crowd()
+        self.crowd = PollingRest()
 
     def come(self, late: int, of: int = 16) -> bool:
         """Says of these whether polling has done harm."""

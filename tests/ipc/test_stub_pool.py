@@ -288,7 +288,7 @@ def test_an_import_that_takes_long_is_not_waited_for(
     monkeypatch.setattr("tritonlab.ipc.zygotes._PATIENCE", 0.01)
     source, said = model("import slow\n"), list[str]()
     taken.append(pool.acquire(model=source, say=said.append))
-    assert said == ["The model imports anew at every start: 'slow', because that has taken more than 0.01 s."]
+    assert said == ["The model repeats imports at every start: 'slow', because that has taken more than 0.01 s."]
     go.touch()
     eventually(lambda: "slow" in imported(pool).values())
     taken.append(pool.acquire(model=source, say=said.append))
@@ -328,7 +328,7 @@ def test_what_takes_too_much_memory_is_not_kept(
             taken.append(pool.acquire(model=model("import PIL\n"), say=said.append))
         assert list(imported(pool).values()) == [""]
         why = "'PIL', because it takes more memory than `warm` allows"
-        assert said == [f"The model imports anew at every start: {why}."]
+        assert said == [f"The model repeats imports at every start: {why}."]
     finally:
         pool.close()
 

@@ -41,7 +41,7 @@ def test_what_a_process_holds_of_simulated_ones() -> None:
 
 def test_without_a_card_no_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visible_gpus, "_CARDS", (Path("/nowhere"),))
-    monkeypatch.setattr(visible_gpus, "ask_driver", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(visible_gpus, "query_driver", lambda: pytest.fail("asked"))
     gpus = VisibleGpus()
     assert (gpus.all, gpus.simulated, gpus.held(os.getpid())) == ((), False, {})
 
@@ -49,23 +49,25 @@ def test_without_a_card_no_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
 def test_only_gpus_that_triton_would_use_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = (DeviceFacts(n, f"GPU-{n}", "card", 1, compute, False) for n, compute in enumerate([(5, 2), (9, 0)]))
     monkeypatch.setattr(visible_gpus, "_CARDS", (Path("/"),))
-    monkeypatch.setattr(visible_gpus, "ask_driver", lambda: ([old, new], ""))
+    monkeypatch.setattr(visible_gpus, "query_driver", lambda: ([old, new], ""))
     assert VisibleGpus().ordinals == (1,)
 
 
 def test_why_there_is_none_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(visible_gpus, "_CARDS", (Path("/"),))
-    monkeypatch.setattr(visible_gpus, "ask_driver", lambda: ([], "counting GPUs: CUDA_ERROR_UNKNOWN (unknown error)."))
+    monkeypatch.setattr(
+        visible_gpus, "query_driver", lambda: ([], "counting GPUs: CUDA_ERROR_UNKNOWN (unknown error).")
+    )
     gpus = VisibleGpus(warn=said.append)
     assert (gpus.all, gpus.all) == ((), ())
     assert said == ["no GPU is used: counting GPUs: CUDA_ERROR_UNKNOWN (unknown error)."]
 
 
 def test_the_driver_is_asked_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    devices, why = visible_gpus.ask_driver()
+    devices, why = visible_gpus.query_driver()
     assert bool(devices) != bool(why)
     if not devices:  # as on most machines that run these tests
         assert "there is no usable NVIDIA driver here" in why or "CUDA_ERROR" in why
     monkeypatch.setattr(visible_gpus, "_ASK", "import sys; sys.exit('no libcuda')")
-    assert visible_gpus.ask_driver() == ([], "no libcuda")
+    assert visible_gpus.query_driver() == ([], "no libcuda")

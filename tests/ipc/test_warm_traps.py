@@ -197,7 +197,7 @@ def test_what_a_model_changes_before_an_import(sides: Sides, trap: str) -> None:
     assert not warm
     (why,) = (each["imports_anew"] for each in sides.warm.server.model("m").instances())
     assert why.startswith("'heavy', because ")
-    assert f"The model imports anew at every start: {why}." in sides.said()
+    assert f"The model repeats imports at every start: {why}." in sides.said()
 
 
 def test_a_change_after_the_import_is_no_trap(sides: Sides) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.load_testing.arrival_times import due_times, given_times
+from tritonlab.load_testing.arrival_times import due_times, explicit_times
 from tritonlab.load_testing.open_loop import fire
 from tritonlab.load_testing.request_mix import Lane, RequestMix
 from tritonlab.testing import MS, MockClock
@@ -34,11 +34,11 @@ def test_poisson_arrivals_have_the_rate_and_its_variance() -> None:
 
 
 def test_given_arrivals_begin_with_the_first() -> None:
-    assert given_times([2.0, 1.0, 1.5], "m") == [0, 500 * MS, 1000 * MS]
+    assert explicit_times([2.0, 1.0, 1.5], "m") == [0, 500 * MS, 1000 * MS]
     wrong: list[Any] = [[], [float("nan")], "recording.npz", [[1.0], [2.0, 3.0]], None]
     for arrivals in wrong:
         with pytest.raises(InvalidArgumentError):
-            given_times(arrivals, "m")
+            explicit_times(arrivals, "m")
 
 
 @pytest.mark.parametrize("wrong", [(0, "constant"), (-1, "poisson"), (5, "burst")])

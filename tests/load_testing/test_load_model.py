@@ -117,7 +117,7 @@ def test_an_open_loop_sends_at_its_rate(batching: Model) -> None:
 
 
 def test_recorded_arrivals_are_sent_again(batching: Model) -> None:
-    recording = Recorder.of(batching.server.instruments).recording
+    recording = Recorder.for_instruments(batching.server.instruments).recording
     recording.clear()
     result = batching.load_test(arrivals=[0.0, 0.02, 0.02, 0.05])
     (row,) = result.rows

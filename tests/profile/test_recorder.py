@@ -209,7 +209,7 @@ def test_shapes_without_end_do_not_fill_the_memory() -> None:
 def test_requests_that_models_made_and_nobody_executed_are_not_kept(tmp_path: Path) -> None:
     """The response cache answers them."""
     lab = Lab(tmp_path, cache_config="local,size=1048576")
-    recorder = Recorder.of(lab.server.instruments)
+    recorder = Recorder.for_instruments(lab.server.instruments)
     cached = "max_batch_size: 1", "response_cache { enable: true }"
     lab.load("cached", IDENTITY, config("X FP32 -1", "OUT FP32 -1", *cached))
     caller = lab.load("asks", ASKS_CACHED, config("X FP32 -1", "OUT FP32 -1"))
@@ -223,8 +223,8 @@ def test_requests_that_models_made_and_nobody_executed_are_not_kept(tmp_path: Pa
 
 
 def test_a_server_records_what_it_executes(lab: Lab) -> None:
-    recorder = Recorder.of(lab.server.instruments)
-    assert Recorder.of(lab.server.instruments) is recorder
+    recorder = Recorder.for_instruments(lab.server.instruments)
+    assert Recorder.for_instruments(lab.server.instruments) is recorder
     model = lab.load("recorded", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 8\ndynamic_batching { }\n")
     ones = np.ones((1, 4), np.float32)
     in_threads(8, lambda index: model(INPUT0=ones, INPUT1=ones))

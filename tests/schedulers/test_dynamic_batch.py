@@ -157,7 +157,7 @@ def test_only_requests_with_the_same_inputs_are_batched() -> None:  # rule 5.5.6
     assert take_batch(queue, config, 0) == Batch(1, 1, "optional inputs")
 
 
-# -- BatchConfig.of
+# -- BatchConfig.from_config
 
 
 def config_of(text: str) -> BatchConfig:

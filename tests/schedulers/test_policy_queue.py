@@ -133,7 +133,7 @@ def test_requests_are_taken_out_wherever_they_stand() -> None:
     assert not waiting
 
 
-# -- QueuePolicies.of
+# -- QueuePolicies.from_config
 
 
 def policies_of(batching: str) -> QueuePolicies | None:

@@ -18,7 +18,7 @@ class TritonPythonModel:
     def execute(self, requests):
         return []
 """
-WARNING = "what auto_complete_config returned is no model configuration and is dropped: "
+WARNING = "what auto_complete_config returned is not a model configuration and is dropped: "
 
 
 def warnings(lab: Lab, model: str) -> list[str]:

@@ -63,7 +63,7 @@ def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def recording(gpus: Lab) -> Recording:
-    recording = Recorder.of(gpus.server.instruments).recording
+    recording = Recorder.for_instruments(gpus.server.instruments).recording
     recording.clear()
     return recording
 

@@ -184,7 +184,7 @@ def test_a_models_own_stub_runs_in_its_environment(lab: Lab) -> None:
 def test_a_stub_that_is_not_one_fails_the_load_with_what_it_said(lab: Lab) -> None:
     directory = lab.write("broken", TELLING, CONFIG)
     (directory / NAME).write_text("#!/bin/sh\necho I am no stub >&2\nexit 3\n")
-    with pytest.raises(ModelLoadError, match="is no Python that runs here: I am no stub"):
+    with pytest.raises(ModelLoadError, match="is not a Python that runs here: I am no stub"):
         lab.server.load("broken")
     (directory / NAME).write_bytes(b"\x7fELF\x02\x01\x01")
     with pytest.raises(ModelLoadError, match="is compiled and speaks only with NVIDIA's server"):

@@ -20,7 +20,7 @@ from ..core.infer_response import InferenceResponse
 from ..core.plain_facts import few_lines
 from ..core.status import TritonError
 from .comparison import Comparison, compare
-from .golden_files import GoldenCase, read_case, said_of, write_case
+from .golden_files import GoldenCase, non_default_fields, read_case, write_case
 from .outcome import Arrival, Outcome
 
 #: Sends a request to the model that it names, and waits.
@@ -123,7 +123,7 @@ class GoldenSet:
         case = _case(outcome, name or self._free_name(outcome.request.model_name))
         path = self.directory / case.model / f"{case.name}.json"
         if not re.fullmatch(r"[\w.-]+", case.name):
-            raise ValueError(f"'{case.name}' is no name of a file")
+            raise ValueError(f"'{case.name}' cannot be the name of a file")
         if path.exists():
             raise FileExistsError(f"{path} exists; golden update renews its answer")
         return write_case(case, self.directory)
@@ -134,7 +134,9 @@ class GoldenSet:
         """
         way = ask or self._ask
         if way is None:
-            raise ValueError("nobody is there to be asked")
+            raise ValueError(
+                "there is no server to send the cases to: give check() or update() a function that sends a request"
+            )
         return _checked(self.cases(model), way, seconds)
 
     def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
@@ -185,7 +187,7 @@ def _case(outcome: Outcome, name: str) -> GoldenCase:
         raise ValueError("a request without an answer cannot be kept")
     request = outcome.request
     error = outcome.error.message.strip() if outcome.error is not None else ""
-    return GoldenCase(request.model_name, name, request.inputs, said_of(request), answers, error)
+    return GoldenCase(request.model_name, name, request.inputs, non_default_fields(request), answers, error)
 
 
 def _expected(case: GoldenCase) -> Outcome:
@@ -202,7 +204,7 @@ def verdict_of(report: Mapping[str, Any]) -> str:
     if not results and not left:
         return "golden: nothing is kept"
     said = f"golden: {len(results) - len(bad)} of {len(results) + left} answers are the same"
-    said += f", {left} not asked for want of time" if left else ""
+    said += f", {left} not sent: out of time" if left else ""
     if not bad:
         return said
     names = ", ".join(f"{result['model']}/{result['name']}" for result in bad[:5])

@@ -79,10 +79,10 @@ def read_case(path: Path) -> GoldenCase:
             document.get("error", ""),
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
-        raise ValueError(f"{path}: no golden case: {type(error).__name__}: {error}") from None
+        raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None
 
 
-def said_of(request: InferenceRequest) -> dict[str, Any]:
+def non_default_fields(request: InferenceRequest) -> dict[str, Any]:
     """Return what a request says besides its inputs, without the fields that have their default values."""
     found = {field: getattr(request, field) for field in _FIELDS}
     return {field: list(value) if field == "requested_outputs" else value for field, value in found.items() if value}

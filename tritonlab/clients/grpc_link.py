@@ -104,7 +104,7 @@ class GrpcLink:
 
 
 def grpc_error(error: Any) -> TritonError:
-    return TritonError.of(_CODES.get(error.code(), Code.UNKNOWN), error.details() or str(error.code()))
+    return TritonError.from_code(_CODES.get(error.code(), Code.UNKNOWN), error.details() or str(error.code()))
 
 
 def _document(message: Any) -> dict[str, Any]:

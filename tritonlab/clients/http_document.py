@@ -70,7 +70,7 @@ def request_body(request: InferenceRequest, binary: bool) -> tuple[bytes, int | 
     for said in document["inputs"]:
         said["data"] = json_value(request.inputs[said["name"]])
         if said["data"] is None:
-            raise InternalError(f"the server takes JSON only, which has no form of the values of '{said['name']}'")
+            raise InternalError(f"the server takes JSON only, which cannot carry the values of '{said['name']}'")
     return json.dumps(document).encode(), None
 
 

@@ -56,7 +56,7 @@ class HttpLink:
 
     def send(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
         if decoupled:
-            raise UnsupportedError("HTTP has one answer to each request; ask a decoupled model over gRPC")
+            raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
         body, head = request_body(request, self.binary)
         length = {"Inference-Header-Content-Length": str(head)} if head is not None else {}
         version = str(request.model_version) if request.model_version != -1 else ""
@@ -91,7 +91,7 @@ class HttpLink:
         finally:
             connection.close()
         if reply.status != 200:
-            raise TritonError.of(_CODES.get(reply.status, Code.INTERNAL), error_text(data, reply.status))
+            raise TritonError.from_code(_CODES.get(reply.status, Code.INTERNAL), error_text(data, reply.status))
         return data, reply.headers
 
 

@@ -36,7 +36,7 @@ def is_read(tensor: Tensor) -> bool:
 def base64_lines(data: bytes) -> str:
     """Return `data` as lines of base64. Raises TooLarge."""
     if len(data) > MOST_BYTES:
-        raise TooLarge(f"{len(data):,} bytes are too many for the text of a program, {MOST_BYTES:,} the most")
+        raise TooLarge(f"{len(data):,} bytes are too many for the text of a program; the limit is {MOST_BYTES:,}")
     return "\n".join(textwrap.wrap(base64.b64encode(data).decode(), _WIDTH))
 
 

@@ -50,4 +50,4 @@ def _entry(tensor: Tensor, shape: list[int], row: int | None = None) -> dict[str
     try:
         return {"content": [element.decode() for element in elements.flat], "shape": shape}
     except UnicodeDecodeError:
-        raise NotSendable("perf_analyzer reads text from JSON, and this is no UTF-8") from None
+        raise NotSendable("perf_analyzer reads text from JSON, and this is not UTF-8") from None

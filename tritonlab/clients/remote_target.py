@@ -36,7 +36,7 @@ class RemoteTarget:
             config = None
         self.inputs = ModelInputs(name, link.metadata(name, version), config)
         if self.inputs.decoupled and isinstance(link, HttpLink):
-            raise UnsupportedError("HTTP has one answer to each request; test a decoupled model over gRPC")
+            raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
         self._log = CallLog()
         self._bodies = EncodedBodies(())
         self._calls: CallLink | None = None

@@ -96,7 +96,7 @@ def copy_as(
     Raises NotSendable, or TooLarge for tensors that do not fit into the text of a program.
     """
     if kind not in KINDS:
-        raise ValueError(f"'{kind}' is none of {', '.join(KINDS)}")
+        raise ValueError(f"'{kind}' is not one of {', '.join(KINDS)}")
     return KINDS[kind](_asked(request, config, responses, address))
 
 
@@ -113,7 +113,7 @@ def _asked(
 
 def _http(asked: Asked) -> Snippet:
     if asked.decoupled:
-        raise NotSendable("HTTP has one answer to each request; a decoupled model is asked over gRPC")
+        raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
     text = (
         _imports("http", asked)
         + _headers(asked)
@@ -162,9 +162,9 @@ def _stream(asked: Asked, indent: str, body: str) -> str:
 def _pytest(asked: Asked) -> Snippet:
     """Write a test that asks over gRPC, which carries every kind of answer."""
     if not asked.responses:
-        raise NotSendable("a test needs an answer to hold others to: send the request first")
+        raise NotSendable("a test needs a response to compare with: send the request first")
     if any(response.error is not None for response in asked.responses):
-        raise NotSendable("a test needs an answer to hold others to, and this request failed")
+        raise NotSendable("a test needs a response to compare with, and this request failed")
     name = f"test_{asked.request.model_name}"
     kept: dict[str, Any] = {f"input.{key}": _stored(tensor) for key, tensor in asked.request.inputs.items()}
     # a stream ends with a response that holds its flag alone; else every answer counts, also one without outputs
@@ -350,7 +350,7 @@ def _arguments(asked: Asked, headers: bool = False) -> str:
 
 def _curl(asked: Asked) -> Snippet:
     if asked.decoupled:
-        raise NotSendable("HTTP has one answer to each request; a decoupled model is asked over gRPC")
+        raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
     text = curl_command(asked.request, asked.address.http, asked.address.header_file, asked.outputs)
     return Snippet(f"{asked.request.model_name}.sh", text)
 

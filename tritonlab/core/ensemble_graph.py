@@ -95,7 +95,7 @@ class EnsembleGraph:
     max_inflight_requests: int
 
     @staticmethod
-    def of(config: ModelConfig, find: Callable[[str, int], ModelConfig]) -> EnsembleGraph:
+    def from_config(config: ModelConfig, find: Callable[[str, int], ModelConfig]) -> EnsembleGraph:
         """Build the graph. `find(name, version)` returns a composing model's final configuration (-1: the latest)."""
         models = [find(step_model(step), step.model_version) for step in config.ensemble_scheduling.step]
         batches = dict.fromkeys((tensor.name for tensor in config.input), config.max_batch_size > 0)

@@ -206,7 +206,7 @@ class FailureBook:
         with self._lock:
             self._answered[model] = self._answered.get(model, 0) + 1
 
-    def of(self, model: str) -> tuple[list[FailureCapsule], int, int]:
+    def of_model(self, model: str) -> tuple[list[FailureCapsule], int, int]:
         """Return what is kept of the model's failures, oldest first, how many there were, and how many responses had an
         error of the author's.
         """
@@ -217,5 +217,5 @@ class FailureBook:
     def find(self, model: str, serials: Iterable[int]) -> FailureCapsule | None:
         """Return the last failure of one of these requests."""
         wanted = set(serials)
-        capsules, _, _ = self.of(model)
+        capsules, _, _ = self.of_model(model)
         return next((c for c in reversed(capsules) if any(r.serial in wanted for r in c.requests)), None)

@@ -67,6 +67,7 @@ class InferenceRequest:
     __slots__ = (
         "alike",
         "batch_size",
+        "callbacks_below",
         "cancelled",
         "correlation_id",
         "execute_start",
@@ -91,7 +92,6 @@ class InferenceRequest:
         "timeout",
         "trace",
         "waiter",
-        "wrapped",
     )
 
     #: True in a NullRequest
@@ -128,7 +128,7 @@ class InferenceRequest:
         self.parameters = parameters
         self.on_response = on_response
         #: linked list of the callbacks below the pushed one: (callback, the rest of the list); None if none was pushed
-        self.wrapped: tuple[ResponseCallback | None, Any] | None = None
+        self.callbacks_below: tuple[ResponseCallback | None, Any] | None = None
         self.batch_size = 1
         #: the same object for all requests whose inputs have the same names and, by batch size, the same shapes; None
         #: if unknown
@@ -177,26 +177,26 @@ class InferenceRequest:
     def push(self, callback: ResponseCallback) -> ResponseCallback | None:
         """Send the responses to `callback` from now on. Returns the callback before it, for it to hand them on to."""
         below = self.on_response
-        self.wrapped = below, self.wrapped
+        self.callbacks_below = below, self.callbacks_below
         self.on_response = callback
         return below
 
     def pop(self) -> None:
         """Take out the callback that was pushed last."""
-        assert self.wrapped is not None
-        self.on_response, self.wrapped = self.wrapped
+        assert self.callbacks_below is not None
+        self.on_response, self.callbacks_below = self.callbacks_below
 
     def let_go(self) -> None:
         """Drop the callbacks once no more responses come. They mostly refer back to the request, which would otherwise
         keep its inputs until the garbage collector runs."""
-        self.on_response = self.wrapped = None
+        self.on_response = self.callbacks_below = None
 
     def respond(self, response: InferenceResponse) -> None:
         """Hand one response to the client; the final one releases the request. Called by `core.delivery`."""
         callback = self.on_response
         if response.final:
             self.state = TRANSITIONS[self.state, RequestEvent.RELEASE]
-            self.on_response = self.wrapped = None  # This is `let_go`, written out because a call costs time.
+            self.on_response = self.callbacks_below = None  # This is `let_go`, written out because a call costs time.
         if callback is not None:
             callback(self, response)
 

@@ -33,7 +33,7 @@ class MetricsConfig:
     gpu: bool = True
 
     @staticmethod
-    def of(
+    def from_settings(
         settings: Mapping[str, str], interval_ms: float = 2000.0, cpu: bool = True, gpu: bool = True
     ) -> MetricsConfig:
         """Read the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError for

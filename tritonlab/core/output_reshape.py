@@ -20,7 +20,7 @@ class OutputReshapes:
         }
 
     @staticmethod
-    def of(config: ModelConfig) -> OutputReshapes | None:
+    def from_config(config: ModelConfig) -> OutputReshapes | None:
         """Return the reshapes of a model; None if no output has one, so that its responses need no check."""
         return OutputReshapes(config) if any(output.HasField("reshape") for output in config.output) else None
 

@@ -86,7 +86,7 @@ class TritonError(Explained, Exception):
             TritonError._by_code.setdefault(cls.code, cls)
 
     @staticmethod
-    def of(code: Code, message: str) -> TritonError:
+    def from_code(code: Code, message: str) -> TritonError:
         """Return an error of the class that belongs to `code`."""
         return TritonError._by_code[code](message)
 

@@ -40,11 +40,7 @@ def warnings(config: ModelConfig, directory: Path, files: Iterable[str]) -> tupl
         )
     name = directory.name
     if any(letter.isspace() for letter in name):
-        found.append(
-            f"its name '{name}' has a space, and Triton's stub does not start on such a path: name it otherwise"
-        )
+        found.append(f"its name '{name}' has a space, and Triton's stub does not start on such a path: rename it")
     elif not name.isascii():
-        found.append(
-            f"its name '{name}' is not ASCII, and Triton's stub imports nothing from such a path: name it otherwise"
-        )
+        found.append(f"its name '{name}' is not ASCII, and Triton's stub imports nothing from such a path: rename it")
     return tuple(found)

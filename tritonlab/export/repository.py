@@ -162,7 +162,7 @@ def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
     if text.strip() and completed.printed_for:
         fields = " and ".join(completed.printed_for)
         lost = " without its comments" if "#" in text else ""
-        yield f"its {CONFIG_FILE} was written again{lost}: what it says of {fields} had to be completed in place"
+        yield f"its {CONFIG_FILE} was rewritten{lost}: {fields} had to be completed in place"
 
 
 def _compare(new: Path, target: Path) -> ExportPlan:

@@ -41,7 +41,7 @@ def repository_path(directory: str | PathLike[str]) -> Path:
         raise NoRepository(str(directory), f"{directory}: there is no such user on this machine") from None
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     if not there.is_dir():
-        raise NoRepository(there, f"{there} is no directory, so no model repository can be there")
+        raise NoRepository(there, f"{there} is not a directory, so it cannot hold a model repository")
     if not os.access(there, os.W_OK | os.X_OK):
         raise NoRepository(there, f"this user may not write into {there}")
     return path

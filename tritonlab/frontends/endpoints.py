@@ -178,7 +178,7 @@ class Endpoints:
             raise
 
     @classmethod
-    def of(cls, server: Server, options: EndpointOptions | None = None) -> Endpoints:
+    def from_server(cls, server: Server, options: EndpointOptions | None = None) -> Endpoints:
         """Open the ports of a server in the kernel."""
         return cls(server.core, options)
 
@@ -273,7 +273,7 @@ def _named(service: str) -> Iterator[None]:
         yield
     except TritonError as error:
         option = service.lower()
-        raise TritonError.of(
+        raise TritonError.from_code(
             error.code,
             f"failed to start {service} service: {error.code.text} - {error.message}; "
             f"another port: --{option}-port (0: any free one), without it: --allow-{option}=false",

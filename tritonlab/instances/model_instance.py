@@ -157,7 +157,7 @@ class ModelInstance:
                 raise self._stopped_while_starting()
         StubMessages(
             stub, self.plan, executor.inflight, services, executor.keeper, partial(services.on_call, self)
-        ).hear_all()
+        ).handle_all_links()
         stub.on_end = partial(services.on_link_end, stub.link)
         return executor
 

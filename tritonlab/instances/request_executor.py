@@ -98,7 +98,7 @@ class RequestExecutor:
         try:
             callee = self._ready(name, request.model_version)
             if not infer.decoupled and callee.rules.decoupled:
-                raise TritonError.of(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
+                raise TritonError.from_code(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
             if len(request.inputs) < len(infer.tensors):
                 raise _named_twice(request, [name for name, *_ in infer.tensors])
             if request.parameters and any("\0" in name for name in request.parameters):

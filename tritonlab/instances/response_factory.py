@@ -55,7 +55,7 @@ def error_of(error: ResponseError) -> TritonError:
     """Return the author's TritonError, or the error that the stub reports of the model."""
     if error.code is None:
         return ModelError(str(error.text), exception=_exception_of(error.exception))
-    return TritonError.of(Code(error.code), str(error.text))
+    return TritonError.from_code(Code(error.code), str(error.text))
 
 
 def failure_of(failure: Failure, log: tuple[str, ...] = ()) -> ModelError:

@@ -43,13 +43,13 @@ class StubMessages:
         stub.link.region.on_grow = partial(self._on_grow, "kernel")
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
 
-    def hear_all(self) -> None:
+    def handle_all_links(self) -> None:
         """Handle messages over the stub's link, and over those of processes that it forks."""
-        self.hear(self._stub.link)
+        self.handle_link(self._stub.link)
         forks = self._stub.process.forks
-        forks.on_link, forks.on_end = self.hear, self._services.on_link_end
+        forks.on_link, forks.on_end = self.handle_link, self._services.on_link_end
 
-    def hear(self, link: StubLink) -> None:
+    def handle_link(self, link: StubLink) -> None:
         """Handle messages over one link, of the stub or of a process that it forked."""
         link.devices = DeviceTensors(self._services.pool.gpu_buffers, inputs=self._plan.device_inputs)
         link.on_response(partial(self._on_response, link))

@@ -29,7 +29,7 @@ _SECOND = 1_000_000_000
 _LONG_LIFE = LONGEST_PAUSE
 
 
-class Life(Protocol):
+class LifeCycle(Protocol):
     """The state of the instance (`instance_state.InstanceLife`)."""
 
     @property
@@ -44,7 +44,7 @@ class Life(Protocol):
         ...
 
 
-class Replaced(Protocol):
+class ReplacedInstance(Protocol):
     """The instance whose stub is replaced (`model_instance.ModelInstance`)."""
 
     @property
@@ -68,7 +68,7 @@ class Replaced(Protocol):
         ...
 
 
-class Heard(Protocol):
+class SchedulerEvents(Protocol):
     """The reports to the instance's scheduler of what happened (`instance_plan.InstanceEvents`, bound to the
     instance)."""
 
@@ -90,9 +90,9 @@ class StubReplacement:
 
     def __init__(
         self,
-        instance: Replaced,
-        life: Life,
-        events: Heard,
+        instance: ReplacedInstance,
+        life: LifeCycle,
+        events: SchedulerEvents,
         clock: Clock,
         later: Callable[[int, Callable[[], None]], None],
     ) -> None:

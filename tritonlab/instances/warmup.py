@@ -103,7 +103,7 @@ class Warmup:
             )
         if 0 < memory_limit() < size:  # 2.51 crashes
             raise InvalidArgumentError(
-                f"[request id: <id_unknown>] warmup setting asks for {size} bytes of input '{name}', dims "
+                f"[request id: <id_unknown>] warmup setting needs {size} bytes of input '{name}', dims "
                 f"{dims_text(spec.dims)}: more than there is memory for"
             )
         if not datatype.byte_size:

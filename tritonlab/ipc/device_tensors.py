@@ -55,7 +55,7 @@ class DeviceTensors:
         lease, _ = array.keep
         with self._lock:
             self._mapped[lease.chunk.handle] = lease.chunk
-        return Lent.of(array.place, array.device, array)
+        return Lent.from_place(array.place, array.device, array)
 
     def preferred(self, outputs: Mapping[str, Tensor], memory: Sequence[int]) -> dict[str, Tensor]:
         """Return outputs in the memory that a model prefers, type (0 GPU, 1 CPU) and device; a preference that cannot
@@ -88,7 +88,7 @@ class DeviceTensors:
         try:
             place = DevicePlace.read(data)
         except struct.error as error:
-            raise WireError(f"no place of device memory: {error}") from None
+            raise WireError(f"not a place of device memory: {error}") from None
         for grant in list(self._granted.values()):
             chunk = grant.chunk
             if chunk.handle == place.handle and 0 <= place.offset - grant.offset <= grant.size - place.nbytes:

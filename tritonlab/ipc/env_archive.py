@@ -84,7 +84,7 @@ def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str
     if name in links or any(parent in links for parent in _parents(name)):
         return "would be written through a link of the archive"
     if member.islnk() and posixpath.normpath(member.linkname) not in files:
-        return f"is a hard link to '{member.linkname}', which is no file of the archive before it"
+        return f"is a hard link to '{member.linkname}', which the archive does not contain before it"
     if member.issym() and not _is_interpreter(name) and _leads_out(name, targets):
         return f"is a link to '{member.linkname}', which is outside"
     return ""

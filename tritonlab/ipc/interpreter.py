@@ -74,7 +74,9 @@ class Interpreter:
         said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("python ", "numpy ")))
         complaint = done.stderr.strip()
         if "python" not in said:
-            raise InterpreterError(f"'{self.executable}' is no Python that runs here: {complaint or 'it said nothing'}")
+            raise InterpreterError(
+                f"'{self.executable}' is not a Python that runs here: {complaint or 'it printed nothing'}"
+            )
         if tuple(int(part) for part in said["python"].split(".")[:2]) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise InterpreterError(

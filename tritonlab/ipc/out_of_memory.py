@@ -76,7 +76,7 @@ def kill_words(peak: int, limit: int) -> str:
     """Return what to say of a process that was killed, but not for lack of memory (`memory_words`)."""
     used = f" (it had used up to {_share(peak, limit)})" if peak else ""
     return (
-        f"Nothing says that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
+        f"Nothing shows that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
         "or the model itself has."
     )
 
@@ -85,10 +85,13 @@ def bus_words(left: int, size: int) -> str:
     """Return what to say of a process that SIGBUS ended, where /dev/shm has `left` of `size` bytes."""
     if size and left < _FULL:
         return (
-            f"/dev/shm is full ({_size(size)}), so a page of shared memory could not be had: give it more, in Docker "
-            "with --shm-size, or remove what is left in it."
+            f"/dev/shm is full ({_size(size)}), so a page of shared memory could not be allocated: give it more, "
+            "in Docker with --shm-size, or remove what is left in it."
         )
-    return "A page of mapped memory could not be had: its file was cut short, or the file system or memory is full."
+    return (
+        "A page of mapped memory could not be read or allocated: its file was cut short, or the file system or memory "
+        "is full."
+    )
 
 
 def _share(used: int, limit: int) -> str:

@@ -5,7 +5,7 @@ A client that sends 100 requests a second finds the stub asleep, which then answ
 us in vain. Measured on 2 cores with such a client over HTTP: with polling the processor time per request is 1.70 x
 Triton's and p50 1.45 x, without it 1.16 x and 1.13 x.
 
-While others use the cores, polling takes one from the very process that is to answer, so it rests then (`Crowd`).
+While others use the cores, polling takes one from the very process that is to answer, so it rests then (`PollingRest`).
 Measured on 2 cores, medians in us, polling / not polling:
 
                       nobody else      one busy process beside
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 
-from .quiet import Quiet
+from .idle_machine import IdleMachine
 
 #: Longest poll of a caller for its answer. On a 2-core virtual machine a receive costs 90-125 us p50 if it sleeps, and
 #: 16 us if it polls.
@@ -67,7 +67,7 @@ class AnswerPace:
             self._soon = now - self._began < SPIN_US * 1e-6 + (0.0 if self._soon else _WAKE)
 
 
-class Crowd:
+class PollingRest:
     """Whether polling has done harm lately: answers came long after they were due, because the poller had the core that
     the stub needed. Then nothing polls for a while, longer each time that it does harm again.
 
@@ -105,10 +105,12 @@ class SpinBudget:
     """How many stubs are executing, and which of those only wait for another model's answer. Its sets are
     changed by atomic operations only, so it needs no lock."""
 
-    def __init__(self, cores: int | None = None, crowd: Crowd | None = None, quiet: Quiet | None = None) -> None:
+    def __init__(
+        self, cores: int | None = None, crowd: PollingRest | None = None, quiet: IdleMachine | None = None
+    ) -> None:
         self._cores = cores or len(os.sched_getaffinity(0))
-        self.crowd = crowd or Crowd()
-        self.quiet = quiet or Quiet()
+        self.crowd = crowd or PollingRest()
+        self.quiet = quiet or IdleMachine()
         self._executing: set[int] = set()
         self._blocked: set[int] = set()
 

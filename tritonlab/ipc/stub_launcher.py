@@ -122,7 +122,7 @@ class StubProcess:
             try:
                 self._listen(ends)
             except OSError as error:
-                raise StubStartError(f"no stub is started any more: {error}") from error
+                raise StubStartError(f"no more stubs can be started: {error}") from error
             undo.pop_all()
         _running.add(self)
 

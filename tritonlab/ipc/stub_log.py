@@ -55,7 +55,7 @@ class LogRecord:
     serials: tuple[int, ...] = ()
     unheard: bool = False
 
-    def is_of(self, request: str) -> bool:
+    def is_of_request(self, request: str) -> bool:
         """Return whether the line is about the request of that id, or of that serial number."""
         return request in self.request_ids or request in map(str, self.serials)
 

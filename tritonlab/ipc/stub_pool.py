@@ -74,7 +74,7 @@ class StubPool:
         if self._told.get(model) != why:
             self._told[model] = why
             if why:
-                say(f"The model imports anew at every start: {why}.")
+                say(f"The model repeats imports at every start: {why}.")
         return stub
 
     def _fork(

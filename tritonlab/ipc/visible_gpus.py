@@ -60,7 +60,7 @@ class VisibleGpus:
             return tuple(SIMULATED.devices()[: self._count])
         if not any(path.exists() for path in _CARDS):
             return ()
-        devices, why = ask_driver()
+        devices, why = query_driver()
         if why:
             self._warn(f"no GPU is used: {why}")
         return tuple(device for device in devices if device.compute >= _COMPUTE)
@@ -94,7 +94,7 @@ class VisibleGpus:
         return Nvml.load()
 
 
-def ask_driver() -> tuple[list[DeviceFacts], str]:
+def query_driver() -> tuple[list[DeviceFacts], str]:
     """Return the devices of NVIDIA's driver, as a new process sees them, and why there are none, if so."""
     command = [sys.executable, "-c", _ASK, str(STUB.parent)]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
@@ -105,7 +105,7 @@ def ask_driver() -> tuple[list[DeviceFacts], str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], str(error)
     except ValueError:  # the driver has ended the process
-        return [], done.stderr.strip() or f"the process that asked the driver ended with status {done.returncode}"
+        return [], done.stderr.strip() or f"the process that queried the driver ended with status {done.returncode}"
     devices = [
         DeviceFacts(ordinal, uuid, name, total, (major, minor), simulated)
         for ordinal, uuid, name, total, (major, minor), simulated in rows

@@ -41,7 +41,7 @@ def _poisson(rate: float, seed: int) -> Iterator[int]:
             yield int(now)
 
 
-def given_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int]:
+def explicit_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int]:
     """Return the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
     `model` came in a recording. Raises InvalidArgumentError if there are none.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.status import InvalidArgumentError
 from ..core.unknown_option import UnknownOption
-from .arrival_times import DISTRIBUTIONS, given_times
+from .arrival_times import DISTRIBUTIONS, explicit_times
 from .load_windows import STABILITY, STABLE_WINDOWS
 from .request_mix import ModelInputs, RequestMix
 
@@ -66,7 +66,7 @@ class LoadPlan:
         mix = {name: options[name] for name in _MIX if name in options}
         plan = LoadPlan(mode, (), **values, mix=mix)
         if mode == ARRIVALS:
-            times = tuple(given_times(options[ARRIVALS], model))
+            times = tuple(explicit_times(options[ARRIVALS], model))
             if plan.duration is not None:
                 times = tuple(time for time in times if time <= plan.duration * 1e9)
             span = max(times[-1] / 1e9, 1e-9)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..core.infer_response import ParameterValue
-from ..server.api.model_signature import spelt_out
+from ..server.api.model_signature import with_field_parameters
 
 if TYPE_CHECKING:
     from .load_run import LoadTest
@@ -56,7 +56,7 @@ class LoadTested:
         """Show a test that the caller waits for, and return what ends that."""
         return lambda: None
 
-    @spelt_out(LoadOptions)
+    @with_field_parameters(LoadOptions)
     def load_test(self, **options: Unpack[LoadOptions]) -> Any:
         """Send the model requests under load and return the `LoadResult`: throughput, latency percentiles, errors, and
         the server's own times, a row for each level of load. It has `to_csv(path)` in perf_analyzer's columns. An

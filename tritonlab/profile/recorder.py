@@ -33,7 +33,7 @@ class Recorder(Instrument):
         self.recording = Recording(events)
 
     @staticmethod
-    def of(instruments: Instruments) -> Recorder:
+    def for_instruments(instruments: Instruments) -> Recorder:
         """Return the server's recorder, made at the first use."""
         for one in instruments:
             if isinstance(one, Recorder):

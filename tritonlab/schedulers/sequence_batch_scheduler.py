@@ -178,7 +178,7 @@ class SequenceBatchScheduler:
         """Let the next requests of the sequences go that were in the instance's payload, which is executed now."""
         now = self._clock.now()
         with self._lock:
-            host = self._hosts.of(instance)
+            host = self._hosts.find(instance)
             if host is None:
                 return
             work = self._hosts.idle(host, now)
@@ -189,7 +189,7 @@ class SequenceBatchScheduler:
     def instance_away(self, instance: Instance) -> bool:
         """End the sequences that had started at an instance whose stub died. Returns whether it was idle."""
         with self._deciding() as (work, now):
-            host = self._hosts.of(instance)
+            host = self._hosts.find(instance)
             if host is None:
                 return False
             was_idle = host.idle
@@ -200,7 +200,7 @@ class SequenceBatchScheduler:
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
         """Remove the instance's slots, and with the last one the backlog; requests there fail with `error`."""
         with self._deciding() as (work, now):
-            host = self._hosts.of(instance)
+            host = self._hosts.find(instance)
             if host is None:
                 return
             self._hosts.remove(host, error, now, work)

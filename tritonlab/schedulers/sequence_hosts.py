@@ -92,7 +92,7 @@ class SequenceHosts:
     def clear(self) -> None:
         self._hosts.clear()
 
-    def of(self, instance: Instance) -> SequenceHost | None:
+    def find(self, instance: Instance) -> SequenceHost | None:
         return next((host for host in self._hosts.values() if host.instance is instance), None)
 
     @property

@@ -51,11 +51,11 @@ from .observe.watchdog import Watchdog
 from .options import Options
 
 
-class Upward(Protocol):
+class ServerCalls(Protocol):
     """The calls that the parts make on the server above them, once all of them are there."""
 
     def infer(
-        self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False
+        self, request: InferenceRequest, version: ModelVersion | None = None, *, from_model: bool = False
     ) -> None: ...
 
     def find(self, name: str, version: int = -1) -> ModelVersion: ...
@@ -98,7 +98,7 @@ class Parts(NamedTuple):
 
 
 def build(
-    repositories: Sequence[str | Path], options: Options, server: Upward, metrics: MetricRegistry | None
+    repositories: Sequence[str | Path], options: Options, server: ServerCalls, metrics: MetricRegistry | None
 ) -> Parts:
     """Build the parts of a server; nothing runs yet. `metrics`: custom ones that servers share. Raises TritonError."""
     mode = _control_mode(options)
@@ -111,7 +111,7 @@ def build(
     spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
     pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
-    infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
+    infer, later = partial(server.infer, from_model=True), partial(_call_later, clock, timer)
     patience, copies = int(options.watchdog_seconds * 1e9), Copies(instruments, clock)
     executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called, copies)
     calls = StubCalls(metrics, executor, server, announcer.polled, debugger := _debugger(options, later))
@@ -175,7 +175,7 @@ def _control_mode(options: Options) -> str:
 
 
 def _execution_options(options: Options) -> ExecutionOptions:
-    return ExecutionOptions.of(
+    return ExecutionOptions.from_settings(
         options.cache_config, options.rate_limit, options.rate_limit_resource, options.count_warmup
     )
 
@@ -192,7 +192,7 @@ def _repository(repositories: Sequence[str | Path], options: Options) -> ModelRe
 
 def _server_metrics(
     options: Options,
-    server: Upward,
+    server: ServerCalls,
     instruments: Instruments,
     registry: MetricRegistry,
     clock: Clock,
@@ -209,7 +209,7 @@ def _buffers(options: Options, gpus: VisibleGpus) -> GpuBuffers:
 
 
 def _tracing(
-    options: Options, server: Upward, instruments: Instruments, announcer: Announcer
+    options: Options, server: ServerCalls, instruments: Instruments, announcer: Announcer
 ) -> tuple[TraceSettings, Tracer]:
     settings = TraceSettings(options.trace_setting or TraceSetting(), server.model_ready, lambda: tracer.refresh())
     tracer = Tracer(settings, instruments, announcer.say)

@@ -1,5 +1,4 @@
-"""The server: it finds the version of each request, submits the request to it, and controls which models are loaded.
-"""
+"""The server: it finds the version of each request, submits the request to it, and controls which models are loaded."""
 
 from __future__ import annotations
 
@@ -104,12 +103,14 @@ class InferenceServer(RunningServer):
         """
         return self._models.find(name, version)
 
-    def infer(self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False) -> None:
+    def infer(
+        self, request: InferenceRequest, version: ModelVersion | None = None, *, from_model: bool = False
+    ) -> None:
         """Start a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
-        `within`: a model or an ensemble asks, and the request is traced where its parent is. Raises TritonError if it
-        is refused; then nothing was executed.
+        `from_model`: a model or an ensemble sends it, and the request is traced where its parent is. Raises TritonError
+        if it is refused; then nothing was executed.
         """
-        if self.tracer.active and not within:
+        if self.tracer.active and not from_model:
             self._infer_traced(request, version)
             return
         if request.state is not RequestState.INITIALIZED:
@@ -164,7 +165,7 @@ class InferenceServer(RunningServer):
         """Do as `infer`, for clients' requests while the trace settings let some of them be traced."""
         trace = request.trace or self.tracer.begin(request)
         try:
-            self.infer(request, version, within=True)
+            self.infer(request, version, from_model=True)
         except BaseException:
             if trace is not None:
                 self.tracer.forget(trace)

@@ -15,7 +15,7 @@ from .models.model_repository_manager import ModelRepositoryManager
 from .observe.idle_memory import MemoryUse
 from .observe.repository_index import repository_index
 from .observe.requests_in_flight import HeldRequest, survey
-from .observe.why import Moment, Why, why
+from .observe.why import ServerSnapshot, Why, why
 from .options import Options
 from .server_metadata import parse_version
 
@@ -86,4 +86,4 @@ class RunningServer:
         control, calls, now = self._control, self._parts.executor.calls(), self.clock.now()
         held = survey(control.running(), calls, now)
         models = [model for _, model in sorted(control.models.items())]
-        return why(Moment(models, control.running(), control.loading(), held, calls, self.failures, now), name)
+        return why(ServerSnapshot(models, control.running(), control.loading(), held, calls, self.failures, now), name)

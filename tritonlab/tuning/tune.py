@@ -142,7 +142,7 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
         until = deadline.expires_within(goal.budget_s * _SEARCH)
         work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
         confirm(live, config, goal, work, deadline)
-        tell_apart(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
+        measure_rivals(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
         ablate(live, config, goal, work, deadline)
     except KeyboardInterrupt:
         work.stopped = "interrupted"
@@ -237,7 +237,7 @@ def measure_present(
         if number >= _SURELY and until():
             break
         work.measured.append(MeasuredCandidate(one, (_window(live, one, each),)))
-    tell_apart(live, goal, work, deadline, max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), present)
+    measure_rivals(live, goal, work, deadline, max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), present)
 
 
 def measure_other_loads(
@@ -291,7 +291,7 @@ def _window(live: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
     return live.measure(candidate.load, seconds).numbers
 
 
-def tell_apart(
+def measure_rivals(
     live: MeasurableModel,
     goal: Goal,
     work: _RunState,
@@ -337,7 +337,7 @@ def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSta
             and goal.allows(one.live.settings)
             and ranked([best, one], goal.p99_ms)[0] is one
         ]
-        tell_apart(live, goal, work, deadline)
+        measure_rivals(live, goal, work, deadline)
         now_best = ranked(work.measured, goal.p99_ms)[0].live
         if (now_best.settings, now_best.load) == (best.live.settings, best.live.load):
             return

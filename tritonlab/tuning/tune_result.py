@@ -131,7 +131,7 @@ class TuneResult:
             lines.append(f"  no settings keep p99 within {self.p99_ms:g} ms; these come nearest")
         lines += _table([_HEADS, *(self._cells(one) for one in self.confirmed)])
         if self.as_good:
-            lines.append(f"  {self._not_told_apart()}")
+            lines.append(f"  {self._equally_good_text()}")
         if len(self.now) > 1:
             lines.append(f"  {self._now()}")
         if self.gains:
@@ -193,7 +193,7 @@ class TuneResult:
             return f"{one.live.numbers.rate / best.live.numbers.rate - 1:+.0%}"
         return f"p99 {one.live.numbers.p99 / best.live.numbers.p99 - 1:+.0%}"
 
-    def _not_told_apart(self) -> str:
+    def _equally_good_text(self) -> str:
         windows = sum(len(one.windows) for one in self.run.measured)
         return (
             f"{len(self.as_good) + 1} may be equally good: windows of the same settings differ by "

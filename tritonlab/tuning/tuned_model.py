@@ -67,7 +67,7 @@ class TunedModel:
 
     @property
     def record(self) -> ModelRecord:
-        return Recorder.of(self.model.server.instruments).recording.model(self.model.name)
+        return Recorder.for_instruments(self.model.server.instruments).recording.model(self.model.name)
 
     def recorded_executions(self) -> RecordedExecutions:
         """Return the record since the last load. Raises InvalidArgumentError if it is empty."""
@@ -99,9 +99,7 @@ class TunedModel:
         return lambda: core.load(name, config, None)
 
 
-def what_if(
-    model: Model, differing: Mapping[str, Any], written: Callable[[], Written | None] = not_written
-) -> WhatIf:
+def what_if(model: Model, differing: Mapping[str, Any], written: Callable[[], Written | None] = not_written) -> WhatIf:
     """Run `Model.what_if`."""
     tuned = TunedModel(model, written)
     config = tuned.config

@@ -46,13 +46,13 @@ def controls(options: EndpointOptions, mode: str = "explicit", **places: str) ->
 
 
 def test_who_may_run_code() -> None:
-    assert controls(EndpointOptions()) == ["WARNING Model control: whoever reaches GRPC or HTTP"]
+    assert controls(EndpointOptions()) == ["WARNING Model control: everyone who reaches GRPC or HTTP"]
     assert controls(EndpointOptions(), HTTP="127.0.0.1:1", Metrics="127.0.0.1:2") == [
-        "WARNING Model control: whoever reaches HTTP"
+        "WARNING Model control: everyone who reaches HTTP"
     ]
     assert controls(EndpointOptions(access=AccessRules(token="t"))) == ["INFO Model control: clients with the token"]
     restricted = EndpointOptions(http_options=HTTPOptions(restricted_api=RESTRICTED))
-    assert controls(restricted) == ["WARNING Model control: whoever reaches GRPC"]
+    assert controls(restricted) == ["WARNING Model control: everyone who reaches GRPC"]
 
 
 @pytest.mark.parametrize("mode", ["none", "poll"])

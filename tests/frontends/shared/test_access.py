@@ -133,7 +133,7 @@ def test_several_origins_must_all_be_allowed() -> None:
     ],
 )
 def test_the_name_in_a_host_header(header: str, name: str, is_address: bool) -> None:
-    assert HostName.of(header) == (name, is_address)
+    assert HostName.from_header(header) == (name, is_address)
 
 
 def test_an_empty_name_is_never_allowed() -> None:

@@ -150,7 +150,7 @@ def test_a_handle_that_is_none(manager: SharedMemoryManager, client: GpuClient) 
         manager.register_cuda("a", b"x" * 64, 0, SIZE)
     with refusal(InvalidArgumentError, f"{BAD}: 'a', opening another process"):
         manager.register_cuda("a", client.handle, 1, SIZE)
-    with refusal(InvalidArgumentError, f"{BAD}: 'a', there is no GPU 2 but 0, 1"):
+    with refusal(InvalidArgumentError, f"{BAD}: 'a', GPU 2 does not exist; this server has GPUs 0 and 1"):
         manager.register_cuda("a", client.handle, 2, SIZE)
     with refusal(InvalidArgumentError, "failed to register shared memory region 'a': invalid args"):
         manager.register_cuda("a", client.handle, 0, SIZE + 1)
@@ -219,7 +219,7 @@ def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     lab.load("made_there", made, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
     lab.load("text", DOUBLE.replace("2 * ", ""), config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
     options = EndpointOptions(client_shm=True, http_port=0, grpc_port=0, metrics=False)
-    with Endpoints.of(lab.server, options) as endpoints:
+    with Endpoints.from_server(lab.server, options) as endpoints:
         module = getattr(tritonclient, request.param)
         client = module.InferenceServerClient(getattr(endpoints, request.param))
         client.module = module
@@ -247,7 +247,7 @@ def registered(connection: Any, client: GpuClient) -> Iterator[Callable[..., Any
 def test_tensors_come_from_and_go_to_a_clients_gpu(registered: Callable[..., Any], client: GpuClient, lab: Lab) -> None:
     numbers = np.arange(8, dtype=np.float32)
     client.write(64, numbers.tobytes())
-    recording = Recorder.of(lab.server.instruments).recording
+    recording = Recorder.for_instruments(lab.server.instruments).recording
     recording.clear()
     registered("double", 32, 64, 128)
     assert client.read(128, 32) == (2 * numbers).tobytes()
@@ -258,7 +258,7 @@ def test_tensors_come_from_and_go_to_a_clients_gpu(registered: Callable[..., Any
 def test_a_model_on_the_gpu_gets_and_gives_tensors_without_a_copy_to_the_host(
     registered: Callable[..., Any], client: GpuClient, lab: Lab
 ) -> None:
-    recording = Recorder.of(lab.server.instruments).recording
+    recording = Recorder.for_instruments(lab.server.instruments).recording
     recording.clear()
     numbers = np.arange(8, dtype=np.float32)
     client.write(0, numbers.tobytes())
@@ -273,7 +273,7 @@ def test_a_model_on_the_gpu_gets_and_gives_tensors_without_a_copy_to_the_host(
 def test_an_output_on_the_gpu_that_the_client_wants_elsewhere_is_brought_to_the_host(
     registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab
 ) -> None:
-    recording = Recorder.of(lab.server.instruments).recording
+    recording = Recorder.for_instruments(lab.server.instruments).recording
     recording.clear()
     client.write(0, np.arange(8, dtype=np.float32).tobytes())
     given = connection.module.InferInput("IN", [8], "FP32")
@@ -286,7 +286,7 @@ def test_an_output_on_the_gpu_that_the_client_wants_elsewhere_is_brought_to_the_
 def test_an_output_goes_from_the_gpu_to_the_clients_though_the_input_came_from_the_host(
     registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab
 ) -> None:
-    recording = Recorder.of(lab.server.instruments).recording
+    recording = Recorder.for_instruments(lab.server.instruments).recording
     recording.clear()
     given = connection.module.InferInput("IN", [2], "FP32")
     given.set_data_from_numpy(np.ones(2, np.float32))
@@ -300,7 +300,7 @@ def test_an_output_goes_from_the_gpu_to_the_clients_though_the_input_came_from_t
 
 
 def test_text_is_read_to_the_host(registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab) -> None:
-    recording = Recorder.of(lab.server.instruments).recording
+    recording = Recorder.for_instruments(lab.server.instruments).recording
     recording.clear()
     text = serialize_byte_tensor(np.array([b"a", b"bc"], object)).item()
     client.write(0, text)

@@ -48,7 +48,9 @@ def test_every_option_lands_in_its_field() -> None:
     ],
 )
 def test_gpus_mean_instances_on_each(options: dict[str, object], group: str) -> None:
-    assert ConfigOptions.of(**options).apply(ConfigText()) == parse_pbtxt(f"instance_group {{ {group} }}", "")
+    assert ConfigOptions.from_keywords(**options).apply(ConfigText()) == parse_pbtxt(
+        f"instance_group {{ {group} }}", ""
+    )
 
 
 def test_dynamic_batching_without_a_delay_is_there_and_empty() -> None:
@@ -81,7 +83,7 @@ def test_no_options_change_nothing() -> None:
 )
 def test_an_option_that_contradicts_the_text_is_an_error(text: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=re.escape(message)):
-        ConfigOptions.of(**options).apply(ConfigText("\n" + text, "the cell", 10))
+        ConfigOptions.from_keywords(**options).apply(ConfigText("\n" + text, "the cell", 10))
 
 
 def test_an_option_that_repeats_the_text_is_none() -> None:
@@ -106,8 +108,8 @@ def test_tensors_are_read(spec: str, found: tuple[object, ...]) -> None:
     ("spec", "message"),
     [
         ("IN", "is not NAME:TYPE[DIMS]"),
-        ("IN:FLOAT[1]", "there is no datatype 'FLOAT'; there are BOOL"),
-        ("IN:INVALID[1]", "there is no datatype"),
+        ("IN:FLOAT[1]", "the datatype 'FLOAT' does not exist; use one of BOOL"),
+        ("IN:INVALID[1]", "the datatype 'INVALID' does not exist"),
         ("IN:FP32[1,,2]", "are not integers"),
     ],
 )
@@ -130,11 +132,11 @@ def test_a_tensor_that_cannot_be_read_says_why(spec: str, message: str) -> None:
 )
 def test_values_no_config_can_hold(options: dict[str, object]) -> None:
     with pytest.raises(OptionError):
-        ConfigOptions.of(**options)  # not later: a draft would remember them
+        ConfigOptions.from_keywords(**options)  # not later: a draft would remember them
 
 
 def test_an_unknown_option_names_the_known_ones() -> None:
     with pytest.raises(UnknownOption, match=r"^load\(\) has no option 'max_batch': did you mean 'max_batch_size'\?$"):
-        ConfigOptions.of(max_batch=8)
+        ConfigOptions.from_keywords(max_batch=8)
     with pytest.raises(UnknownOption, match=r"it takes max_batch_size, instances, .*, config, files, version$"):
-        ConfigOptions.of(nope=8)
+        ConfigOptions.from_keywords(nope=8)

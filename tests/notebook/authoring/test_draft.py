@@ -138,7 +138,7 @@ def test_the_authors_text_is_kept_and_what_is_missing_stands_after_it() -> None:
 def test_a_text_that_has_to_change_within_says_that_its_comments_are_gone() -> None:
     draft = replace(Draft("m"), cell_config=ConfigText(AUTHORED, "the cell", model="m"))
     printed = replace(draft, settings=Settings.from_config(draft.config.message).changed(instances=2)).config_file
-    assert printed.startswith("# written again, without the comments of the cell\nname:")
+    assert printed.startswith("# rewritten, without the comments of the cell\nname:")
     assert "count: 2" in printed and "enough" not in printed
 
 

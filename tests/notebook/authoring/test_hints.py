@@ -155,13 +155,13 @@ DECODE = "text arrives as bytes: value.decode()"
         ),
         (
             "FileNotFoundError: [Errno 2] No such file or directory: '${engine_dir}/rank0.engine'",
-            "${engine_dir} stands in config.pbtxt as its template has it: write a value for it",
+            "${engine_dir} is a placeholder that config.pbtxt still has from its template: write a value for it",
         ),
         ("specifies invalid or unsupported gpu id 5. GPUs with … compatibility of 6.000000 are: 0, 1;\n", ""),
         (
             "expected 1 inputs but got 2 inputs for model 'm'. Got input(s) ['A','correlation_id'], but missing "
             "required input(s) ]. Please provide all required input(s).",
-            "correlation_id is no input: m.infer(inputs={…}, correlation_id=…)",
+            "correlation_id is not an input: m.infer(inputs={…}, correlation_id=…)",
         ),
         (
             "expected 2 inputs but got 1 inputs for model 'm'. Got input(s) ['A'], but missing required input(s) ['B']",

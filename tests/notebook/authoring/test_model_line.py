@@ -14,9 +14,9 @@ SOURCE = "class TritonPythonModel:\n    pass\n"
 
 
 def said(**given: Any) -> Draft:
-    options = ConfigOptions.of(**given.pop("options", {}))
+    options = ConfigOptions.from_keywords(**given.pop("options", {}))
     call = {"config": None, "files": None, "version": None, **given}
-    return Draft("m").said(SOURCE, options=options, body=None, **call)
+    return Draft("m").with_changes(SOURCE, options=options, body=None, **call)
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_a_server_of_one_s_own_can_be_served(server: tritonlab.Server) -> None:
         tritonclient.http.InferenceServerClient(endpoints.http) as client,
     ):
         assert client.is_server_ready(headers=endpoints.headers)
-        with pytest.raises(InferenceServerException, match="a token is asked for"):
+        with pytest.raises(InferenceServerException, match="a token is required"):
             client.get_server_metadata()
 
 

@@ -74,7 +74,7 @@ def test_a_name_that_is_a_path_is_refused_and_leaves_nothing(
     before = sorted(workspace.repository.parent.rglob("*"))
     result = notebook.run(cell.format(name))
     assert not result.success
-    assert "OptionError: " in result.text and "is no name of a model" in result.text
+    assert "OptionError: " in result.text and "cannot be the name of a model" in result.text
     assert "Traceback" not in result.text
     assert sorted(workspace.repository.parent.rglob("*")) == before
     assert not workspace.report(name)
@@ -365,7 +365,7 @@ def test_a_misspelt_name_does_not_become_a_model(notebook: Any, line: str) -> No
         ("%triton load m /nothing/there", "FileError: No such file or directory: /nothing/there"),
         (
             "%triton export m /dev/null/here",
-            "NoRepository: /dev/null is no directory, so no model repository can be there",
+            "NoRepository: /dev/null is not a directory, so it cannot hold a model repository",
         ),
         ("%%triton_file m notes.txt\nread", "FileError: Is a directory: /dev"),  # the card stands above
     ],
@@ -535,7 +535,7 @@ def test_a_class_of_a_cell_is_a_source_and_keeps_its_lines(notebook: Any, worksp
     )
     number = notebook.number()
     notebook.shell.user_ns.update(
-        workspace=workspace, options=ConfigOptions.of(inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+        workspace=workspace, options=ConfigOptions.from_keywords(inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     )
     notebook.run("m = workspace.load('m', Scaler, options=options)")
     assert notebook["m"](IN=[2.0])["OUT"].tolist() == [6]
@@ -698,7 +698,7 @@ def test_a_placeholder_in_a_parameter_is_warned_of(notebook: Any, workspace: Any
     notebook.run('%%triton_config m\nparameters { key: "dir" value { string_value: "${engine_dir}" } }')
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
     told = [record.text for record in workspace.server.logs("m") if record.level == "WARNING"]
-    assert "the parameter 'dir' has ${engine_dir} as its template has it: write a value for it" in told
+    assert "the parameter 'dir' still has ${engine_dir} of its template: write a value for it" in told
 
 
 def test_an_export_has_the_text_of_the_config_cell(notebook: Any, tmp_path: Path) -> None:

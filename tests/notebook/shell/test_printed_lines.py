@@ -119,7 +119,7 @@ def test_outputs_that_triton_does_not_check_are_warned_of_once(notebook: Any) ->
     notebook.run(ODD)
     lines = [line for line in notebook.run("_ = odd(N=[1])").text.splitlines() if line.startswith("odd | ")]
     assert lines == [
-        "odd | WARNING Triton checks no outputs: 'SMU' is no output of the config and was dropped.",
+        "odd | WARNING Triton checks no outputs: 'SMU' is not an output of the config and was dropped.",
         "odd | WARNING Triton checks no outputs: 'SUM' is FP64 where the config says FP32.",
     ]
     assert notebook.run("_ = odd(N=[1])").text == ""

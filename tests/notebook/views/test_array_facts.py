@@ -62,7 +62,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_gigabyte_stays_in_the_kernel(workspace: Workspace, sent: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    playground = Playground(workspace.load("m", IDENTITY, options=ConfigOptions.of(inputs="IN:FP32[-1]")))
+    playground = Playground(workspace.load("m", IDENTITY, options=ConfigOptions.from_keywords(inputs="IN:FP32[-1]")))
     count = 1 << 28
     row = playground.inputs["IN"]
     row.sizes[0].value = count  # random values, which nobody makes before they are sent

@@ -29,7 +29,7 @@ def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
     for module in (widget, live_card, card_display):
         monkeypatch.setattr(module, "in_kernel", lambda: True)
     yield found
-    states = ModelStates.of(workspace.server)
+    states = ModelStates.for_server(workspace.server)
     for card in states.cards.pop("m", []):
         card.close()
 

@@ -20,7 +20,7 @@ def test_the_words_for_copies() -> None:
 def test_the_card_tells_what_a_request_copies(workspace: Workspace) -> None:
     model = workspace.load("m", SOURCE)
     assert model_facts(workspace, model).copies == ""
-    recorder = Recorder.of(workspace.server.instruments)
+    recorder = Recorder.for_instruments(workspace.server.instruments)
     assert model_facts(workspace, model).copies == ""
     recorder.bytes_copied("m", 1, 0, 4_000_000, 2_000, True, 0)
     recorder.bytes_copied("m", 2, 0, 2_000_000, 0, True, 0)

@@ -50,7 +50,7 @@ def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.fixture
 def card(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[LiveCard]:
     workspace.load("m", SOURCE)
-    states = ModelStates.of(workspace.server)
+    states = ModelStates.for_server(workspace.server)
     workspace.changed = states.poke
     card = LiveCard(workspace, "m", lambda error: "")
     card.show()
@@ -221,7 +221,7 @@ def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Wo
     again.press("playground")
     assert again._panel.children == ()
     for each in (again, other):
-        ModelStates.of(workspace.server).leave(each.refresh)
+        ModelStates.for_server(workspace.server).leave(each.refresh)
 
 
 def test_a_form_for_other_inputs_keeps_what_both_have(card: LiveCard, workspace: Workspace) -> None:
@@ -246,7 +246,7 @@ def test_old_cards_end(card: LiveCard, workspace: Workspace) -> None:
     cards = [LiveCard(workspace, "m", lambda error: "") for _ in range(9)]
     for each in cards:
         each.show()
-    states = ModelStates.of(workspace.server)
+    states = ModelStates.for_server(workspace.server)
     assert states.cards["m"] == cards[-8:]
     assert card.refresh not in states._followers and cards[-1].refresh in states._followers
     for each in cards:

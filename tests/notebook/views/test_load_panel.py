@@ -49,7 +49,7 @@ def ended(panel: LoadPanel, ticker: Ticker) -> dict[str, Any]:
 def test_the_form_asks_for_what_the_model_needs(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
     shapes = [{"name": name, "dims": "1"} for name in ("INPUT0", "INPUT1")]
-    Recorder.of(model.server.instruments).recording.clear()
+    Recorder.for_instruments(model.server.instruments).recording.clear()
     assert form_of(model) == {"shapes": shapes, "batches": 8, "golden": 0, "arrivals": ""}
     one = np.ones((1, 3), np.float32)
     GoldenSet().add(ask(model, model.create_request(inputs={"INPUT0": one, "INPUT1": one})))
@@ -80,7 +80,7 @@ def test_golden_requests_and_recorded_arrivals_can_be_sent(
 ) -> None:
     monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
     one = np.ones((1, 3), np.float32)
-    recording = Recorder.of(model.server.instruments).recording
+    recording = Recorder.for_instruments(model.server.instruments).recording
     recording.clear()
     GoldenSet().add(ask(model, model.create_request(inputs={"INPUT0": one, "INPUT1": one})))
     model(INPUT0=one, INPUT1=one)

@@ -112,7 +112,7 @@ def test_the_browser_gets_what_it_does_not_have(recording: Recording) -> None:
 
 
 def test_the_view_shows_what_prometheus_scrapes(lab: Lab) -> None:
-    Recorder.of(lab.server.instruments)
+    Recorder.for_instruments(lab.server.instruments)
     model = lab.load("measured", SOURCE, config("IN FP32 -1", "OUT FP32 -1"))
     view = model.view("metrics")
     for size in (3, 2):

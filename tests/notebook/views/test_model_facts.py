@@ -114,7 +114,7 @@ def test_what_triton_would_pass_on_unsaid_is_in_card_and_log_once(workspace: Wor
     for _ in range(3):
         list(model.infer(inputs={}))
     expected = [
-        "Triton checks no outputs: 'OTU' is no output of the config and was dropped.",
+        "Triton checks no outputs: 'OTU' is not an output of the config and was dropped.",
         "Triton checks no outputs: 'OUT' is FP64 where the config says FP32.",
     ]
     assert [warning for warning in model_facts(workspace, model).warnings if "outputs: " in warning] == expected

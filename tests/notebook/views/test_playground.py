@@ -60,7 +60,7 @@ class TritonPythonModel:
 
 @pytest.fixture
 def playground(workspace: Workspace) -> Playground:
-    options = ConfigOptions.of(max_batch_size=8, inputs="IN:FP32[-1,2]", outputs="OUT:FP32[-1,2]")
+    options = ConfigOptions.from_keywords(max_batch_size=8, inputs="IN:FP32[-1,2]", outputs="OUT:FP32[-1,2]")
     return Playground(workspace.load("m", SOURCE, options=options), lambda error: "the author's traceback")
 
 
@@ -137,7 +137,7 @@ def test_id_and_parameters_travel(playground: Playground) -> None:
 
 
 def test_cancel_reaches_the_model(workspace: Workspace) -> None:
-    options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     playground = Playground(workspace.load("m", FOREVER, options=options))
     playground.buttons.send.click()
     assert playground.buttons.send.disabled and not playground.buttons.cancel.disabled
@@ -151,7 +151,7 @@ def test_cancel_reaches_the_model(workspace: Workspace) -> None:
 
 def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Explained, "cite", staticmethod(lambda text: f"cited: {text}"))
-    options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     playground = Playground(workspace.load("m", FOREVER, options=options))
     playground.buttons.send.click()
     sending = playground._sent.now()
@@ -162,7 +162,7 @@ def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monk
 
 
 def test_who_stops_waiting_is_told_so(workspace: Workspace) -> None:
-    options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     source = FOREVER.replace("not request.is_cancelled()", "not (request.is_cancelled() and self.told)")
     source = source.replace("    def execute", "    told = False\n    def execute", 1)
     playground = Playground(workspace.load("m", source, options=options))
@@ -231,7 +231,7 @@ def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
 
 
 def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:
-    options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
+    options = ConfigOptions.from_keywords(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
     playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.ports.endpoints)
     ports = workspace.ports.open(http_port=0, grpc_port=0, metrics=False)
     playground.programs.choice.value = "curl"
@@ -244,7 +244,7 @@ def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:
 
 @pytest.mark.parametrize("mode", ["Random", "Typed", "File"])
 def test_bf16_reaches_the_model(workspace: Workspace, mode: str) -> None:
-    options = ConfigOptions.of(max_batch_size=4, inputs="IN:BF16[2]", outputs="OUT:BF16[2]")
+    options = ConfigOptions.from_keywords(max_batch_size=4, inputs="IN:BF16[2]", outputs="OUT:BF16[2]")
     playground = Playground(workspace.load("m", BF16, options=options))
     row = playground.inputs["IN"]
     if mode == "File":
@@ -271,7 +271,7 @@ def test_an_answer_is_kept(playground: Playground, tmp_path: Path, monkeypatch: 
 def test_what_was_sent_can_be_sent_again(playground: Playground, workspace: Workspace) -> None:
     sent = playground.send({"IN": np.ones((1, 1, 2), np.float32)})
     assert playground.replay(sent).same
-    options = ConfigOptions.of(max_batch_size=8, inputs="IN:FP32[-1,2]", outputs="OUT:FP32[-1,2]")
+    options = ConfigOptions.from_keywords(max_batch_size=8, inputs="IN:FP32[-1,2]", outputs="OUT:FP32[-1,2]")
     workspace.load("m", SOURCE.replace("* 2", "* 3"), options=options)
     history = playground.other.history
     history.choice.value = 0
@@ -285,7 +285,7 @@ def test_what_was_sent_can_be_sent_again(playground: Playground, workspace: Work
 
 
 def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
-    options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
+    options = ConfigOptions.from_keywords(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
     playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.ports.endpoints)
     playground.inputs["IN"].text.value = "1, 2"
     with pytest.raises(ValueError, match="%triton serve opens them"):
@@ -313,7 +313,7 @@ def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
 
 
 def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:
-    options = ConfigOptions.of(inputs=["A:FP32[1]", "B:FP32[1]?"], outputs="OUT:FP32[1]")
+    options = ConfigOptions.from_keywords(inputs=["A:FP32[1]", "B:FP32[1]?"], outputs="OUT:FP32[1]")
     playground = Playground(workspace.load("m", SOURCE.replace('"IN"', '"A"'), options=options))
     assert sorted(playground.send().request.inputs) == ["A"]
     playground.inputs["B"].given.value = True

@@ -115,7 +115,7 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
     assert view.why_apart(0, 3).startswith(
         "request 4 came 2 ms after the batch of request 1 had left; that was closed by"
     )
-    assert view.why_apart(0, 99) == "One of them is not kept any more, or never came."
+    assert view.why_apart(0, 99) == "One of them is no longer kept, or never came."
     unknown = Timeline(heard.recording, "add")
     assert unknown.why_apart(1, 2).startswith("The batch of 'two' was closed by a request of another shape")
     sent: list[Any] = []
@@ -188,7 +188,7 @@ def test_a_request_of_an_open_timeline_tells_its_values(lab: Lab, monkeypatch: p
 
 def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     view = lab.server.model("any").view()
-    recorder = Recorder.of(lab.server.instruments)
+    recorder = Recorder.for_instruments(lab.server.instruments)
     sent: list[Any] = []
     monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
     view.check()

@@ -70,7 +70,7 @@ def test_the_class_and_a_model_that_is_not_loaded_keep_their_own(model: Model) -
 
 
 @pytest.mark.parametrize("method", ["infer", "async_infer", "create_request"])
-def test_the_fields_of_a_request_are_spelt_out(model: Model, method: str) -> None:
+def test_the_fields_of_a_request_are_in_the_signature(model: Model, method: str) -> None:
     parameters = inspect.signature(getattr(model, method)).parameters
     assert {"inputs", "request_id", "timeout", "requested_outputs"} <= set(parameters)
     assert str(parameters["timeout"]) == "timeout: int = …"

@@ -90,8 +90,8 @@ def test_what_a_configuration_says_itself_does_not_count() -> None:
 def test_an_ensemble_is_resolved_anew_when_its_names_mean_other_models_that_are_there() -> None:
     models = known(("/a", "dup"))
     resolved = models.resolve(ensemble("dup"), "/b")
-    assert namespaces(resolved) == ["/a"] and not models.resolves_anew(resolved, "/b")
+    assert namespaces(resolved) == ["/a"] and not models.is_resolved_differently(resolved, "/b")
     beside = known(("/a", "dup"), ("/b", "dup"))
-    assert beside.resolves_anew(resolved, "/b") and beside.resolves_anew(resolved, "/c")
+    assert beside.is_resolved_differently(resolved, "/b") and beside.is_resolved_differently(resolved, "/c")
     models["/a::dup"].listed = False
-    assert not models.resolves_anew(resolved, "/b")  # it waits
+    assert not models.is_resolved_differently(resolved, "/b")  # it waits

@@ -165,7 +165,7 @@ def test_a_cache_that_the_server_has_not_is_told(lab_with: MakeLab) -> None:
 
 
 def test_options_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="there is no cache 'redis' here"):
+    with pytest.raises(InvalidArgumentError, match="cache 'redis' does not exist"):
         Lab(tmp_path, cache_config="redis,size=4")
     with pytest.raises(InvalidArgumentError, match="unknown rate limit mode 'often'"):
         Lab(tmp_path, rate_limit="often")

@@ -30,15 +30,15 @@ def plan(kind: str, device: int = 0) -> Any:
             "GPU",
             1,
             {0: 5 * MIB, 1: MIB},
-            "'m_0' was told GPU 1 and holds 5 MiB of simulated GPU 0; "
-            'args["model_instance_device_id"] says what is meant.',
+            "'m_0' was placed on GPU 1 and holds 5 MiB of simulated GPU 0; "
+            'choose the device by args["model_instance_device_id"].',
         ),
         (
             "CPU",
             0,
             {0: MIB, 2: 3 << 29},
-            "'m_0' was told CPU and holds 1 MiB of simulated GPU 0, 1.5 GiB of simulated GPU 2; "
-            'args["model_instance_kind"] says what is meant.',
+            "'m_0' was placed on CPU and holds 1 MiB of simulated GPU 0, 1.5 GiB of simulated GPU 2; "
+            'choose the device by args["model_instance_kind"].',
         ),
     ],
 )
@@ -102,7 +102,9 @@ def test_what_is_wrong_is_said_once() -> None:
         eventually(lambda count=count: len(side.texts()) == 1)
     (record,) = side.log.records()
     assert record.unchecked and record.pid == 7
-    assert record.text.startswith("Triton checks no placement: 'm_0' was told GPU 1 and holds 1 MiB of simulated GPU 0")
+    assert record.text.startswith(
+        "Triton checks no placement: 'm_0' was placed on GPU 1 and holds 1 MiB of simulated GPU 0"
+    )
 
 
 def test_without_gpus_nothing_listens() -> None:

@@ -320,7 +320,7 @@ def test_a_stub_that_does_not_say_anything() -> None:
     world.request("a_0_0")
     world.instance("a_0_0").stub = SimpleNamespace(dump_stacks=lambda timeout: "")
     (lines,) = report(world)
-    assert lines[-1] == "It did not say within 2 s: C code may hold the interpreter's lock (the GIL)."
+    assert lines[-1] == "It did not answer within 2 s: C code may hold the interpreter's lock (the GIL)."
 
 
 def test_a_call_that_was_answered_meanwhile_is_left_out() -> None:

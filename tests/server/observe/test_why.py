@@ -17,7 +17,7 @@ from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, event
 from tritonlab.core.explained import Explained
 from tritonlab.core.failure_capsule import FailureBook
 from tritonlab.core.status import InternalError, ModelLoadError, TritonError
-from tritonlab.server.observe.why import Moment, Reason, Why, why
+from tritonlab.server.observe.why import Reason, ServerSnapshot, Why, why
 
 WAITING = """
 flag = self.args["model_repository"] + "/go"
@@ -104,7 +104,9 @@ def test_models_that_wait_for_one_another() -> None:
         version.identifier, version.config, version.serves = version.name, config_stub(), True
         for instance in version.instances:
             instance.state = ready_state()
-    seen = Moment([], list(world.versions.values()), [], world.survey(), world.calls, FailureBook(1), world.clock.now())  # type: ignore[arg-type]
+    seen = ServerSnapshot(
+        [], list(world.versions.values()), [], world.survey(), world.calls, FailureBook(1), world.clock.now()
+    )  # type: ignore[arg-type]
     text = why(seen).text()
     assert "a_0_0 has called model 'b': request 2, with b_0_0" in text
     assert "b_0_0 has called model 'a': request 3, in the queue" in text
@@ -118,7 +120,9 @@ def test_a_pause_in_the_debugger_is_named() -> None:
     world.request("a_0_0")
     world.versions["a"].identifier, world.versions["a"].config, world.versions["a"].serves = "a", config_stub(), True
     world.instance("a_0_0").state = ready_state()
-    seen = Moment([], [cast(Any, world.versions["a"])], [], world.survey(), [], FailureBook(1), world.clock.now())
+    seen = ServerSnapshot(
+        [], [cast(Any, world.versions["a"])], [], world.survey(), [], FailureBook(1), world.clock.now()
+    )
     assert 'a_0_0 (process 100) is paused in the debugger at File "model.py", line 7.' in why(seen).text()
 
 
@@ -175,7 +179,7 @@ def test_a_stream_without_its_final_flag(lab: Lab) -> None:
     eventually(lambda: found(script)[0]["state"] == "open")
     (reason,) = reasons(script.model.why(), "requests")
     assert "has returned, and its response sender has not sent the final flag." in reason.text
-    (head,) = [line for line in reason.told() if "(process " in line and line.startswith("  -- ")]
+    (head,) = [line for line in reason.cited_lines() if "(process " in line and line.startswith("  -- ")]
     assert head == f"  -- open_0_0 (process {script.model.instances()[0]['pid']}):"
     done = "self.sender.send(flags=1); request.get_response_sender().send(flags=1)"
     list(script.infer(done))

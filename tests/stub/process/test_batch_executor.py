@@ -70,7 +70,7 @@ def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -
     assert [[TensorHeader._make(row).name for row in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
     side.execute(side.entry(4), ident=2)
     # once, and of no output that was only not asked for
-    text = "Triton checks no outputs: 'UNKNOWN' is no output of the config and was dropped."
+    text = "Triton checks no outputs: 'UNKNOWN' is not an output of the config and was dropped."
     assert side.logged == [(1, "", 0, text)]
 
 

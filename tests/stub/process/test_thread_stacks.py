@@ -9,7 +9,7 @@ import pytest
 
 from tritonlab.stub._pb_stub.api import own_threads
 from tritonlab.stub._pb_stub.process import thread_stacks
-from tritonlab.stub._pb_stub.process.errands import Errands
+from tritonlab.stub._pb_stub.process.deferred_calls import DeferredCalls
 from tritonlab.stub._pb_stub.process.thread_stacks import all_stacks
 
 
@@ -49,8 +49,8 @@ def test_a_thread_is_shown_with_its_name_and_source_lines() -> None:
 
 
 def test_our_threads_and_the_asking_one_are_not_shown() -> None:
-    errands = Errands()
-    errands.start()
+    calls = DeferredCalls()
+    calls.start()
     over = threading.Event()
     own_threads.start("monitor", over.wait, 10)
     own_threads.start("is_ready", over.wait, 10, runs_authors=True)

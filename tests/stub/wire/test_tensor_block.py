@@ -160,7 +160,7 @@ def test_a_place_crosses_instead_of_the_bytes_and_is_kept_until_the_block_comes_
     memory = Memory()
     alive = weakref.ref(memory)
     wires: list[Any] = [
-        ("A", FP32, [1, 2], Lent.of(packed(DevicePlace(b"h" * 64, 512, 8)), 3, memory)),
+        ("A", FP32, [1, 2], Lent.from_place(packed(DevicePlace(b"h" * 64, 512, 8)), 3, memory)),
         ("B", FP32, [2], np.ones(2, np.float32)),
     ]
     block, headers = pack_tensors(shared.region, wires)

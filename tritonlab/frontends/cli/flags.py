@@ -40,12 +40,12 @@ def _inert(name: str, kind: Kind, why: str) -> Flag:
 
 _OUTSIDE = "Where it listens; 0.0.0.0 lets other machines in."
 _PORT = "The port; 0 is any free one."
-_REUSE = "Whether several servers that all say so may share the port; each gets a part of the connections."
+_REUSE = "Whether several servers that all set this may share the port; each gets a part of the connections."
 _FORWARD = "Headers that match this regular expression become request parameters."
 _RESTRICT = "Parts of the protocol that need a header with this value."
 _ORIGIN = "A web page's origin that may send requests, or *. May be repeated."
 _HOST = "A host name clients may use beside addresses, localhost and the machine's own, or *. May be repeated."
-_STRICT = "Have every config.pbtxt say all there is to say."
+_STRICT = "Require every config.pbtxt to be complete."
 
 GROUPS = (
     Group(
@@ -400,5 +400,13 @@ GROUPS = (
 #: The flags that only `%triton serve` has: its ports ask for a token that it makes.
 NOTEBOOK = Group(
     "Notebook",
-    (Flag("no-token", SWITCH, "access.no_token", None, "Let in whoever reaches the ports, token or not."),),
+    (
+        Flag(
+            "no-token",
+            SWITCH,
+            "access.no_token",
+            None,
+            "Let in everyone who reaches the ports, with a token or without.",
+        ),
+    ),
 )

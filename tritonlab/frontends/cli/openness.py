@@ -16,7 +16,7 @@ def openness(options: EndpointOptions, places: Mapping[str, str], model_control_
     """Return level and text of each log record. `places` maps each open service to its `address:port`."""
     access = options.access
     for service, place in places.items():
-        yield "INFO", f"{service} at {place} is open to {_whom(service, place, options)}"
+        yield "INFO", f"{service} at {place} is open to {_allowed_clients(service, place, options)}"
     clients = "clients with the token" if access.token else "clients"
     if model_control_mode == "explicit" and access.model_control and (free := _unrestricted(options, places)):
         yield _model_control(access, free)
@@ -26,7 +26,7 @@ def openness(options: EndpointOptions, places: Mapping[str, str], model_control_
         yield "INFO", f"Shared memory: {clients} may have this server read and write any region that its user may"
 
 
-def _whom(service: str, place: str, options: EndpointOptions) -> str:
+def _allowed_clients(service: str, place: str, options: EndpointOptions) -> str:
     address = place.rpartition(":")[0].strip("[]")
     if _is(address, "is_loopback") or address == "localhost":
         found = "every user of this machine"
@@ -59,6 +59,6 @@ def _model_control(access: AccessRules, services: list[str]) -> Record:
         return "INFO", f"Model control: clients with the token may {what}"
     return (
         "WARNING",
-        f"Model control: whoever reaches {' or '.join(services)} may {what}; '--allow-model-control=false' ends that, "
-        "'--token-file=<file>' asks for a token",
+        f"Model control: everyone who reaches {' or '.join(services)} may {what}; "
+        "'--allow-model-control=false' ends that, '--token-file=<file>' requires a token",
     )

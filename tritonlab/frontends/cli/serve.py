@@ -138,7 +138,7 @@ def _creating_server() -> Iterator[None]:
     try:
         yield
     except TritonError as error:
-        raise TritonError.of(error.code, f"creating server: {error.code.text} - {error.message}") from None
+        raise TritonError.from_code(error.code, f"creating server: {error.code.text} - {error.message}") from None
 
 
 class EndedEarly(BaseException):

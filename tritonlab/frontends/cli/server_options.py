@@ -63,7 +63,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
         setting: value for backend, setting, value in values["backend"]["settings"] if backend in ("", "python")
     }
     metrics = values["metrics"]
-    server["metrics_config"] = MetricsConfig.of(**{**metrics, "settings": dict(metrics["settings"])})
+    server["metrics_config"] = MetricsConfig.from_settings(**{**metrics, "settings": dict(metrics["settings"])})
     server["cache_config"] = _cache(values["cache"])
     server["rate_limit_resource"] = _limits(values["resources"]["resources"])
     server["cuda_memory_pool_sizes"] = dict(values["pools"]["cuda"])

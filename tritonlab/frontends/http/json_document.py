@@ -119,4 +119,4 @@ def as_double(value: Any) -> float:
 
 def about(what: str, error: TritonError) -> TritonError:
     """Return the same error with `what` in front: `Unable to parse 'shape': …`."""
-    return TritonError.of(error.code, f"{what}: {error.message}")
+    return TritonError.from_code(error.code, f"{what}: {error.message}")

@@ -62,7 +62,7 @@ _LIVE = b"/v2/health/live"
 _OF_AUTHORIZATION = AUTHORIZATION.encode()
 _TOKEN = re.compile(r"[!-~]+")
 _ASKED = (
-    "a token is asked for: send '{}: Bearer <token>' with every request; the token was given out when the ports were "
+    "a token is required: send '{}: Bearer <token>' with every request; the token was given out when the ports were "
     "opened"
 )
 _OTHER = "the token that was sent is not the one that was given out when the ports were opened"
@@ -212,7 +212,7 @@ class Door:
         return self._any_origin or origin.lower() in self._origins
 
     def _knows(self, header: bytes) -> bool:
-        name, is_address = HostName.of(header.decode("latin-1"))
+        name, is_address = HostName.from_header(header.decode("latin-1"))
         known = self._any_host or is_address or name in self._names or name.endswith(".localhost")
         if known and len(self._passed) < 100:
             self._passed.add(header)
@@ -237,7 +237,7 @@ class HostName(NamedTuple):
     is_address: bool
 
     @classmethod
-    def of(cls, header: str) -> HostName:
+    def from_header(cls, header: str) -> HostName:
         """Return the host in a header `Host`, in small letters, without port; with an empty name for anything else."""
         found = _HOST.fullmatch(header)
         if found is None:

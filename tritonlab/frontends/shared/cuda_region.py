@@ -75,10 +75,11 @@ class CudaRegion:
         visible = gpus.visible.ordinals if gpus is not None else ()
         if gpus is None or not visible:  # Triton's text where it was built without GPU support
             raise InvalidArgumentError(f"failed to register CUDA shared memory region: '{name}', GPUs not supported")
-        # Triton says nothing behind "invalid args" (measured)
+        # Triton has nothing behind "invalid args" (measured)
         text = f"failed to register shared memory region: invalid args: '{name}', "
         if device_id not in visible:
-            raise InvalidArgumentError(f"{text}there is no GPU {device_id} but {', '.join(map(str, visible))}")
+            known = f"GPU{'s' * (len(visible) > 1)} {' and '.join(map(str, visible))}"
+            raise InvalidArgumentError(f"{text}GPU {device_id} does not exist; this server has {known}")
         driver = gpus.buffers.driver
         try:
             memory = _Mapping(driver, device_id, handle)

@@ -56,7 +56,7 @@ class ConfigOptions:
                 _add_tensor(ModelConfig(), option, spec)
 
     @staticmethod
-    def of(**options: Any) -> ConfigOptions:
+    def from_keywords(**options: Any) -> ConfigOptions:
         """Make the options of the keyword arguments of `load`. Raises UnknownOption."""
         known = [f.name for f in fields(ConfigOptions)]
         UnknownOption.check("load", options, [*known, "config", "files", "version"])
@@ -168,7 +168,7 @@ def parse_tensor(spec: str) -> tuple[str, DataType, list[int], bool]:
             raise KeyError(word)
     except KeyError:
         names = ", ".join(t.name for t in DataType if t is not DataType.INVALID)
-        text = f"{spec!r}: there is no datatype {found['type']!r}; there are {names}"
+        text = f"{spec!r}: the datatype {found['type']!r} does not exist; use one of {names}"
         raise OptionError(text, field=spec, fix=f"one of {names}") from None
     try:
         dims = [int(d) for d in found["dims"].split(",")] if found["dims"].strip() else []

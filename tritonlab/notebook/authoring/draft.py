@@ -101,7 +101,7 @@ class Draft:
             config = self.settings.written(config)
         text, printed_for = completed_text(self.config.text, config)
         if printed_for and "#" in self.config.text:
-            return f"# written again, without the comments of {self.config.source}\n{text}"
+            return f"# rewritten, without the comments of {self.config.source}\n{text}"
         return text
 
     @property
@@ -126,7 +126,7 @@ class Draft:
         """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
         return {**self.tree(), CONFIG_FILE: ModelFile(self.config_file.encode())}
 
-    def said(
+    def with_changes(
         self,
         source: Source | None,
         config: str | Mapping[str, Any] | PathLike[str] | None,

@@ -109,7 +109,7 @@ def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
 
 def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
     said = [word for word in re.findall(r"'(.*?)'", found["given"]) if word in RequestFields.__annotations__]
-    return f"{said[0]} is no input: {found['model']}.infer(inputs={{…}}, {said[0]}=…)" if said else ""
+    return f"{said[0]} is not an input: {found['model']}.infer(inputs={{…}}, {said[0]}=…)" if said else ""
 
 
 def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -140,14 +140,16 @@ def _undefined(found: re.Match[str], config_of: ConfigOf) -> str:
 
 
 def _unfilled(found: re.Match[str], config_of: ConfigOf) -> str:
-    return f"{found['placeholder']} stands in config.pbtxt as its template has it: write a value for it"
+    return (
+        f"{found['placeholder']} is a placeholder that config.pbtxt still has from its template: write a value for it"
+    )
 
 
 def _method(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"write {_METHODS[found['method']]}"
 
 
-def _told_already(found: re.Match[str], config_of: ConfigOf) -> str:
+def _no_hint(found: re.Match[str], config_of: ConfigOf) -> str:
     return ""  # the error says what to do
 
 
@@ -195,8 +197,8 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never",
     ),
     # names that are not there
-    (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _told_already),
-    (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _told_already),
+    (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _no_hint),
+    (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _no_hint),
     (re.compile(r"has no attribute 'TritonPythonModel'"), "call the class of the model TritonPythonModel"),  # 2.1.3
     (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
     (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),
@@ -249,7 +251,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     (
         re.compile(r"'NoneType' object has no attribute '(as_numpy|is_cpu|to_dlpack|triton_dtype)'"),
         "get_input_tensor_by_name and get_output_tensor_by_name return None where there is no tensor of that name; "
-        "ask the answer of a BLS request for has_error() first",
+        "check has_error() of a BLS response first",
     ),
     (
         re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)\s+Invoked with: .*\btensor\("),

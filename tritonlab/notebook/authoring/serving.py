@@ -42,10 +42,10 @@ def open_endpoints(
     rules = {name: options.pop(name) for name in _RULES if name in options}
     given = replace(given, access=replace(given.access, **rules), **options)
     make_room()
-    endpoints = Endpoints.of(server, given)
+    endpoints = Endpoints.from_server(server, given)
     if given.access.token == token:
         try:
-            text = _how_to_ask(endpoints)
+            text = _client_examples(endpoints)
         except BaseException:  # there is no file with the token; nobody has the ports to close them
             endpoints.stop(0)
             raise
@@ -58,7 +58,7 @@ def flags() -> list[str]:
     return [f"--{flag.name}" for group in (*ENDPOINT_GROUPS, NOTEBOOK) for flag in group.flags]
 
 
-def _how_to_ask(endpoints: Endpoints) -> str:
+def _client_examples(endpoints: Endpoints) -> str:
     """Return how to ask with the token, without the token itself: what a cell prints is saved with the notebook, which
     others may read. tritonclient writes into the `headers` that it is given, over HTTP, and gRPC then refuses them, so
     each call gets a copy.

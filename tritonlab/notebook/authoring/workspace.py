@@ -88,7 +88,7 @@ class Workspace:
         """
         started = time.perf_counter()
         with self._lock:
-            draft = self.draft(name).said(source, config, files, version, options, body)
+            draft = self.draft(name).with_changes(source, config, files, version, options, body)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
                 raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)
@@ -249,7 +249,9 @@ class Workspace:
         """Return the model, a new one if nothing was written of it yet."""
         if name not in self._models:
             if name in ("", ".", "..") or "/" in name or "\0" in name:  # its directory would be elsewhere
-                raise OptionError(f"{name!r} is no name of a model: it would not be a directory of the repository")
+                raise OptionError(
+                    f"{name!r} cannot be the name of a model: it must be the name of a directory in the repository"
+                )
             directory = ModelDirectory(self.repository / name, self._spare.path)
             self._models[name] = WrittenModel(name, self.server, directory, self.sources)
         return self._models[name]

@@ -56,7 +56,7 @@ class Windows:
         """Send the windows, if there are any, the models of this workspace from now on, and of no other."""
         with self._lock:
             before = self._followed
-            self._followed = ModelStates.of(workspace.server) if self._open else None
+            self._followed = ModelStates.for_server(workspace.server) if self._open else None
             now = self._followed
         if before is not now:
             if before is not None:
@@ -65,7 +65,7 @@ class Windows:
                 workspace.changed = now.poke
                 now.follow(self._look)
 
-    def ask_for_prompt(self, waits: bool) -> int:
+    def request_prompt(self, waits: bool) -> int:
         """Ask the windows whether they show a box for a line of input, which they answer with the call `typing`; or
         tells them that the kernel does not wait for one any more. Returns how many there are.
         """

@@ -1,5 +1,4 @@
-"""What happens in a notebook's server now, and its log, as JSON for the panel of the JupyterLab extension.
-"""
+"""What happens in a notebook's server now, and its log, as JSON for the panel of the JupyterLab extension."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from ..authoring.workspace import Workspace
 from ..views.draining import draining_text, lasting
 from ..views.hanging import hanging_texts
 from ..views.model_facts import current_facts
-from ..views.places import gpus_text, held_text, place_text
+from ..views.placement_text import gpus_text, held_text, place_text
 from ..views.status_table import memory_text
 from .logs import LogLine
 
@@ -29,7 +28,8 @@ def overview(workspace: Workspace) -> dict[str, Any]:
     are, what is `draining` or hangs, `memory` and `gpus` in words, and the `ports` that are open.
     """
     server = workspace.server
-    recording = Recorder.of(server.instruments).recording  # also where there is no model yet: so the first is recorded
+    # also where there is no model yet: so the first is recorded
+    recording = Recorder.for_instruments(server.instruments).recording
     requests = server.requests()
     ports = workspace.ports.endpoints
     return {
@@ -105,7 +105,7 @@ def logs(
             "instance": record.instance,
             "stream": record.stream,
             "level": record.level,
-            "text": LogLine.of(record, workspace.cite_for(record)).text,
+            "text": LogLine.from_record(record, workspace.cite_for(record)).text,
         }
         for record in found[-limit:]
     ]

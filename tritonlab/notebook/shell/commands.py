@@ -73,7 +73,7 @@ def run(context: Context, line: str) -> Any:
     else:
         arguments = parse(command.parser, rest)
     shown = command.run(replace(context, json=arguments.json), arguments)
-    return JsonFacts.of(shown) if arguments.json else shown
+    return JsonFacts.from_shown(shown) if arguments.json else shown
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
     if not records and name is not None and name not in workspace.names():
         context.model(name)  # raises
     if arguments.request is not None:
-        records = [record for record in records if record.is_of(arguments.request)]
+        records = [record for record in records if record.is_of_request(arguments.request)]
     return LogView(records[-arguments.lines :], workspace.cite_for)
 
 
@@ -335,7 +335,7 @@ COMMANDS = {
     "golden": _unread(
         "golden",
         _golden,
-        "keep answers and ask for them again",
+        "keep responses and check that the model still gives them",
         "add NAME INPUT0=expression | check [NAME] | update [NAME]",
     ),
     "logs": _command(
@@ -346,7 +346,9 @@ COMMANDS = {
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
         (("--request",), {"metavar": "ID", "help": "only those of the request of this id or number"}),
     ),
-    "why": _command("why", lambda c, a: why(c.workspace, a.name), "say what waits for what, and why", _name(nargs="?")),
+    "why": _command(
+        "why", lambda c, a: why(c.workspace, a.name), "show what waits for what, and why", _name(nargs="?")
+    ),
     "debug": _command(
         "debug",
         lambda context, given: debug(context.workspace, given.name, vscode=given.vscode),

@@ -56,7 +56,7 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
 def _shape(text: str) -> tuple[str, list[int]]:
     name, colon, dims = text.rpartition(":")
     if not colon or not all(word.strip().isdecimal() for word in dims.split(",")):
-        raise OptionError(f"'{text}' is no shape: write NAME:3,64", fix="write NAME:3,64")
+        raise OptionError(f"'{text}' is not a shape: write NAME:3,64", fix="write NAME:3,64")
     return name, [int(word) for word in dims.split(",")]
 
 
@@ -64,7 +64,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
-        raise OptionError(f"'{text}' is no list of numbers: write 1,2,8", fix="write 1,2,8") from None
+        raise OptionError(f"'{text}' is not a list of numbers: write 1,2,8", fix="write 1,2,8") from None
 
 
 #: What `%triton load_test` does, what its help says, and its arguments.

@@ -27,7 +27,7 @@ class LogLine:
     text: str
 
     @staticmethod
-    def of(record: LogRecord, places: Places) -> LogLine:
+    def from_record(record: LogRecord, places: Places) -> LogLine:
         """Make the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
         a traceback."""
         text = places(record.text) if 'File "' in record.text or "\nAt:\n" in record.text else record.text
@@ -49,7 +49,7 @@ class LogView:
 
     def __init__(self, records: Iterable[LogRecord], places: Callable[[LogRecord], Places]) -> None:
         """Read the records. `places` returns what cites cells for the version that wrote a record."""
-        self.lines = [LogLine.of(record, places(record)) for record in records]
+        self.lines = [LogLine.from_record(record, places(record)) for record in records]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the lines as JSON values."""

@@ -259,7 +259,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
     cell.follow(shell)
     notice = WaitingNotice(places, cell)
     windows = listen(lambda: current())
-    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.ask_for_prompt), cell)
+    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.request_prompt), cell)
     desk.listen()
     printed = PrintedLines(cell)
     printed.follow(shell)

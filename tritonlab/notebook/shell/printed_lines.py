@@ -62,7 +62,7 @@ class PrintedLines(Instrument):
             cell.shown += 1
             cell.texts.add(record.text)
         logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
-        text = LogLine.of(record, self._places(record)).text
+        text = LogLine.from_record(record, self._places(record)).text
         text = text.rstrip().rpartition("\r")[2]  # a progress bar writes itself over, and would write over the name
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
         text += _PLAIN * ("\x1b[" in text)

@@ -40,7 +40,7 @@ class JsonFacts(dict[str, Any]):
     """What `--json` returns: a dict whose text is JSON, on one line."""
 
     @staticmethod
-    def of(shown: Any) -> JsonFacts:
+    def from_shown(shown: Any) -> JsonFacts:
         """Return what a subcommand would show; nothing is an empty object."""
         return JsonFacts(plain(shown) if shown is not None else {})
 

@@ -21,7 +21,7 @@ _PATIENCE = 0.3
 
 def card_of(workspace: Workspace, name: str) -> LiveCard:
     """Return the card of a model, for a cell to show."""
-    workspace.changed = ModelStates.of(workspace.server).poke
+    workspace.changed = ModelStates.for_server(workspace.server).poke
     return LiveCard(workspace, name, workspace.describe_error)
 
 
@@ -46,7 +46,7 @@ class LoadingCard:
         self._timer = threading.Timer(_PATIENCE, context.run, (self._show_meanwhile,))
 
     def __enter__(self) -> None:
-        self._workspace.changed = ModelStates.of(self._workspace.server).poke
+        self._workspace.changed = ModelStates.for_server(self._workspace.server).poke
         if not self._quiet and in_kernel():
             self._timer.daemon = True
             self._timer.start()

@@ -36,7 +36,7 @@ def json_note(text: str) -> str:
     except json.JSONDecodeError as error:
         return f"no JSON: {error.msg.lower()} in line {error.lineno}, column {error.colno}" if bare[0] == "{" else ""
     except RecursionError:
-        return "no JSON: it is nested too deeply"
+        return "not JSON: it is nested too deeply"
     if isinstance(found, dict):
         return f"a JSON object with {len(found)} key{'s' * (len(found) != 1)}"
     documents = [one for one in found if isinstance(one, (dict, list))]

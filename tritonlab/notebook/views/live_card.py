@@ -85,7 +85,7 @@ class LiveCard(LiveView):
         self._describe_error = describe_error
         self._drawing = threading.Lock()  # one refresh at a time
         self._pressing = threading.Lock()  # one action at a time
-        self._states = ModelStates.of(workspace.server)
+        self._states = ModelStates.for_server(workspace.server)
         self._of_config = of_config
         self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()

@@ -18,7 +18,7 @@ from ..authoring.workspace import Workspace
 from .copies_text import per_request_text
 from .draining import draining_text, lasting
 from .hanging import hanging_texts
-from .places import place_text, places_text
+from .placement_text import place_text, places_text
 
 if TYPE_CHECKING:
     from ...ipc.stub_log import LogRecord

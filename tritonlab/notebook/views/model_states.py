@@ -53,7 +53,7 @@ class ModelStates(Instrument):
         self.opened: dict[str, str] = {}
 
     @staticmethod
-    def of(server: Server) -> ModelStates:
+    def for_server(server: Server) -> ModelStates:
         """Return the server's own store, made at the first use."""
         for one in server.instruments:
             if isinstance(one, ModelStates):

@@ -47,7 +47,7 @@ def open_view(
     if isinstance(subject, Model):
         return _of_model(subject, kind, written)
     if kind not in _VIEWS:
-        raise InvalidArgumentError(f"a recording has no '{kind}': open it for a running model")
+        raise InvalidArgumentError(f"'{kind}' is not recorded: open it for a running model")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
     names = sorted(recording.records, key=by_number)
     if not model and len(names) != 1:
@@ -68,7 +68,7 @@ def _read(path: Path) -> Recording:
 
 
 def _of_model(model: Model, kind: str, written: Callable[[], Written | None]) -> RecordView:
-    recorder, instruments = Recorder.of(model.server.instruments), model.server.instruments
+    recorder, instruments = Recorder.for_instruments(model.server.instruments), model.server.instruments
 
     def check() -> None:
         if not model.server.core.live():

@@ -69,7 +69,7 @@ def open_address(ports: Ports) -> Address | None:
     return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.header_file)
 
 
-def ask_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:
+def send_to_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:
     """Send the request to one after the other, so that neither slows the other."""
     outcome = ask(model, request)
     decoupled = bool(model.config().get("model_transaction_policy", {}).get("decoupled"))
@@ -113,7 +113,7 @@ class SideBySide:
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
         """Send to this model, and to the one of its name on another server."""
         server = find_server(target, self._ports, headers) if isinstance(target, str) else target
-        comparison = ask_both(self._model, self._request(), server)
+        comparison = send_to_both(self._model, self._request(), server)
         self._say(comparison_html(comparison, ("this model", f"{server.protocol} {server.address}")))
         return comparison
 

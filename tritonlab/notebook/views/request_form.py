@@ -34,10 +34,10 @@ class RequestForm:
         self._build_options(widgets, [output["name"] for output in config["output"]])
         self._arrange(widgets)
         for field in (self.batch, self.seed):
-            field.observe(lambda change: self._tell_rows(), names="value")
+            field.observe(lambda change: self._show_rows(), names="value")
         self.new_button.on_click(lambda button: self.new_values())
         self.inputs.changed = self._take_rows
-        self._tell_rows()
+        self._show_rows()
 
     def _build_batch(self, widgets: Any, max_batch_size: int) -> None:
         self.batch = _number(widgets, "batch size", 1, 1, max(1, max_batch_size * 2), "Rows of one request")
@@ -159,7 +159,7 @@ class RequestForm:
             requested_outputs=[] if len(self.requested_outputs) == len(self._names) else self.requested_outputs,
         )
 
-    def _tell_rows(self) -> None:
+    def _show_rows(self) -> None:
         self.inputs.arrange(self.batch.value, self.seed.value)
 
     def _take_rows(self) -> None:

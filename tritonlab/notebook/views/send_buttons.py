@@ -29,7 +29,7 @@ class SendButtons:
         self.cancel = widgets.Button(description="Cancel", disabled=True, layout=layout(width="88px"))
         self.send.tooltip = "Ctrl+Enter in any field"
         self.many.tooltip = "N requests in flight at once"
-        self.cancel.tooltip = "Ask for cancellation; press again to stop waiting"
+        self.cancel.tooltip = "Request cancellation; press again to stop waiting"
         self.send.on_click(lambda _: press(1))
         self.many.on_click(lambda _: press(self.count.value))
         self.cancel.on_click(lambda _: cancel())

@@ -16,7 +16,7 @@ from .draining import draining_text, lasting
 from .hanging import hanging_texts
 from .model_facts import duration_text, instance_troubles
 from .model_states import ModelStates
-from .places import gpus_text, places_text
+from .placement_text import gpus_text, places_text
 from .widget import LiveView, in_kernel
 
 _TONES = {"READY": "good", "LOADING": "warn", "UNLOADING": "warn", "UNLOADED": "off", "NOT LOADED": "off"}
@@ -132,7 +132,7 @@ class StatusView(LiveView):
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._states = ModelStates.of(workspace.server)
+        self._states = ModelStates.for_server(workspace.server)
         self.table = status_table(workspace)
         self._at = time.time()
         super().__init__(html=self.table.html())

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.plain_facts import plain
-from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.call_tree import rare_facts
 from ...profile.device_copies import device_copies
 from ...profile.model_record import REJECTIONS
+from ...profile.recorded_separation import UNKNOWN, why_not_together
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
@@ -53,7 +53,7 @@ class Timeline(RecordView):
     def why_apart(self, one: int, other: int) -> str:
         """Return one sentence on why the requests of two rows of the record were not executed together."""
         config = self._config() if self._config is not None else UNKNOWN
-        return why_not_together(self.record, one, other, config) or "One of them is not kept any more, or never came."
+        return why_not_together(self.record, one, other, config) or "One of them is no longer kept, or never came."
 
     def values(self, row: int) -> list[str]:
         """Return the rarer facts of the request of a row, and a line for each of its tensors, with the first values.

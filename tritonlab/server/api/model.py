@@ -22,8 +22,8 @@ from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
 from .debugging import EditorAttach, attach_editor, follow_pauses, look_at_last_error
 from .failures import KeptFailure, ModelFailures
-from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
-from .request_check import check_said
+from .model_signature import HelpOfModel, SignatureOfModel, with_field_parameters
+from .request_check import check_fields
 from .request_maker import RequestFields, make_request, make_tensors
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 
@@ -180,7 +180,7 @@ class Model:
         the lines of the execution or stream of that request.
         """
         records = self._server.logs(self.name)
-        return records if request is None else [record for record in records if record.is_of(str(request))]
+        return records if request is None else [record for record in records if record.is_of_request(str(request))]
 
     def stacks(self, timeout: float = 2.0) -> dict[str, str]:
         """Return by instance name the Python stacks of what each instance's threads and coroutines are doing now.
@@ -200,7 +200,7 @@ class Model:
         """The last failures of the model's code, with what was sent and where it failed: `failures[-1].replay()` sends
         it again.
         """
-        capsules, total, answered_with_error = self._core.failures.of(self.name)
+        capsules, total, answered_with_error = self._core.failures.of_model(self.name)
         failures = [self._failure(capsule) for capsule in capsules]
         return ModelFailures(self.name, failures, total, answered_with_error)
 
@@ -229,7 +229,7 @@ class Model:
 
     # -- inference
 
-    @spelt_out(RequestFields)
+    @with_field_parameters(RequestFields)
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
         """Make a request for `infer`. A list becomes a tensor of the input's datatype; where Triton would read it as
         another one, as numpy does, a warning says so, once.
@@ -241,12 +241,12 @@ class Model:
         may call this, because warnings point at its caller.
         """
         if request is not None:
-            check_said(request)
+            check_fields(request)
             return request, None
         found = self._found()
         return make_request(self, found.rules.input_types, fields, self._server.casts), found
 
-    @spelt_out(RequestFields)
+    @with_field_parameters(RequestFields)
     def infer(
         self,
         request: InferenceRequest | None = None,
@@ -278,7 +278,7 @@ class Model:
                 request.cancel()  # nobody would get the iterator
         return iterator
 
-    @spelt_out(RequestFields)
+    @with_field_parameters(RequestFields)
     def async_infer(
         self,
         request: InferenceRequest | None = None,

@@ -126,7 +126,7 @@ class HelpOfModel:
         return self._about
 
 
-def spelt_out(fields: type[Any]) -> Callable[[Function], Function]:
+def with_field_parameters(fields: type[Any]) -> Callable[[Function], Function]:
     """Give a function with `**fields: Unpack[fields]` a signature with one parameter for each of them, which help and
     completion show.
     """

@@ -23,11 +23,11 @@ _OWN_FIELDS = {
 }
 
 
-def check_said(request: InferenceRequest) -> None:
+def check_fields(request: InferenceRequest) -> None:
     """Raise InvalidArgumentError for fields that no client could have sent. Texts of a type derived from `str`, such
     as numpy's, become plain ones: `serialization.pack_body` would write the memory of numpy's instead."""
     if not isinstance(request, InferenceRequest):
-        raise InvalidArgumentError(f"a {type(request).__name__} is no request: inputs={{…}} makes one of arrays")
+        raise InvalidArgumentError(f"a {type(request).__name__} is not a request: inputs={{…}} makes one from arrays")
     request.request_id = _text("request_id", request.request_id)
     _check_unsigned("timeout", request.timeout, _UINT64)
     _check_unsigned("priority", request.priority, _UINT64)
@@ -55,7 +55,8 @@ def _check_parameters(parameters: Any) -> None:
             )
         if key in _OWN_FIELDS:
             raise InvalidArgumentError(
-                f"parameter '{key}' of a client is not handed to the model; say it of the request: {_OWN_FIELDS[key]}"
+                f"parameter '{key}' would not reach the model: a frontend takes it for a field of the request; "
+                f"set {_OWN_FIELDS[key]} instead"
             )
         if isinstance(value, str):
             _text(key, value)

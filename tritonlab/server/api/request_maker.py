@@ -13,7 +13,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.status import InvalidArgumentError
 from ...core.tensor import Tensor
-from .request_check import check_said
+from .request_check import check_fields
 
 
 class RequestFields(TypedDict, total=False):
@@ -50,7 +50,7 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
 
 
 def _plain(name: Any) -> Any:
-    """Return a name of a type derived from `str` as a plain one; see `check_said`."""
+    """Return a name of a type derived from `str` as a plain one; see `check_fields`."""
     return str.__str__(name) if isinstance(name, str) else name
 
 
@@ -81,7 +81,7 @@ def make_request(
         raise _no_fields(rest.keys() - RequestFields.__annotations__.keys(), types)
     request = InferenceRequest(model.name, inputs, model_version=model.version, **rest)
     if rest:
-        check_said(request)
+        check_fields(request)
     return request
 
 
@@ -103,6 +103,6 @@ def _cast(value: Any, datatype: DataType) -> str:
     if plain is datatype:
         return ""
     return (
-        f"a {type(value).__name__} is cast to {datatype.name} here, but Triton refuses it, for it is {plain.name}; "
+        f"a {type(value).__name__} is cast to {datatype.name} here, but Triton refuses it, because it is {plain.name}; "
         "send an array"
     )

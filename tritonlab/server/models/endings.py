@@ -110,7 +110,7 @@ class Endings:
         """Return the versions that have not ended."""
         return [ending.version for ending in list(self._running)]
 
-    def of(self, identifiers: Iterable[str]) -> list[Ending]:
+    def of_models(self, identifiers: Iterable[str]) -> list[Ending]:
         """Return the endings of these models, among them older versions that a reload took out of service."""
         wanted = set(identifiers)
         return [ending for ending in list(self._running) if ending.version.identifier in wanted]

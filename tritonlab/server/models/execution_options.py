@@ -19,7 +19,7 @@ class ExecutionOptions:
     count_warmup: bool = True
 
     @staticmethod
-    def of(
+    def from_settings(
         cache_config: str, rate_limit: str, rate_limit_resource: Limits | None, count_warmup: bool
     ) -> ExecutionOptions:
         """Make the options from the server's arguments. Raises InvalidArgumentError."""

@@ -97,7 +97,7 @@ class GlobalMap(dict[str, LoadedModel]):
             step.model_namespace = namespace if namespace in found else min(found) if len(found) == 1 else ""
         return resolved
 
-    def resolves_anew(self, config: ModelConfig, namespace: str) -> bool:
+    def is_resolved_differently(self, config: ModelConfig, namespace: str) -> bool:
         """Return whether an ensemble that was resolved names other models now, all of them known."""
         if not self.namespacing:
             return False

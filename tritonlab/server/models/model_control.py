@@ -123,8 +123,9 @@ class ModelControl:
         """
         graph = self.models.graph()
         wanted = [files for model in list(self.models.values()) if (files := model.wanted) is not None]
-        anew = [files.identifier for files in wanted if self.models.resolves_anew(files.config, files.namespace)]
-        for ensemble in graph.load_order({*graph.dependents([*changed, *anew]), *anew}):
+        differently = self.models.is_resolved_differently
+        renamed = [files.identifier for files in wanted if differently(files.config, files.namespace)]
+        for ensemble in graph.load_order({*graph.dependents([*changed, *renamed]), *renamed}):
             model = self.models[ensemble]
             with model.lock:
                 if model.wanted is None or self.stopped:
@@ -189,7 +190,7 @@ class ModelControl:
 
     def draining(self, name: str = "") -> list[Ending]:
         """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
-        return self._endings.of([model.identifier for model in self.models.known(name)])
+        return self._endings.of_models([model.identifier for model in self.models.known(name)])
 
     def stop_loading(self, name: str) -> None:
         """Make the loads fail that go on for the models of this name."""
@@ -211,7 +212,7 @@ class ModelControl:
             for name in reversed(graph.load_order(list(self.models))):
                 after = [ending for ensemble in graph.dependents([name]) for ending in ended.get(ensemble, ())]
                 ended[name] = self._endings.retire(self.models[name], after)
-            self._endings.wait(self._endings.of(self.models), timeout)
+            self._endings.wait(self._endings.of_models(self.models), timeout)
         except BaseException:
             for version in self.running():
                 version.abort()

@@ -37,9 +37,9 @@ def parse_cache_config(text: str) -> int:
     if not (name and key and equals and value):
         raise InvalidArgumentError(f"--cache-config option format is '<cache name>,<setting>=<value>'. Got {text}")
     if name != "local":
-        raise InvalidArgumentError(f"there is no cache '{name}' here: the only one is 'local'")
+        raise InvalidArgumentError(f"cache '{name}' does not exist: the only one is 'local'")
     if key != "size" or not value.isdecimal() or not int(value):
-        raise InvalidArgumentError(f"the local cache wants a size in bytes, 'local,size=1048576'. Got {text}")
+        raise InvalidArgumentError(f"the local cache needs a size in bytes, 'local,size=1048576'. Got {text}")
     return int(value)
 
 

@@ -124,7 +124,7 @@ class ServingInstances:
                 args=instance_args(config, spec, model_directory=str(self._directory), version=version),
                 outputs=tuple(output.name for output in config.output),
                 decoupled=is_decoupled(config),
-                reshapes=OutputReshapes.of(config),
+                reshapes=OutputReshapes.from_config(config),
                 warmup=warmup if config.model_warmup else None,
                 passive=spec.passive,
                 simulated=self._simulated,

@@ -157,7 +157,7 @@ class VersionLoad:
         for key in sorted(parameters):
             if unfilled := placeholders(parameters[key].string_value):
                 self._warn(
-                    f"the parameter '{key}' has {', '.join(unfilled)} as its template has it: write a value for it"
+                    f"the parameter '{key}' still has {', '.join(unfilled)} of its template: write a value for it"
                 )
 
     def _start(self, config: ModelConfig, first: ModelStub, source: ModelSource) -> VersionParts:
@@ -203,7 +203,7 @@ class VersionLoad:
         config = final_config(files.config, services.gpus)
         labels = read_labels(config, files.directory)
         rules = RequestRules(config, model_name=files.name)
-        graph = EnsembleGraph.of(config, find)
+        graph = EnsembleGraph.from_config(config, find)
         clock, instruments = services.instances.clock, services.instances.instruments
         scheduler = EnsembleScheduler(
             files.name, self._version, graph, infer, clock, instruments, self._stats, self._warn
@@ -224,10 +224,10 @@ def complete_config(
             config = config if returned is None else merge_auto_complete(config, returned)
         except ConfigError as error:
             if not configured:
-                raise TritonError.of(error.code, error.reason) from error
+                raise TritonError.from_code(error.code, error.reason) from error
             # Triton goes on with the configuration it has and says nothing (measured)
             cause = f": {error.detail}" if error.detail else ""
-            warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
+            warn(f"what auto_complete_config returned is not a model configuration and is dropped{cause}")
     return final_config(config, gpus)
 
 
@@ -236,7 +236,7 @@ def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
     try:
         return final(config, gpu_ids=gpus.ordinals)
     except ConfigError as error:
-        raise TritonError.of(error.code, error.reason) from error
+        raise TritonError.from_code(error.code, error.reason) from error
 
 
 def check_instance_groups(config: ModelConfig, gpus: VisibleGpus) -> None:
@@ -246,7 +246,7 @@ def check_instance_groups(config: ModelConfig, gpus: VisibleGpus) -> None:
     try:
         validate_instance_groups(grouped, gpu_ids=gpus.ordinals)
     except ConfigError as error:
-        raise TritonError.of(error.code, error.reason) from error
+        raise TritonError.from_code(error.code, error.reason) from error
 
 
 def _first_instance(config: ModelConfig, gpus: VisibleGpus) -> str:

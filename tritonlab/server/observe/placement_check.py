@@ -108,7 +108,7 @@ def misplaced(plan: InstancePlan, held: Mapping[int, int], simulated: bool) -> s
     told = f"GPU {plan.device_id}" if plan.kind == "GPU" else plan.kind
     there = ", ".join(gpu_memory_text(size, gpu, simulated) for gpu, size in sorted(others.items()))
     key = "device_id" if plan.kind == "GPU" else "kind"
-    return f"'{plan.name}' was told {told} and holds {there}; args[\"model_instance_{key}\"] says what is meant."
+    return f"'{plan.name}' was placed on {told} and holds {there}; choose the device by args[\"model_instance_{key}\"]."
 
 
 def gpu_memory_text(size: int, gpu: int, simulated: bool) -> str:

@@ -158,8 +158,7 @@ def _whereabouts(one: HeldRequest) -> str:
 
 
 class Way:
-    """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way.
-    """
+    """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way."""
 
     def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:
         self.lines: list[str] = []
@@ -240,7 +239,7 @@ def stack_of(instance: ModelInstance, seconds: float) -> str:
     """Return what the threads of an instance are doing, or that it did not say."""
     stub = instance.stub
     text = stub.dump_stacks(seconds) if stub is not None else ""
-    return text or f"It did not say within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
+    return text or f"It did not answer within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
 
 
 def stacks_of(instance: ModelInstance, seconds: float) -> str:

@@ -41,7 +41,7 @@ class Reason:
     where: str | None = None
     fix: str | None = None
 
-    def told(self) -> Iterator[str]:
+    def cited_lines(self) -> Iterator[str]:
         """Yield the lines of the text, with the cells' names in place of the models' files."""
         yield Explained.cite(self.text)
         if self.where:
@@ -73,7 +73,7 @@ class Why:
         self.calm = calm
 
     def text(self) -> str:
-        return "\n".join(line for reason in self.reasons for line in reason.told()) or self.calm
+        return "\n".join(line for reason in self.reasons for line in reason.cited_lines()) or self.calm
 
     def to_dict(self) -> dict[str, Any]:
         return {"waits": bool(self.reasons), "reasons": [reason.to_dict() for reason in self.reasons]}
@@ -82,7 +82,7 @@ class Why:
         return few_lines(self.text())
 
 
-class Moment(NamedTuple):
+class ServerSnapshot(NamedTuple):
     """The state of a server at one moment. `now` is nanoseconds of its clock."""
 
     models: Sequence[LoadedModel]
@@ -94,7 +94,7 @@ class Moment(NamedTuple):
     now: int
 
 
-def why(seen: Moment, name: str = "") -> Why:
+def why(seen: ServerSnapshot, name: str = "") -> Why:
     """Return why what is seen waits, of one model or of all."""
     reasons = [_loading(version, seen.now) for version in seen.loading if name in ("", version.name)]
     for model in seen.models:
@@ -112,7 +112,7 @@ def why(seen: Moment, name: str = "") -> Why:
     return Why(reasons, _calm(seen, name))
 
 
-def _calm(seen: Moment, name: str) -> str:
+def _calm(seen: ServerSnapshot, name: str) -> str:
     if name:
         return f"Nothing waits in model '{name}': no request is in flight, no load goes on."
     count = sum(version.serves for version in seen.versions)
@@ -162,7 +162,7 @@ def _instances(version: ModelVersion, now: int) -> Iterable[Reason]:
 # -- requests
 
 
-def _requests(version: ModelVersion, seen: Moment) -> Iterable[Reason]:
+def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
     group = [one for one in seen.held if one.version is version]
     if not group:
         return
@@ -235,7 +235,7 @@ def _slot(instance: str, slot: SlotUse) -> str:
 
 
 def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
-    kept, total, _ = failures.of(version.name)
+    kept, total, _ = failures.of_model(version.name)
     if not kept or kept[-1].pid not in {instance.pid for instance in version.instances}:
         return  # what failed before a reload has perhaps been mended
     last = kept[-1]

@@ -114,7 +114,7 @@ class Options:
             rate_limit_resource=self._resources(),
             cuda_memory_pool_sizes=dict(self.cuda_memory_pool_sizes),
             log_setting=self._log_setting(),
-            metrics_config=MetricsConfig.of(
+            metrics_config=MetricsConfig.from_settings(
                 _merged(self.metrics_configuration, *self.metrics_configuration),
                 interval_ms=self.metrics_interval,
                 cpu=bool(self.cpu_metrics),

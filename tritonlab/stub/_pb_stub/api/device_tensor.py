@@ -26,7 +26,7 @@ def lent(tensor: Any) -> Lent:
             keep.synchronize()  # the author may have written to it
     except (DriverError, BridgeError) as error:
         raise _failure(tensor, "sent", error) from None
-    return Lent.of(tensor._data, tensor._device_id, keep)
+    return Lent.from_place(tensor._data, tensor._device_id, keep)
 
 
 def capsule(tensor: Any) -> Any:

@@ -28,7 +28,7 @@ from .pb_memory import InferenceTrace, PreferredMemory
 from .pb_response_iterator import ResponseIterator
 from .pb_tensor import Tensor
 from .request_arguments import UNSET, checked_arguments
-from .response_sender import NO_HANDLE, InferenceResponseSender, ask_cancelled
+from .response_sender import NO_HANDLE, InferenceResponseSender, query_cancelled
 from .signal_gate import uninterrupted
 
 _new = object.__new__
@@ -180,7 +180,7 @@ class InferenceRequest(NativeObject):
     def is_cancelled(self) -> bool:
         """Ask the server whether the client has given the request up. Raises TritonModelException for a request that
         the model built, where Triton aborts the server (rule 1.7.10)."""
-        return ask_cancelled(self._handle)
+        return query_cancelled(self._handle)
 
     def set_release_flags(self, flags: int, /) -> None:
         """Set what happens to the request when `execute` returns. With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, and

@@ -108,14 +108,14 @@ class InferenceResponseSender(NativeObject):
 
     def is_cancelled(self) -> bool:
         """Ask the server whether the client has given the request up."""
-        return ask_cancelled(self._handle)
+        return query_cancelled(self._handle)
 
     def __del__(self) -> None:
         if self._owed:
             bridge.current().forgotten(self._handle, self._sent)
 
 
-def ask_cancelled(handle: int) -> bool:
+def query_cancelled(handle: int) -> bool:
     """Ask the server whether the client of a request has given it up. Raises TritonModelException for a request that
     the author built, where Triton aborts the server (rule 1.7.10)."""
     if handle == NO_HANDLE:

@@ -24,14 +24,14 @@ def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> R
     except BaseException as error:  # SystemExit too: Triton reports it like any other (rule 2.5.5)
         result = Result(None, failure_of(error))
         if type(body) in (Initialize, Finalize):
-            tell_failure(bridge, result.failure, error)
+            report_failure(bridge, result.failure, error)
     if bridge.abandoned:
         leave_fork(None)
     flush_prints()
     return result
 
 
-def tell_failure(
+def report_failure(
     bridge: StubBridge, failure: Optional[Failure], error: Optional[BaseException], handles: Sequence[int] = ()
 ) -> None:
     """Send the kernel, if it wants to know, a failure that ends the requests `handles`, and where the exception came

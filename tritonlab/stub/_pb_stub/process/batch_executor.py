@@ -18,7 +18,7 @@ from ..wire.ipc_message import NUMBER
 from ..wire.message_bodies import LAST, Failure, Initialize, Raised, Response, ResponseError, Row
 from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError
-from .author_call import leave_fork, tell_failure
+from .author_call import leave_fork, report_failure
 from .author_error import failure_of, log_text, place_of, traceback_text, triton_text
 from .model_context import ModelContext, ModelFailure
 from .prints import flush_prints
@@ -164,7 +164,7 @@ class BatchExecutor:
             else:
                 self._log(error, traceback_text(error))
                 failure = failure_of(error, self._failed(triton_text(error)))
-                tell_failure(self._bridge, failure, error, [h for h in handles if h in self._bridge.open_requests])
+                report_failure(self._bridge, failure, error, [h for h in handles if h in self._bridge.open_requests])
                 said = ResponseError(None, failure.text, failure.exception)
             response = Response(LAST, None, [], said, "")
             for handle in handles:
@@ -181,14 +181,14 @@ class BatchExecutor:
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
         failure = failure_of(error, text)
-        tell_failure(self._bridge, failure, error, [handle for handle, *_ in entries])
+        report_failure(self._bridge, failure, error, [handle for handle, *_ in entries])
         return failure
 
     def _broke_a_rule(self, error: Exception, entries: List[Row]) -> Failure:
         """Log that `execute` did what Triton refuses, and return what the clients read."""
         failure = Failure(self._failed(str(error)))
         self._log(error, failure.text)
-        tell_failure(self._bridge, failure, None, [handle for handle, *_ in entries])
+        report_failure(self._bridge, failure, None, [handle for handle, *_ in entries])
         return failure
 
     def _log(self, error: BaseException, text: str) -> None:

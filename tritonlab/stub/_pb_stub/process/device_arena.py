@@ -66,7 +66,7 @@ class DeviceArena:
             mapped = OPENED.open(device, place.handle)
             driver.copy(device, mapped.address + place.offset, address, nbytes)
             driver.synchronize(device)
-        return Lent.of(packed(place), device, part)
+        return Lent.from_place(packed(place), device, part)
 
     def _take(self, device: int, size: int) -> _Part:
         with self._lock:

@@ -50,7 +50,7 @@ class MainLoop:
     def run(self) -> None:
         """Serve commands until FINALIZE. Raises LinkClosed if the kernel ends before."""
         self._monitor.start()
-        self._bridge.errands.start()
+        self._bridge.deferred.start()
         spin = 0.0
         while self._running:
             waited_since = time.perf_counter()

@@ -36,8 +36,8 @@ from ..wire.message_bodies import (
 from ..wire.serialization import bounded
 from ..wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..wire.tensor_block import Wire, pack_tensors
+from .deferred_calls import DeferredCalls
 from .device_arena import DeviceArena
-from .errands import Errands
 from .inbox import Inbox
 from .postmortem import LastError
 from .prints import print_error
@@ -67,7 +67,7 @@ class StubBridge(Bridge):
         self.last_error = LastError()
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
-        self.errands = Errands()
+        self.deferred = DeferredCalls()
         self.arena = DeviceArena(lambda wanted: read_answer(ROW[DeviceMemory], self.call(wanted)))
         self.inbox = Inbox(connection)
         region.on_full = self.inbox.drain
@@ -136,7 +136,7 @@ class StubBridge(Bridge):
             return
         # taken out now, not later: the same handle may come back with a rescheduled request
         if self.open_requests.pop(handle, None) is not None:
-            self.errands.put(lambda: self._fail_forgotten(handle, answered))
+            self.deferred.put(lambda: self._fail_forgotten(handle, answered))
 
     def _fail_forgotten(self, handle: int, answered: bool) -> None:
         """End a request that the model can no longer end. Triton's client waits for ever (rules 3.2.2, 3.7.2)."""
@@ -168,7 +168,7 @@ class StubBridge(Bridge):
                 chosen = [tensor for tensor in tensors if tensor._name in requested]
                 wanted = len(chosen)
                 if wanted < len(tensors) and self.declared is not None:
-                    self._say_undeclared(tensors, requested)
+                    self._warn_of_undeclared(tensors, requested)
                 add_wires(wires, chosen, changeable)
             plans.append((wanted, error, response._parameters))
         block, headers = pack_tensors(self.region, wires)
@@ -183,7 +183,7 @@ class StubBridge(Bridge):
                 packed.append([[], ResponseError(code_of(error), bounded(error.message())), ""])
         return block, packed, [(tensor, headers[index]) for index, tensor in changeable] if changeable else _NOTHING
 
-    def _say_undeclared(self, tensors: Sequence[Tensor], requested: FrozenSet[str]) -> None:
+    def _warn_of_undeclared(self, tensors: Sequence[Tensor], requested: FrozenSet[str]) -> None:
         """Warn of outputs that are not in the config, of each name once: Triton drops them and says nothing (rule
         3.4.1)."""
         assert self.declared is not None
@@ -191,7 +191,9 @@ class StubBridge(Bridge):
             name = tensor._name
             if name not in requested and name not in self.declared:
                 self.declared.add(name)
-                self.log(1, "%s'%s' is no output of the config and was dropped." % (UNCHECKED, bounded(name)), "", 0)
+                self.log(
+                    1, "%s'%s' is not an output of the config and was dropped." % (UNCHECKED, bounded(name)), "", 0
+                )
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
         inputs: List[Wire] = []

@@ -36,7 +36,7 @@ class Lent(bytes):
     keep: Any
 
     @staticmethod
-    def of(data: Buffer, device: int, keep: Any) -> "Lent":
+    def from_place(data: Buffer, device: int, keep: Any) -> "Lent":
         """Make one of a place's bytes."""
         self = Lent(data)
         self.device = device

@@ -242,7 +242,7 @@ class SimulatedDriver(Driver):
         place = bisect_right(self._bases, address)
         found = self._allocations[self._bases[place - 1]] if place else None
         if found is None or address >= found.base + found.nbytes:
-            raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (%#x is no memory of a GPU)" % address)
+            raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (%#x is not memory of a GPU)" % address)
         return found
 
     def _whole(self, what: str, device: int, address: int) -> _Allocation:

@@ -1,5 +1,6 @@
-"""Whether the machine has little to do: then a thread that waits may let the one that it waits for run
-first (`instances.answer_lead.AnswerLead.give_way`), and no third one takes the core meanwhile."""
+"""Whether the machine has little to do: then a thread that waits may let the one that it waits for run first
+(`instances.answer_lead.AnswerLead.give_way`), and no third one takes the core meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _LITTLE = 0.5
 _LOOK = 1_000_000_000
 
 
-class Quiet:
+class IdleMachine:
     """A look at what the cores did since the last look, the first time since the machine started. It is never quiet
     where the operating system does not tell."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.ipc.quiet import Quiet
+from tritonlab.ipc.idle_machine import IdleMachine
 
 SECOND = 1_000_000_000
 
@@ -17,7 +17,7 @@ class Machine:
     def __init__(self, directory: Path, busy: float = 0.0) -> None:
         self.file = directory / "uptime"
         self._up = self._busy = 0.0
-        self.quiet = Quiet(self.file, cores=2)
+        self.quiet = IdleMachine(self.file, cores=2)
         self.run(1000, busy)
 
     def run(self, seconds: float, busy: float) -> None:
@@ -55,7 +55,7 @@ def test_it_is_never_quiet_where_the_system_does_not_tell(tmp_path: Path, conten
     file = tmp_path / "uptime"
     if content is not None:
         file.write_text(content)
-    assert not Quiet(file, cores=2)(SECOND)
+    assert not IdleMachine(file, cores=2)(SECOND)
 
 
 def test_this_machine_tells() -> None:

@@ -13,7 +13,7 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm_overview import overview
 from tritonlab.notebook.views.card import card_text
 from tritonlab.notebook.views.model_facts import model_facts
-from tritonlab.notebook.views.places import gpus_text, place_text, places_text
+from tritonlab.notebook.views.placement_text import gpus_text, place_text, places_text
 from tritonlab.notebook.views.status_table import status_table
 
 SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
@@ -84,8 +84,8 @@ def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspa
     assert model_facts(simulated, model).warnings[1:] == ()
     list(model.infer(inputs={}))
     expected = (
-        "Triton checks no placement: 'astray_0_0' was told GPU 1 and holds 4 MiB of simulated GPU 0; "
-        'args["model_instance_device_id"] says what is meant.'
+        "Triton checks no placement: 'astray_0_0' was placed on GPU 1 and holds 4 MiB of simulated GPU 0; "
+        'choose the device by args["model_instance_device_id"].'
     )
     eventually(lambda: expected in model_facts(simulated, model).warnings)
     assert expected in [record.text for record in model.logs()]

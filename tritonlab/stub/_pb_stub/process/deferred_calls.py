@@ -13,7 +13,7 @@ from typing import Callable, Optional
 from ..api import own_threads
 
 
-class Errands:
+class DeferredCalls:
     """A thread that runs functions one after the other. If one raises, the thread ends silently: the link is gone."""
 
     def __init__(self) -> None:
