@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     ModelConfig = Any  # generated code has no types
 
 _PLACEHOLDER = re.compile(r"\$\{[^${}\s]+\}")
+_ESCAPED = re.compile("[\udc80-\udcff]")
 
 
 class ConfigError(Explained, ValueError):
@@ -60,13 +61,24 @@ if not TYPE_CHECKING:
 
 
 def parse_pbtxt(text: str, path: str) -> ModelConfig:
-    """Return the message that `text` describes; only the error names `path`. Raises ConfigError (rule 2.5.3)."""
+    """Return the message that `text` describes; only the error names `path`. Raises ConfigError (rule 2.5.3).
+
+    Bytes that are not UTF-8 may stand in comments, as surrogate escapes.
+    """
     try:
         return text_format.Parse(text, ModelConfig())
-    except text_format.ParseError as error:
+    except (text_format.ParseError, UnicodeEncodeError) as error:
         unfilled = ", ".join(placeholders(text))
-        detail = f"{error}; not filled in: {unfilled}" if unfilled else str(error)
+        detail = f"{error}; not filled in: {unfilled}" if unfilled else _not_utf8(text) or str(error)
         raise ConfigError(f"failed to read text proto from {path}", detail=detail) from None
+
+
+def _not_utf8(text: str) -> str:
+    """Return which line is not UTF-8 outside its comment; "" if none."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if _ESCAPED.search(line.split("#", 1)[0]):
+            return f"line {number} is not UTF-8; save the file as UTF-8"
+    return ""
 
 
 def placeholders(text: str) -> list[str]:

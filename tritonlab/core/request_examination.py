@@ -144,7 +144,7 @@ class RequestExamination:
                 # 2.51 returns an output named twice once; Triton refuses it since 2026-04.
                 raise InvalidArgumentError(f"output '{name}' already exists in request")
             seen.add(name)
-        unknown = sorted(seen.difference(self.output_names), key=str.encode)
+        unknown = sorted(seen.difference(self.output_names), key=_as_sent)
         if unknown:
             raise InvalidArgumentError(f"unexpected inference output '{unknown[0]}' for model '{self.model_name}'")
 
@@ -234,3 +234,7 @@ def _word(datatype: DataType) -> str:
 def _quoted(names: Any) -> str:
     """Return the names quoted and joined: `'A','B'`."""
     return ",".join(f"'{name}'" for name in names)
+
+
+def _as_sent(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")  # a name over HTTP need not be UTF-8

@@ -75,7 +75,7 @@ def export(
 
 def _export(model: Model, repository: Path, *, overwrite: bool, alone: bool) -> ExportReport:
     needed = needed_models(model)
-    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=scratch_place(repository)) as scratch:
+    with _scratch_directory(scratch_place(repository)) as scratch:
         plans = []
         for each in [model] if alone else [model, *needed.loaded]:
             new = Path(scratch) / each.name
@@ -86,6 +86,26 @@ def _export(model: Model, repository: Path, *, overwrite: bool, alone: bool) -> 
             plans.append((new, plan, _on_gpu(each)))
         own, *composing = [_place(*each) for each in plans]
         return replace(own, composing=tuple(composing))
+
+
+@contextlib.contextmanager
+def _scratch_directory(parent: Path) -> Iterator[str]:
+    scratch = tempfile.TemporaryDirectory(prefix=SCRATCH, dir=parent, ignore_cleanup_errors=True)
+    with scratch:
+        try:
+            yield scratch.name
+        except OSError:
+            _remove_frugally(scratch.name)
+            raise
+
+
+def _remove_frugally(path: str) -> None:
+    """Remove a tree as far as possible with one open file, where `shutil.rmtree` needs two and there may be no more."""
+    for directory, directories, files in os.walk(path, topdown=False):
+        for name in (*files, *directories):
+            whole = os.path.join(directory, name)
+            with contextlib.suppress(OSError):
+                (os.rmdir if name in directories and not os.path.islink(whole) else os.unlink)(whole)
 
 
 def _place(new: Path, plan: ExportPlan, on_gpu: bool) -> ExportReport:

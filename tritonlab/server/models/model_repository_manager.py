@@ -258,8 +258,9 @@ class ModelRepositoryManager:
                 raise ConfigError(f"failed to open text file for read {path}: No such file or directory")
             return ModelConfig()
         try:
-            return parse_pbtxt(path.read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
+            # what is not UTF-8 may stand in a comment
+            return parse_pbtxt(path.read_text(encoding="utf-8", errors="surrogateescape"), str(path))
+        except OSError as error:
             raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from error
 
 
