@@ -14,7 +14,7 @@ _UINT64 = (1 << 64) - 1
 _FLAGS = SEQUENCE_START | SEQUENCE_END
 #: Parameters that a frontend takes for what they say of the request, so that no client's model sees them, and how a
 #: program says the same.
-_OWN_FIELDS = {
+OWN_FIELDS = {
     "sequence_id": "correlation_id=…",
     "sequence_start": "flags=1",
     "sequence_end": "flags=2",
@@ -53,9 +53,9 @@ def _check_parameters(parameters: Any) -> None:
             raise InvalidArgumentError(
                 "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
             )
-        if key in _OWN_FIELDS:
+        if key in OWN_FIELDS:
             raise InvalidArgumentError(
-                f"parameter '{key}' of a client is not handed to the model; say it of the request: {_OWN_FIELDS[key]}"
+                f"parameter '{key}' of a client is not handed to the model; say it of the request: {OWN_FIELDS[key]}"
             )
         if isinstance(value, str):
             _text(key, value)
