@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from . import rules
 from .rules import BOOK, REASONS, numbers, reason, report
 
 
@@ -28,3 +31,12 @@ def test_a_rule_is_proved_on_both_sides_on_ours_or_open_with_a_reason() -> None:
 
 def test_every_reason_is_of_one_rule() -> None:
     assert set(REASONS) <= set(numbers(BOOK.read_text(encoding="utf-8")))
+
+
+def test_without_the_real_server_nothing_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rules, "missing", lambda: "build/reference/venv is not there")
+    assert rules.main() == 1
+    said = "no rule can be proved without the real server, which is not here: "
+    assert capsys.readouterr().out == f"{said}build/reference/venv is not there\n"

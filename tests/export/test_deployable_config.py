@@ -37,6 +37,13 @@ def test_a_server_makes_the_same_of_it(text: str) -> None:
     assert again == normalized(text, [])
 
 
+@pytest.mark.parametrize(("authored", "kept"), [("", False), ("model_transaction_policy { }", True)])
+def test_a_policy_that_says_nothing_is_left_out_unless_its_author_wrote_it(authored: str, kept: bool) -> None:
+    served = normalized("model_transaction_policy { decoupled: false }", [])  # of auto_complete_config
+    exported = deployable_config(served, parse_pbtxt(authored, ""), files=FILES)
+    assert exported.HasField("model_transaction_policy") is kept
+
+
 def test_what_every_server_fills_in_is_left_out() -> None:
     exported = deployed("max_batch_size: 8 dynamic_batching { }")
     assert not exported.HasField("optimization")

@@ -89,9 +89,10 @@ def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Recorded
     applied: list[Settings] = []
     found = asked(served, applied, max_queue_delay_microseconds=700)
     assert applied == []
-    found.apply()
+    said = repr(found.apply())  # without quotes, as a cell shows it
     assert [settings.delay_us for settings in applied] == [700]
-    found.undo()
+    assert said == f"'{found.name}' is loaded with {found.settings}, until its cell runs; undo() loads it as it was."
+    assert found.undo() == f"'{found.name}' is loaded as it was before apply()."
     assert applied == []
     with pytest.raises(UnavailableError, match="no settings were applied, so there are none to undo"):
         found.undo()

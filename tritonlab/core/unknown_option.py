@@ -62,6 +62,8 @@ def explains_unknown(called: Called) -> Called:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "did you mean 'add_sub'?" if one of `known` is near, else ""."""
-    nearest = difflib.get_close_matches(word, list(known), n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else ""
+    """Return "did you mean 'add_sub'?" if one of `known` is near, else ""; the same in another case is nearest."""
+    names = list(known)
+    nearest = difflib.get_close_matches(word, names, n=1)
+    same = [name for name in names if name.casefold() == word.casefold()]
+    return f"did you mean {(same or nearest)[0]!r}?" if same or nearest else ""

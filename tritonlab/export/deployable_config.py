@@ -20,6 +20,8 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
     config.CopyFrom(served)
     _forget_devices(config, authored)
     forget_backend_directory(config, authored)
+    if not _wrote(authored, "model_transaction_policy") and not config.model_transaction_policy.decoupled:
+        config.ClearField("model_transaction_policy")  # auto_complete_config said what holds anyway
     names = {_top(file.split("/", 1)[1]) for file in files if "/" in file}
 
     def filled_in(shorter: ModelConfig) -> list[ModelConfig]:

@@ -14,7 +14,7 @@ from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from .ablation import PartGain
-from .applied_settings import AppliedSettings, Reload
+from .applied_settings import AppliedSettings, Reload, Sentence
 from .front_figure import front_figure
 from .gain_figure import gain_figure
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
@@ -60,7 +60,7 @@ class TuneResult:
         self.run = run
         self.present = present
         self._authored = authored
-        self._application = AppliedSettings(reload)
+        self._application = AppliedSettings(name, reload)
         self.noise = Noise(run.measured, p99_ms)
         self.confirmed = live = leaders(ranked(run.measured, p99_ms))
         self.best: Trial | None = live[0].live if live else next(iter(run.found.best(p99_ms)), None)
@@ -72,16 +72,16 @@ class TuneResult:
         """The lines of config.pbtxt for the best settings. Raises UnavailableError if there are none."""
         return self._winner().settings.pbtxt(self._authored)
 
-    def apply(self) -> None:
+    def apply(self) -> Sentence:
         """Load the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
         what a load does, and UnavailableError if the run was stopped before it found any.
         """
-        self._application.apply(self._winner().settings)
+        return self._application.apply(self._winner().settings)
 
-    def undo(self) -> None:
+    def undo(self) -> Sentence:
         """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
         applied."""
-        self._application.undo()
+        return self._application.undo()
 
     @property
     def as_good(self) -> list[MeasuredCandidate]:

@@ -12,7 +12,7 @@ from typing import Any
 from ..core.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.stored_picture import date_line, stored_picture
-from .applied_settings import AppliedSettings, Reload
+from .applied_settings import AppliedSettings, Reload, Sentence
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
 from .settings import Settings
@@ -43,7 +43,7 @@ class WhatIf:
         self.present = Settings.from_config(config)
         self._authored = authored
         self._ensembles = ensembles or {}
-        self._application = AppliedSettings(reload)
+        self._application = AppliedSettings(name, reload)
         self.replayed: ReplayedBatches = recorded.replay(config, settings)
         self.before, self.after = recorded.numbers, self.replayed.numbers()
 
@@ -52,15 +52,15 @@ class WhatIf:
         """The lines of config.pbtxt for these settings."""
         return self.settings.pbtxt(self._authored)
 
-    def apply(self) -> None:
+    def apply(self) -> Sentence:
         """Load the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
         a load does; the version that serves goes on then."""
-        self._application.apply(self.settings)
+        return self._application.apply(self.settings)
 
-    def undo(self) -> None:
+    def undo(self) -> Sentence:
         """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
         applied."""
-        self._application.undo()
+        return self._application.undo()
 
     def text(self) -> str:
         """Return the facts in words."""

@@ -14,6 +14,9 @@ P = "[request id: <id_unknown>] "
 DECODE = "text arrives as bytes: value.decode()"
 
 
+PARAMETER = "a parameter of the config is an object: config['parameters'][KEY]['string_value'] is its text"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -49,6 +52,16 @@ DECODE = "text arrives as bytes: value.decode()"
             "did you mean 'SUM'? Its outputs are SUM",
         ),
         ("unexpected inference output 'X' for model 'flat'", ""),
+        ("unexpected inference input 'a' for model 'm'", "did you mean 'A'? Its inputs are A, B"),
+        ("AttributeError: 'MetricFamily' object has no attribute 'metric'", "did you mean 'Metric'?"),
+        ("AttributeError: 'Metric' object has no attribute 'incremnt'", "did you mean 'increment'?"),
+        ("TypeError: float() argument must be a string or a real number, not 'dict'", PARAMETER),
+        ("TypeError: int() argument must be a string, a bytes-like object or a real number, not 'dict'", PARAMETER),
+        ("TypeError: the JSON object must be str, bytes or bytearray, not dict", PARAMETER),
+        (
+            "inputs for model 'm'. Got input(s) ['A','correlation_id','sequence_start'], but missing required input(s)",
+            "sequence_start is not an input: m.infer(inputs={…}, flags=1)",
+        ),
         ("TypeError: a bytes-like object is required, not 'str'", DECODE),
         ("TypeError: startswith first arg must be bytes or a tuple of bytes, not str", DECODE),
         ("TypeError: argument should be integer or bytes-like object, not 'str'", DECODE),

@@ -74,10 +74,17 @@ def test_a_name_that_is_a_path_is_refused_and_leaves_nothing(
     before = sorted(workspace.repository.parent.rglob("*"))
     result = notebook.run(cell.format(name))
     assert not result.success
-    assert "OptionError: " in result.text and "cannot be the name of a model" in result.text
+    assert "OptionError: " in result.text and "is not a name of a model" in result.text
     assert "Traceback" not in result.text
     assert sorted(workspace.repository.parent.rglob("*")) == before
     assert not workspace.report(name)
+
+
+@pytest.mark.parametrize(("name", "marks"), [("'a b!'", "'!'"), ("a/b", "'/'"), ("'x;y$z'", "'$' and ';'")])
+def test_a_name_that_is_refused_is_told_by_its_characters(notebook: Any, workspace: Any, name: str, marks: str) -> None:
+    result = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}")
+    assert f"is not a name of a model: {marks} may not be in one; use letters, digits, " in result.text
+    assert name.strip("'") not in workspace.names() and not os.listdir(workspace.repository)
 
 
 def test_every_option_reaches_the_config(notebook: Any, workspace: Any, tmp_path: Path) -> None:
@@ -655,6 +662,24 @@ def test_a_load_test_without_options_measures(notebook: Any) -> None:
     assert row.level == 1 and row.requests > 10 and not row.failed
     assert notebook["panel"].result.text() in measured.text
     assert notebook.run("%triton load_test m --json").result["rows"][0]["requests"] > 10
+
+
+def test_an_unload_says_what_it_did(notebook: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
+    assert "'add' is unloaded, and 'chain' with it" in notebook.run("%triton unload add").text
+    assert "'add' was not loaded" in notebook.run("%triton unload add").text
+
+
+@pytest.mark.parametrize("line", ["view m", "playground m", "infer m IN=[[1.0]]", "load_test m"])
+def test_what_needs_a_model_says_why_its_load_failed(notebook: Any, line: str) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS}\n{BROKEN}")
+    place = f"Cell In[{notebook.number()}], line 2"
+    shown = notebook.run(f"%triton {line}")
+    assert not shown.success
+    assert "Request for unknown model: 'm' " in shown.text
+    assert "the last load of model 'm' failed: ModuleNotFoundError: No module named 'notthere'." in shown.text
+    assert place in shown.text
 
 
 def test_an_unload_kills_after_its_time(notebook: Any) -> None:

@@ -90,7 +90,7 @@ def test_whatever_can_be_a_tensor_is_taken(add_sub: Model, value: object) -> Non
     [
         (lambda m: m([[1]]), r"inputs are given by name: add_sub\(INPUT0=…, INPUT1=…\)"),
         (lambda m: m.infer(INPUT0=[1], INPUT1=[2]), "the inputs go into one dict: inputs={'INPUT0': …, 'INPUT1': …}"),
-        (lambda m: m.infer(inputs={}, sequence_start=True), "a request has no field 'sequence_start'; it has inputs, "),
+        (lambda m: m.infer(inputs={}, sequence_start=True), "no field 'sequence_start': write flags=1; it has "),
         (lambda m: m.infer({"INPUT0": [1]}), "a dict is not a request: inputs={…} makes one from arrays"),
         (lambda m: m.async_infer({"INPUT0": [1]}), "a dict is not a request"),
         (lambda m: m.create_request(INPUT0=[1]), "the inputs go into one dict"),

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.data_type import DataType
 from ...core.load_advice import load_advice
 from ...core.unknown_option import did_you_mean
+from ...server.api.request_check import OWN_FIELDS
 from ...server.api.request_maker import RequestFields
 from ...stub import triton_python_backend_utils
 from ...stub.c_python_backend_utils import JOINS_LATE
@@ -20,6 +21,12 @@ _JOINS_LATE = (*JOINS_LATE, "get_model_dir")
 _COMPILED = "|".join(_JOINS_LATE)
 #: What `import triton_python_backend_utils as pb_utils` gives a model (rule 1.1.3).
 _PB_UTILS = sorted({*_JOINS_LATE, *(name for name in dir(triton_python_backend_utils) if not name.startswith("_"))})
+
+#: What the author's own metrics have.
+_MEMBERS = {
+    "MetricFamily": ("Metric", "COUNTER", "GAUGE", "HISTOGRAM"),
+    "Metric": ("increment", "set", "observe", "value"),
+}
 
 #: How the methods of `TritonPythonModel` are written.
 _METHODS = {
@@ -108,8 +115,10 @@ def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
 
 
 def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
-    said = [word for word in re.findall(r"'(.*?)'", found["given"]) if word in RequestFields.__annotations__]
-    return f"{said[0]} is not an input: {found['model']}.infer(inputs={{…}}, {said[0]}=…)" if said else ""
+    given = re.findall(r"'(.*?)'", found["given"])
+    fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
+    said = [word for word in given if word in OWN_FIELDS] or [word for word in given if word in fields]
+    return f"{said[0]} is not an input: {found['model']}.infer(inputs={{…}}, {fields[said[0]]})" if said else ""
 
 
 def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -127,6 +136,10 @@ def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
 def _misspelt(found: re.Match[str], config_of: ConfigOf) -> str:
     near = difflib.get_close_matches(found["name"], _PB_UTILS, n=2, cutoff=0.7)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _no_attribute(found: re.Match[str], config_of: ConfigOf) -> str:
+    return did_you_mean(found["name"], _MEMBERS[found["type"]])
 
 
 def _no_module(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -206,6 +219,14 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     (
         re.compile(r"AttributeError: type object 'Logger' has no attribute '"),
         "it has log_info, log_warn, log_error and log_verbose",
+    ),
+    (
+        re.compile(r"AttributeError: '(?P<type>MetricFamily|Metric)' object has no attribute '(?P<name>\w+)'"),
+        _no_attribute,
+    ),
+    (
+        re.compile(r"TypeError: (float|int)\(\) argument must be .*, not 'dict'|JSON object must be .*, not dict"),
+        "a parameter of the config is an object: config['parameters'][KEY]['string_value'] is its text",
     ),
     (re.compile(r"NameError: name '(?P<name>\w+)' is not defined"), _undefined),
     (

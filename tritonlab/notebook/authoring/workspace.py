@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -19,6 +19,7 @@ from ...core.model_config import ModelConfig
 from ...core.plain_facts import by_number
 from ...core.scratch_directory import ScratchDirectory
 from ...server.api.server import UNLOAD_SECONDS, Server
+from ...server.models.backend_config import REFUSED
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import Draft, Files, ModelFile, Source, model_path
@@ -92,6 +93,8 @@ class Workspace:
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
                 raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)
+            if draft.source is not None and (refused := sorted(REFUSED.intersection(name))):  # an ensemble has no stub
+                raise _bad_name(name, refused)
             written = self._written(name)
             written.draft = draft
             if if_changed and written.serves_draft():
@@ -249,9 +252,15 @@ class Workspace:
         """Return the model, a new one if nothing was written of it yet."""
         if name not in self._models:
             if name in ("", ".", "..") or "/" in name or "\0" in name:  # its directory would be elsewhere
-                raise OptionError(
-                    f"{name!r} cannot be the name of a model: it must be the name of a directory in the repository"
-                )
+                raise _bad_name(name, [each for each in ("/", "\0") if each in name])
             directory = ModelDirectory(self.repository / name, self._spare.path)
             self._models[name] = WrittenModel(name, self.server, directory, self.sources)
         return self._models[name]
+
+
+def _bad_name(name: str, refused: Sequence[str]) -> OptionError:
+    """Return the error for a name that no directory, or no process of a model, can have."""
+    fix = "use letters, digits, '_', '-' and '.'"
+    marks = " and ".join(map(repr, refused))
+    why = f"{marks} may not be in one" if refused else "it would not be a directory of the repository"
+    return OptionError(f"{name!r} is not a name of a model: {why}; {fix}", fix=fix, field=name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.display import display
 
 from ...core.plain_facts import by_number
+from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
@@ -36,9 +37,10 @@ from .parsing import LineParser, parse, unknown
 from .results import JsonFacts, Text, without_json
 from .serve_command import serve
 from .variables import bind
-from .why_command import why
+from .why_command import failed_load_of, why
 
 if TYPE_CHECKING:
+    from ...server.api.server import Server
     from ...server.observe.chrome_trace import ChromeTrace
     from ..views.playground import Playground
 
@@ -55,9 +57,17 @@ class Context:
     json: bool = False
 
     def model(self, name: str) -> Model:
-        """Return the loaded model. Raises the client's NotFoundError for one that is not loaded."""
+        """Return the loaded model. Raises the client's NotFoundError for one that is not loaded, with why its last load
+        by a cell failed.
+        """
         model = Model(self.workspace.server, name, workspace=self.workspace)
-        model.config()
+        try:
+            model.config()
+        except NotFoundError as error:
+            reason = failed_load_of(self.workspace, name)
+            if reason is None:
+                raise
+            raise NotFoundError("\n".join([f"{error.message}:", *reason.cited_lines()])) from None
         return model
 
 
@@ -100,19 +110,27 @@ def _load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
     return card_of(context.workspace, arguments.name) if context.json else None
 
 
-def _unload(context: Context, arguments: argparse.Namespace) -> Text | None:
+def _unload(context: Context, arguments: argparse.Namespace) -> Text:
     """Unload a model and wait for a moment only, because the notebook belongs to its author, whatever the model
     does."""
     name, server = arguments.name, context.workspace.server
     if name not in context.workspace.names():
         context.model(name)  # raises; the server would say nothing, as Triton does
     dependents, timeout = arguments.dependents, arguments.timeout
+    before = _serving(server)
     context.workspace.unload(name, unload_dependents=dependents, timeout=timeout, wait=False)
     end = time.monotonic() + _PATIENCE
     while (draining := server.draining(name)) and time.monotonic() < end:
         time.sleep(0.02)
-    facts = {"model": name, "draining": draining}
-    return Text("\n".join(map(draining_text, draining)), facts) if draining or context.json else None
+    gone = sorted(before - _serving(server) - {name}, key=by_number)
+    also = f", and {' and '.join(map(repr, gone))} with it" if gone else ""
+    text = f"'{name}' is unloaded{also}" if name in before else f"'{name}' was not loaded"
+    facts = {"model": name, "unloaded": [*([name] if name in before else []), *gone], "draining": draining}
+    return Text("\n".join([text, *map(draining_text, draining)]), facts)
+
+
+def _serving(server: Server) -> set[str]:
+    return {name for name, _ in server.models(exclude_not_ready=True)}
 
 
 def _kill(context: Context, arguments: argparse.Namespace) -> Text:

@@ -15,13 +15,13 @@ def why(workspace: Workspace, name: str | None) -> Text:
         workspace.server.model(name).config()
     told = workspace.server.why(name)
     names = [name] if name is not None else workspace.names()
-    cells = {each: reason for each in names if (reason := _of_cell(workspace, each)) is not None}
+    cells = {each: reason for each in names if (reason := failed_load_of(workspace, each)) is not None}
     others = [reason for reason in told.reasons if reason.kind != "load" or reason.model not in cells]
     whole = Why([*cells.values(), *others], told.calm)
     return Text(whole.text(), whole.to_dict())
 
 
-def _of_cell(workspace: Workspace, name: str) -> Reason | None:
+def failed_load_of(workspace: Workspace, name: str) -> Reason | None:
     """Return why the last load of a model by a cell failed, perhaps before the server heard of it."""
     report = workspace.report(name)
     error = report.error if report is not None else None

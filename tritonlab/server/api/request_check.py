@@ -14,7 +14,7 @@ _UINT64 = (1 << 64) - 1
 _FLAGS = SEQUENCE_START | SEQUENCE_END
 #: Parameters that a frontend takes for what they say of the request, so that no client's model sees them, and how a
 #: program says the same.
-_OWN_FIELDS = {
+OWN_FIELDS = {
     "sequence_id": "correlation_id=…",
     "sequence_start": "flags=1",
     "sequence_end": "flags=2",
@@ -53,10 +53,10 @@ def _check_parameters(parameters: Any) -> None:
             raise InvalidArgumentError(
                 "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
             )
-        if key in _OWN_FIELDS:
+        if key in OWN_FIELDS:
             raise InvalidArgumentError(
                 f"parameter '{key}' would not reach the model: a frontend takes it for a field of the request; "
-                f"set {_OWN_FIELDS[key]} instead"
+                f"set {OWN_FIELDS[key]} instead"
             )
         if isinstance(value, str):
             _text(key, value)

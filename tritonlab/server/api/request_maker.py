@@ -13,7 +13,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.status import InvalidArgumentError
 from ...core.tensor import Tensor
-from .request_check import check_fields
+from .request_check import OWN_FIELDS, check_fields
 
 
 class RequestFields(TypedDict, total=False):
@@ -91,8 +91,9 @@ def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidA
     if said:
         form = ", ".join(f"{name!r}: …" for name in sorted(said))
         return InvalidArgumentError(f"the inputs go into one dict: inputs={{{form}}}")
-    known = ", ".join(RequestFields.__annotations__)
-    return InvalidArgumentError(f"a request has no field {min(names)!r}; it has {known}")
+    name, known = min(names), ", ".join(RequestFields.__annotations__)
+    meant = f"write {OWN_FIELDS[name]}; " if name in OWN_FIELDS else ""
+    return InvalidArgumentError(f"a request has no field {name!r}: {meant}it has {known}")
 
 
 def _cast(value: Any, datatype: DataType) -> str:

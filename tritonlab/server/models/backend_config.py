@@ -11,7 +11,7 @@ from ...core.status import InvalidArgumentError
 from ...ipc.stub_launcher import ShmSettings
 
 #: Characters refused in model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
-_REFUSED = frozenset(";|&$`<>()[]{}\\\"'*?~#!")
+REFUSED = frozenset(";|&$`<>()[]{}\\\"'*?~#!")
 
 #: key -> (field of ShmSettings or None, smallest value, text for a smaller one). What has no field governs Triton's
 #: queues, threads and timeouts, and nothing here; it is checked, so that a command line that works here works there.
@@ -49,11 +49,11 @@ def shm_settings(backend_config: Mapping[str, str]) -> ShmSettings:
 def _check_prefix(prefix: str) -> None:
     if not prefix:
         raise InvalidArgumentError("shm-region-prefix-name must at least contain one character.")
-    if not _REFUSED.isdisjoint(prefix):
+    if not REFUSED.isdisjoint(prefix):
         raise InvalidArgumentError("Invalid shared memory region name: contains invalid characters")
 
 
 def check_stub_name(name: str) -> None:
     """Check the name of a model or an instance (rule 2.9.2). Raises InvalidArgumentError."""
-    if not _REFUSED.isdisjoint(name):
+    if not REFUSED.isdisjoint(name):
         raise InvalidArgumentError("Invalid stub name: contains invalid characters")
