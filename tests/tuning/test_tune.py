@@ -286,7 +286,10 @@ def test_the_result_is_text_json_a_picture_and_a_page(rooted: TuneResult) -> Non
     assert told["best"]["p99_ms"] <= 20 and len(told["confirmed"]) == 4 and told["config"] == result.config
     svg = ElementTree.fromstring(result.figure())
     assert len([one for one in svg.iter("circle") if one.get("stroke") == "#1976d2"]) == 4
+    assert {"p99 latency", "requests/s"} <= {text.text for text in svg.iter("text")}
     assert "<table" in result.html() and "dynamic_batching" in result.html()
+    right = " style='text-align:right;font-variant-numeric:tabular-nums'"
+    assert f"<th{right}>p99 ms</th>" in result.html() and "<th>settings</th>" in result.html()
     assert "(now)" in repr(result)
 
 
@@ -302,6 +305,7 @@ def test_the_result_has_the_gain_of_each_setting() -> None:
     assert f"{doubled['gain_percent']:+.0f}%" in line
     svg = ElementTree.fromstring(gain_figure(result.run.gains, result.best))
     assert len(list(svg.iter("rect"))) == 2 * len(told)
+    assert {"replayed", "measured", "throughput gained, %"} <= {text.text for text in svg.iter("text")}
     assert "gain of each setting" in result.html()
 
 
@@ -324,7 +328,7 @@ def test_a_part_is_taken_back_with_what_depends_on_it() -> None:
     assert list(taken_back(batching, plain)) == [
         ("dynamic_batching", "no", "yes", Settings(4, False, (), 0, 2)),
         ("max_batch_size", "8", "4", Settings(8, True, (2, 4), 500, 2)),
-        ("max_queue_delay_microseconds", "0 us", "500 us", Settings(4, True, (2, 4), 0, 2)),
+        ("max_queue_delay_microseconds", "0 µs", "500 µs", Settings(4, True, (2, 4), 0, 2)),
         ("preferred_batch_size", "none", "2, 4", Settings(4, True, (), 500, 2)),
         ("instances", "1", "2", Settings(4, True, (2, 4), 500, 1)),
     ]

@@ -72,7 +72,7 @@ class LoadResult:
 
     def figure(self) -> str:
         """Return the latency against the throughput as SVG text; empty for less than two rows."""
-        return load_figure(self.model, self.rows)
+        return load_figure(self.model, self.mode, self.rows)
 
     def html(self) -> str:
         """Return table and figure. It uses classes of `theme.css`, and also reads well without any style."""

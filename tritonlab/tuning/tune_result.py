@@ -22,7 +22,7 @@ from .settings import Settings
 _FRONT = 8
 #: A replayed gain of less than this share is none.
 _NO_GAIN = 0.1
-_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99")
+_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99 ms")
 _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
 
@@ -320,10 +320,16 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    """Return a table: words on the left, numbers on the right."""
+    head = "".join(_html_cell("th", n, name) for n, name in enumerate(heads))
+    body = "".join(f"<tr>{''.join(_html_cell('td', n, cell) for n, cell in enumerate(row))}</tr>" for row in rows)
     table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div style='overflow-x:auto'>{table}</div>"
+
+
+def _html_cell(kind: str, column: int, text: str) -> str:
+    style = "" if column < 2 else " style='text-align:right;font-variant-numeric:tabular-nums'"
+    return f"<{kind}{style}>{escape(text)}</{kind}>"
 
 
 def _without(one: PartGain, live: Trial) -> MeasuredCandidate:
