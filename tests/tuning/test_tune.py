@@ -15,7 +15,7 @@ from tests.ensembles import ensemble_text, step
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.model_config import ModelConfig
-from tritonlab.core.status import InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
+from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back
 from tritonlab.tuning.gain_figure import gain_figure
@@ -425,6 +425,24 @@ def test_a_prediction_that_a_measurement_contradicts_is_not_shown_as_a_fact() ->
     result = result_of([slow])
     assert result.front == [] and "front" not in repr(result)
     assert "by up to 10 times; its other predictions are not shown." in repr(result) and "The replay" in result.html()
+
+
+def test_a_replay_that_executed_nothing_is_wrong() -> None:
+    nothing = replace(trial(10.0, 400), numbers=Numbers(*[float("nan")] * 4, 0))
+    result = result_of([MeasuredCandidate(nothing, (trial(10.0, 400).numbers,))])
+    assert "wrong for 1 of 1 measurements, which it saw executing nothing; its other" in repr(result)
+
+
+def test_a_load_under_which_all_requests_fail_does_not_end_the_run() -> None:
+    class Failing(FallingLive):
+        def measure(self, load: Load, seconds: float) -> Measurement:
+            if load.concurrency == 16 and self.settings == self.first:
+                raise InternalError("all requests failed")
+            return super().measure(load, seconds)
+
+    result = tuned(Failing(), p99_ms=20, max_instances=1, max_batch_size=8)
+    assert [one.load.concurrency for one in result.now] == [1, 2, 4, 8]
+    assert "(now)" in repr(result) and "under 16 clients: all requests failed" in repr(result)
 
 
 def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact() -> None:

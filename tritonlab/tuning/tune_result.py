@@ -22,6 +22,7 @@ from .settings import Settings
 _FRONT = 8
 #: A replayed gain of less than this share is none.
 _NO_GAIN = 0.1
+_FIGURES: tuple[Figure, ...] = (rate_of, p99_of)
 _HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99 ms")
 _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
@@ -150,19 +151,11 @@ class TuneResult:
     def _contradiction(self) -> str:
         """Say by how much the replay was wrong."""
         wrong = self.contradicted
-        off = max(
-            max(live / predicted, predicted / live)
-            for one in wrong
-            for live, predicted in (
-                (one.live.numbers.rate, one.predicted.numbers.rate),
-                (one.live.numbers.p99, one.predicted.numbers.p99),
-            )
-        )
+        pairs = [(figure(one.live.numbers), figure(one.predicted.numbers)) for one in wrong for figure in _FIGURES]
+        off = max(max(live / predicted, predicted / live) if predicted > 0 else math.inf for live, predicted in pairs)
         rest = "" if self.front else "; its other predictions are not shown"
-        return (
-            f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, by up to "
-            f"{short_number(off)} times{rest}."
-        )
+        how = f"by up to {short_number(off)} times" if math.isfinite(off) else "which it saw executing nothing"
+        return f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, {how}{rest}."
 
     def _cells(self, one: MeasuredCandidate) -> tuple[str, ...]:
         live, foreseen = one.live.numbers, one.predicted.numbers
