@@ -89,5 +89,5 @@ def ghosts_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
     wait(lab, canvas, "canvas.dataset.ghostPart === 'all' && canvas.dataset.ghostLanes === '3'")
     lab.shot(f"timeline_ghosts_{theme}", panel)
     panel.locator("[data-do=reload]").click()
-    lab.wait_text(panel, "Loaded with 3 instances, batches up to 8, delay 0 us")
+    lab.wait_text(panel, "Loaded with 3 instances, batches up to 8, delay 0 µs")
     expect(panel.locator("[data-do=reload]")).to_be_disabled()

@@ -92,6 +92,7 @@ def test_the_figure_has_a_point_for_each_row() -> None:
     assert figure.count("<circle") == 4  # p50 and p99 of two rows
     assert "aria-label='latency against throughput of m'" in figure
     assert "<circle" not in result(row(1, 100)).figure()
+    assert ">latency</text>" in figure and "numbers at the points: concurrency" in figure
     assert ">150</td>" in result(row(2, 150)).html()
 
 

@@ -47,7 +47,13 @@ class Bench:
     """
 
     def __init__(
-        self, config: ModelConfig, instances: int, took: Callable[[int], int], way: int = 0, events: int = EVENTS
+        self,
+        config: ModelConfig,
+        instances: int,
+        took: Callable[[int], int],
+        way: int = 0,
+        events: int = EVENTS,
+        name: str = "m",
     ) -> None:
         self.clock = MockClock(1_000)
         self.timer = FakeTimer(self.clock)
@@ -65,7 +71,7 @@ class Bench:
         self._order = itertools.count()
         self.refused = 0
         for number in range(instances):
-            instance = FakeInstance(f"m_0_{number}")
+            instance = FakeInstance(f"{name}_0_{number}")
             instance.execute = self._executing(instance)  # type: ignore[method-assign]
             self.scheduler.instance_ready(instance)
 

@@ -227,7 +227,7 @@ def test_what_no_replay_can_tell_is_refused() -> None:
 def test_settings_are_written_as_the_lines_of_a_config() -> None:
     config = config_of("max_batch_size: 8 instance_group { count: 1 kind: KIND_CPU }")
     wanted = Settings.from_config(config).changed(500, [4, 2], 6, 2)
-    assert str(wanted) == "2 instances, batches up to 6, delay 500 us, preferred 2, 4"
+    assert str(wanted) == "2 instances, batches up to 6, delay 500 µs, preferred 2, 4"
     assert " ".join(wanted.pbtxt(config).split()) == (
         "max_batch_size: 6 instance_group { count: 2 kind: KIND_CPU } "
         "dynamic_batching { preferred_batch_size: [2, 4] max_queue_delay_microseconds: 500 }"

@@ -16,7 +16,7 @@ from tests.ensembles import ensemble_text, step
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.model_config import ModelConfig
-from tritonlab.core.status import InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
+from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back
 from tritonlab.tuning.gain_figure import gain_figure
@@ -287,7 +287,10 @@ def test_the_result_is_text_json_a_picture_and_a_page(rooted: TuneResult) -> Non
     assert told["best"]["p99_ms"] <= 20 and len(told["confirmed"]) == 4 and told["config"] == result.config
     svg = ElementTree.fromstring(result.figure())
     assert len([one for one in svg.iter("circle") if one.get("stroke") == "#1976d2"]) == 4
+    assert {"p99 latency", "requests/s"} <= {text.text for text in svg.iter("text")}
     assert "<table" in result.html() and "dynamic_batching" in result.html()
+    right = " style='text-align:right;font-variant-numeric:tabular-nums'"
+    assert f"<th{right}>p99 ms</th>" in result.html() and "<th>settings</th>" in result.html()
     assert "(now)" in repr(result)
 
 
@@ -303,6 +306,7 @@ def test_the_result_has_the_gain_of_each_setting() -> None:
     assert f"{doubled['gain_percent']:+.0f}%" in line
     svg = ElementTree.fromstring(gain_figure(result.run.gains, result.best))
     assert len(list(svg.iter("rect"))) == 2 * len(told)
+    assert {"replayed", "measured", "throughput gained, %"} <= {text.text for text in svg.iter("text")}
     assert "gain of each setting" in result.html()
     assert "<svg" not in result.html() and "at " in result.html()
     assert re.findall("<img [^>]*alt='([^'\\n]{6})", result.html()) == ["Tuning", "gain o"]
@@ -327,7 +331,7 @@ def test_a_part_is_taken_back_with_what_depends_on_it() -> None:
     assert list(taken_back(batching, plain)) == [
         ("dynamic_batching", "no", "yes", Settings(4, False, (), 0, 2)),
         ("max_batch_size", "8", "4", Settings(8, True, (2, 4), 500, 2)),
-        ("max_queue_delay_microseconds", "0 us", "500 us", Settings(4, True, (2, 4), 0, 2)),
+        ("max_queue_delay_microseconds", "0 µs", "500 µs", Settings(4, True, (2, 4), 0, 2)),
         ("preferred_batch_size", "none", "2, 4", Settings(4, True, (), 500, 2)),
         ("instances", "1", "2", Settings(4, True, (2, 4), 500, 1)),
     ]
@@ -424,6 +428,24 @@ def test_a_prediction_that_a_measurement_contradicts_is_not_shown_as_a_fact() ->
     result = result_of([slow])
     assert result.front == [] and "front" not in repr(result)
     assert "by up to 10 times; its other predictions are not shown." in repr(result) and "The replay" in result.html()
+
+
+def test_a_replay_that_executed_nothing_is_wrong() -> None:
+    nothing = replace(trial(10.0, 400), numbers=Numbers(*[float("nan")] * 4, 0))
+    result = result_of([MeasuredCandidate(nothing, (trial(10.0, 400).numbers,))])
+    assert "wrong for 1 of 1 measurements, which it saw executing nothing; its other" in repr(result)
+
+
+def test_a_load_under_which_all_requests_fail_does_not_end_the_run() -> None:
+    class Failing(FallingLive):
+        def measure(self, load: Load, seconds: float) -> Measurement:
+            if load.concurrency == 16 and self.settings == self.first:
+                raise InternalError("all requests failed")
+            return super().measure(load, seconds)
+
+    result = tuned(Failing(), p99_ms=20, max_instances=1, max_batch_size=8)
+    assert [one.load.concurrency for one in result.now] == [1, 2, 4, 8]
+    assert "(now)" in repr(result) and "under 16 clients: all requests failed" in repr(result)
 
 
 def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact() -> None:

@@ -49,7 +49,7 @@ def asked(served: tuple[ModelConfig, RecordedExecutions], applied: list[Settings
 
 def test_it_states_the_facts(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     assert repr(asked(served, [], max_batch_size=2)).splitlines() == [
-        "What if m had 1 instance, batches up to 2, delay 0 us (now 1 instance, batches up to 4, delay 0 us)?",
+        "What if m had 1 instance, batches up to 2, delay 0 µs (now 1 instance, batches up to 4, delay 0 µs)?",
         "  p50 6 → 24.5 ms · p99 8 → 44.2 ms · 909 → 476 requests/s while busy · batches of 3.64 → 1.9",
         "  40 recorded requests replayed; execution times fitted to 11 executions of sizes 1, 3, 4; "
         "off by 0.0% on average",
@@ -83,6 +83,21 @@ def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, Record
     assert blocks.count("#1976d2") == len(found.recorded.batch_column("size"))
     assert blocks.count("#8e5bd0") == len(found.replayed.start)
     assert "count: 2" in found.html() and "p99 8 → " in found.html()
+
+
+def test_the_picture_says_what_its_lanes_colours_and_numbers_are(
+    served: tuple[ModelConfig, RecordedExecutions],
+) -> None:
+    found = asked(served, [], instances=2)
+    svg = ElementTree.fromstring(found.figure())
+    texts = [text.text for text in svg.iter("text")]
+    assert {"recorded", "what if", "numbers: batch size", "time, ms", "0"} <= set(texts)
+    bench = Bench(served[0], 1, lambda size: 4_000_000, name="a_model_with_a_name_that_is_long")
+    bench.run([Sent(1_000_000)])
+    svg = ElementTree.fromstring(asked((served[0], RecordedExecutions(bench.record)), []).figure())
+    (name,) = (text for text in svg.iter("text") if text.text and text.text.startswith("…"))
+    assert name.text == "…name_that_is_long_0_0"
+    assert [title.text for title in name.iter("title")] == ["a_model_with_a_name_that_is_long_0_0"]
 
 
 def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, RecordedExecutions]) -> None:

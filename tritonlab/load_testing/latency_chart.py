@@ -12,13 +12,16 @@ _WIDTH, _HEIGHT, LEFT, _BOTTOM, _TOP, _RIGHT = 640, 260, 70, 40, 22, 24
 
 @dataclass(frozen=True)
 class LatencyChart:
-    """The scales of a plot. `most_x` is per second; `most_y` is in the unit that `time` turns into text."""
+    """The scales of a plot. `most_x` is per second; `most_y` is in the unit that `time` turns into text, with it.
+    `name_y`: what the vertical axis shows.
+    """
 
     most_x: float
     most_y: float
     unit_x: str
     time: Callable[[float], str]
     count: Callable[[float], str]
+    name_y: str = "latency"
 
     def place(self, rate: float, latency: float) -> tuple[float, float]:
         """Return x and y; what is above the top is drawn at the top."""
@@ -50,6 +53,7 @@ class LatencyChart:
             x, _ = self.place(value, 0)
             label = self.count(value) if value else "0"
             parts.append(f"<text x='{x:.1f}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{label}</text>")
+        parts.append(f"<text x='{LEFT - 6}' y='12' text-anchor='end'>{escape(self.name_y)}</text>")
         middle = (LEFT + _WIDTH - _RIGHT) / 2
         parts.append(f"<text x='{middle:g}' y='{_HEIGHT - 5}' text-anchor='middle'>{self.unit_x}</text>")
         return "".join(parts)

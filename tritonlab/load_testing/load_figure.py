@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from ..core.short_number import short_number
 from .latency_chart import LEFT, LatencyChart
 from .load_row import LoadRow
-from .load_text import time_text
+from .load_text import HEADS, time_text
 
 #: The lines, and their colours: readable on white and on black.
 _LINES = (("p50", "#1976d2"), ("p99", "#d98000"))
 
 
-def load_figure(model: str, rows: Sequence[LoadRow]) -> str:
-    """Draw the medians and the 99th percentiles; empty for less than two rows."""
+def load_figure(model: str, mode: str, rows: Sequence[LoadRow]) -> str:
+    """Draw the medians and the 99th percentiles, each with its level of load; empty for less than two rows."""
     shown = [row for row in rows if row.latency is not None]
     if len(shown) < 2:
         return ""
@@ -42,4 +42,6 @@ def load_figure(model: str, rows: Sequence[LoadRow]) -> str:
     for row in shown:
         x, y = place(row, "p99")
         parts.append(f"<text x='{x:.1f}' y='{y - 7:.1f}' text-anchor='middle'>{short_number(row.level)}</text>")
+    legend = f"numbers at the points: {HEADS[mode]}"
+    parts.append(f"<text x='{LEFT + 100}' y='14' opacity='.7'>{legend}</text>")
     return chart.svg(f"latency against throughput of {model}", parts)

@@ -75,7 +75,7 @@ class LoadResult:
 
     def figure(self) -> str:
         """Return the latency against the throughput as SVG text; empty for less than two rows."""
-        return load_figure(self.model, self.rows)
+        return load_figure(self.model, self.mode, self.rows)
 
     def html(self, *, live: bool = False) -> str:
         """Return table and figure: inline SVG for a live view, else an image, with the date. It uses classes of

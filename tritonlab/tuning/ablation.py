@@ -53,7 +53,7 @@ def taken_back(best: Settings, present: Settings) -> Iterator[tuple[str, str, st
         former = replace(former, preferred=_fitting(best.preferred, former))
         yield "max_batch_size", str(present.max_batch_size), str(best.max_batch_size), former
     if best.dynamic and best.delay_us != present.delay_us:
-        delays = f"{present.delay_us:,} us", f"{best.delay_us:,} us"
+        delays = f"{present.delay_us:,} µs", f"{best.delay_us:,} µs"
         yield "max_queue_delay_microseconds", *delays, replace(best, delay_us=present.delay_us)
     if best.dynamic and best.preferred != present.preferred:
         sizes = _words(present.preferred), _words(best.preferred)

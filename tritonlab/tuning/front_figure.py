@@ -25,6 +25,7 @@ def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_m
         "requests/s",
         lambda value: f"{value:g} ms",
         lambda value: f"{value:,g}",
+        "p99 latency",
     )
     parts = []
     if p99_ms is not None:
@@ -41,6 +42,7 @@ def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_m
         fill = tone if tone == _FRONT or one is live[0] else "none"
         dot = f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' fill='{fill}' stroke='{tone}' stroke-width='1.5'/>"
         parts.append(f"<g><title>{escape(title)}</title>{dot}</g>")
-    parts.append(f"<text x='{LEFT + 8}' y='14' fill='{_FRONT}'>predicted front</text>")
+    if shown:
+        parts.append(f"<text x='{LEFT + 8}' y='14' fill='{_FRONT}'>predicted front</text>")
     parts.append(f"<text x='{LEFT + 110}' y='14' fill='{_LIVE}'>measured, filled: the best</text>")
     return chart.svg(f"p99 latency against throughput of {name}", parts)

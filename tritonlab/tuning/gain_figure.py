@@ -8,7 +8,7 @@ from html import escape
 from .ablation import PartGain
 from .search import Trial
 
-_WIDTH, _LEFT, _ROW, _BAR, _TOP = 640, 250, 34, 11, 6
+_WIDTH, _LEFT, _ROW, _BAR, _TOP, _BOTTOM = 760, 340, 34, 11, 24, 20
 _REPLAYED, _LIVE = "#8e5bd0", "#1976d2"
 
 
@@ -31,8 +31,13 @@ def gain_figure(
             parts.append(_bar(zero, gain * scale, top, gain, _REPLAYED))
         if live is not None:
             parts.append(_bar(zero, live * scale, top + _BAR + 2, live, _LIVE))
-    height = _TOP + _ROW * len(part_gains)
-    parts.append(f"<path d='M{zero:.1f} 0V{height}' stroke='currentColor' opacity='.4'/>")
+    foot = _TOP + _ROW * len(part_gains)
+    height = foot + _BOTTOM
+    parts.append(f"<path d='M{zero:.1f} {_TOP - 6}V{foot}' stroke='currentColor' opacity='.4'/>")
+    parts.append(f"<text x='{_LEFT}' y='13' fill='{_REPLAYED}'>replayed</text>")
+    parts.append(f"<text x='{_LEFT + 60}' y='13' fill='{_LIVE}'>measured</text>")
+    gained = "throughput gained, %" if best.load.closed else "p99 shortened by, %"
+    parts.append(f"<text x='{(_LEFT + _WIDTH) / 2:g}' y='{height - 5}' text-anchor='middle'>{gained}</text>")
     title = "gain of each setting: replayed above, measured below"
     style = "font:11px sans-serif;fill:currentColor;max-width:100%"
     return (

@@ -49,7 +49,7 @@ class Noise:
 
     def __init__(self, measured: Sequence[MeasuredCandidate], p99_ms: float | None) -> None:
         self._p99_ms = p99_ms
-        self._shares: dict[Figure, float] = {figure: _share(measured, figure) for figure in (rate_of, p99_of)}
+        self._shares: dict[Figure, float] = {rate_of: _share(measured, rate_of), p99_of: _share(measured, p99_of)}
         by_rate = any(one.live.is_ranked_by_rate(p99_ms) for one in measured)
         self.share = self._shares[rate_of if by_rate else p99_of]
 

@@ -162,7 +162,7 @@ class Settings:
         if self.max_batch_size:
             words.append(f"batches up to {self.max_batch_size}" if self.dynamic else "no dynamic batching")
         if self.dynamic:
-            words.append(f"delay {self.delay_us:,} us")
+            words.append(f"delay {self.delay_us:,} µs")
             if self.preferred:
                 words.append(f"preferred {', '.join(map(str, self.preferred))}")
         return ", ".join(words)

@@ -236,7 +236,9 @@ def measure_present(
     for number, one in enumerate(dict.fromkeys((expected, *reversed(trials)))):
         if number >= _SURELY and until():
             break
-        work.measured.append(MeasuredCandidate(one, (_window(live, one, each),)))
+        _measure_load(live, one, each, work)
+    if not any(one.live.settings == present for one in work.measured):
+        return
     measure_rivals(live, goal, work, deadline, max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), present)
 
 
@@ -254,7 +256,19 @@ def measure_other_loads(
             if until():
                 return
             if not work.has_measured(one):
-                work.measured.append(MeasuredCandidate(one, (_window(live, one, _PROBE[1]),)))
+                _measure_load(live, one, _PROBE[1], work)
+
+
+def _measure_load(live: MeasurableModel, one: Trial, seconds: float, work: _RunState) -> None:
+    """Measure settings under one of several loads; where all requests fail, say so and go on."""
+    try:
+        work.measured.append(MeasuredCandidate(one, (_window(live, one, seconds),)))
+    except TritonError as error:
+        work.notes.append(_not_measured(one, error))
+
+
+def _not_measured(one: Trial, error: TritonError) -> str:
+    return f"{one.settings} under {one.load}: {error.message.partition(chr(10))[0]}"
 
 
 def _different(best: Sequence[Trial]) -> list[Trial]:
@@ -354,7 +368,10 @@ def _part_gains(
         without = predict(settings, best.load, config, known, AGAIN, seed=2)
         before, measured = deadline.left, None
         if before > cost:
-            measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
+            try:
+                measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
+            except TritonError as error:
+                work.notes.append(_not_measured(without, error))
             cost = max(cost, before - deadline.left)
         found.append(PartGain(part, was, became, whole, without, measured))
     return found

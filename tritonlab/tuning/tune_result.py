@@ -24,7 +24,8 @@ from .settings import Settings
 _FRONT = 8
 #: A replayed gain of less than this share is none.
 _NO_GAIN = 0.1
-_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99")
+_FIGURES: tuple[Figure, ...] = (rate_of, p99_of)
+_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99 ms")
 _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
 
@@ -153,19 +154,11 @@ class TuneResult:
     def _contradiction(self) -> str:
         """Say by how much the replay was wrong."""
         wrong = self.contradicted
-        off = max(
-            max(live / predicted, predicted / live)
-            for one in wrong
-            for live, predicted in (
-                (one.live.numbers.rate, one.predicted.numbers.rate),
-                (one.live.numbers.p99, one.predicted.numbers.p99),
-            )
-        )
+        pairs = [(figure(one.live.numbers), figure(one.predicted.numbers)) for one in wrong for figure in _FIGURES]
+        off = max(max(live / predicted, predicted / live) if predicted > 0 else math.inf for live, predicted in pairs)
         rest = "" if self.front else "; its other predictions are not shown"
-        return (
-            f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, by up to "
-            f"{short_number(off)} times{rest}."
-        )
+        how = f"by up to {short_number(off)} times" if math.isfinite(off) else "which it saw executing nothing"
+        return f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, {how}{rest}."
 
     def _cells(self, one: MeasuredCandidate) -> tuple[str, ...]:
         live, foreseen = one.live.numbers, one.predicted.numbers
@@ -325,10 +318,16 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    """Return a table: words on the left, numbers on the right."""
+    head = "".join(_html_cell("th", n, name) for n, name in enumerate(heads))
+    body = "".join(f"<tr>{''.join(_html_cell('td', n, cell) for n, cell in enumerate(row))}</tr>" for row in rows)
     table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div style='overflow-x:auto'>{table}</div>"
+
+
+def _html_cell(kind: str, column: int, text: str) -> str:
+    style = "" if column < 2 else " style='text-align:right;font-variant-numeric:tabular-nums'"
+    return f"<{kind}{style}>{escape(text)}</{kind}>"
 
 
 def _without(one: PartGain, live: Trial) -> MeasuredCandidate:

@@ -6,10 +6,13 @@ from html import escape
 
 import numpy as np
 
+from ..core.short_number import short_number
 from .recorded_executions import RecordedExecutions
 from .replay import ReplayedBatches
 
-_WIDTH, _LEFT, _LANE, _BLOCK, _AXIS = 860, 110, 46, 18, 18
+_WIDTH, _LEFT, _LANE, _BLOCK, _AXIS, _BOTTOM = 860, 150, 46, 18, 20, 36
+#: How many letters of a name fit into its column.
+_LETTERS = 22
 #: How many of the last executions are shown.
 _BATCHES = 60
 _REAL, _GHOST = "#1976d2", "#8e5bd0"
@@ -27,7 +30,7 @@ def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBa
     parts = []
     for number, instance in enumerate(names):
         top = _AXIS + number * _LANE
-        parts.append(f"<text x='0' y='{top + 13}'>{escape(instance)}</text>")
+        parts.append(f"<text x='0' y='{top + 13}'>{escape(_cut(instance))}<title>{escape(instance)}</title></text>")
         parts.append(f"<text x='0' y='{top + _BLOCK + 15}' opacity='.7'>what if</text>")
     lanes, sizes = recorded.lanes[-_BATCHES:], recorded.batch_column("size")[-_BATCHES:]
     for lane, left, right, size in zip(lanes, start, end, sizes, strict=True):
@@ -40,13 +43,34 @@ def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBa
         top = _AXIS + replayed.lane[n] * _LANE + _BLOCK + 2
         wide = min(replayed.end[n], stop) - replayed.start[n]
         parts.append(_block((replayed.start[n] - begin) * scale, wide * scale, top, replayed.size[n], _GHOST))
-    height = _AXIS + _LANE * len(names)
+    foot = _AXIS + _LANE * len(names)
+    height = foot + _BOTTOM
+    parts.append(f"<text x='{_LEFT}' y='13' fill='{_REAL}'>recorded</text>")
+    parts.append(f"<text x='{_LEFT + 60}' y='13' fill='{_GHOST}'>what if</text>")
+    parts.append(f"<text x='{_LEFT + 110}' y='13' opacity='.7'>numbers: batch size</text>")
+    parts += _time_axis((stop - begin) / 1e6, foot)
     title = f"batches of {escape(name)}: recorded, and below what would have been"
     style = "font:11px sans-serif;fill:currentColor;max-width:100%"
     return (
         f"<svg role='img' aria-label='{title}' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' style='{style}'>"
         f"<title>{title}</title>{''.join(parts)}</svg>"
     )
+
+
+def _time_axis(span_ms: float, top: int) -> list[str]:
+    """Return the scale of the time below the lanes, in milliseconds since their begin."""
+    parts = [f"<path d='M{_LEFT} {top}H{_WIDTH - 4}' stroke='currentColor' opacity='.4'/>"]
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x = _LEFT + share * (_WIDTH - _LEFT - 4)
+        anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
+        label = short_number(span_ms * share)
+        parts.append(f"<text x='{x:.1f}' y='{top + 14}' text-anchor='{anchor}' opacity='.7'>{label}</text>")
+    middle = (_LEFT + _WIDTH - 4) / 2
+    return [*parts, f"<text x='{middle:g}' y='{top + 30}' text-anchor='middle'>time, ms</text>"]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LETTERS else "…" + name[1 - _LETTERS :]
 
 
 def _block(left: float, width: float, top: int, size: int, fill: str) -> str:
