@@ -87,6 +87,33 @@ def test_the_browser_asks_through_the_widget_or_while_a_cell_runs_through_a_comm
     assert view.asked == [{"do": "more"}, {"do": "less"}]
 
 
+class Follower(Counter):
+    subject = "a model"
+
+
+def test_the_next_view_of_a_subject_fixes_the_stored_form_of_the_one_before(shown: list[Any]) -> None:
+    one, other, apart = Follower(), Follower(), Counter()
+    for view in (one, apart, other):
+        view.show()
+    shown.clear()
+    for view in (one, other, apart):
+        view.update(count=7)
+        view.freeze()
+    assert [how["display_id"] for _, how in shown] == [other.id, apart.id]
+    assert one.widget.state == {"count": 7}  # the live form goes on
+
+
+def test_a_view_that_is_shown_again_leaves_its_first_output_as_it_was(shown: list[Any]) -> None:
+    view = Counter()
+    view.show()
+    view.update(count=2)
+    view.show()
+    view.update(count=5)
+    view.freeze()
+    outputs = [how["display_id"] for bundle, how in shown if "display_id" in how]
+    assert outputs[0] == view.id and outputs[1] == outputs[2] != view.id
+
+
 def test_a_closed_view_keeps_its_static_form(shown: list[Any]) -> None:
     view = Counter()
     view.show()
