@@ -188,7 +188,7 @@ def test_no_stub_starts_once_the_server_stops() -> None:
     reader = LinkReader()
     reader.close()
     before = psutil.Process().children()
-    with pytest.raises(StubStartError, match="no stub is started any more"):
+    with pytest.raises(StubStartError, match="no more stubs can be started"):
         StubProcess(reader)
     assert set(psutil.Process().children()) <= set(before)
 
