@@ -177,7 +177,7 @@ def test_sounds_documents_and_a_hundred_inputs(lab: Any, theme: str) -> None:
     lab.wait_text(output, "tone.wav: INT16 [4000]")
     document = output.get_by_label("DOC value")
     document.fill('{"words": ["one", "two"],}')
-    lab.wait_text(output, "no JSON: ")
+    lab.wait_text(output, "not JSON: ")
     document.fill('{"words": ["one", "two"]}')
     lab.wait_text(output, "a JSON object with 1 key")
     lab.page.keyboard.press("Control+Enter")

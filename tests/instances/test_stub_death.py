@@ -213,7 +213,7 @@ def test_a_kill_from_outside_is_said_to_be_one(dying: Script, monkeypatch: pytes
     eventually(lambda: dying.model.instances()[0]["restarts"] == restarts + 1)
     text = dying.model.instances()[0]["last_death"]
     assert text.startswith(
-        "The stub process of 'dying_0_0' ended with signal SIGKILL (Killed). Nothing says that memory"
+        "The stub process of 'dying_0_0' ended with signal SIGKILL (Killed). Nothing shows that memory"
     )
     assert any(record.text.endswith(text) for record in dying.model.logs() if record.stream == "server")
 

@@ -188,7 +188,7 @@ def test_no_stub_starts_once_the_server_stops() -> None:
     reader = LinkReader()
     reader.close()
     before = psutil.Process().children()
-    with pytest.raises(StubStartError, match="no stub is started any more"):
+    with pytest.raises(StubStartError, match="no more stubs can be started"):
         StubProcess(reader)
     assert set(psutil.Process().children()) <= set(before)
 
@@ -395,7 +395,7 @@ def shared_memory_files() -> set[str]:
 
 def test_a_kill_with_much_memory_is_suspicious(kernel: Callable[[str], Kernel]) -> None:
     process = kernel(
-        "from tritonlab.ipc import stub_launcher; stub_launcher.memory_limit = lambda: 400 << 20\n"
+        "from tritonlab.ipc import death_cause; death_cause.memory_limit = lambda: 400 << 20\n"
         "say(script.fails('self.kept = np.ones(250 << 17); os.kill(os.getpid(), 9)').reason)"
     )
     reason = process.hear()

@@ -51,5 +51,5 @@ def test_what_cannot_be_read_is_said(notebook: Any, beside: Path) -> None:
     assert "Request for unknown model: 'nobody'" in notebook.run("%triton golden check nobody").text
     (beside / "m").mkdir(parents=True)
     (beside / "m" / "bad.json").write_text("[]")
-    assert "bad.json: no golden case" in notebook.run("%triton golden check").text
+    assert "bad.json is not a golden case" in notebook.run("%triton golden check").text
     assert "golden: " in notebook.run(CELL + "# again\n").text

@@ -37,7 +37,7 @@ def test_a_dict_of_the_notebook_is_its_json() -> None:
     [
         ('{"a": 1}', "a JSON object with 1 key"),
         ('[{"a": 1}]', "a JSON list of 1"),
-        ('{"a": 1,}', "no JSON: "),
+        ('{"a": 1,}', "not JSON: "),
         ("{'a': 1}", "in line 1, column 2"),
         ("alpha", ""),
         ('["a"]', ""),

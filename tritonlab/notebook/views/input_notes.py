@@ -29,7 +29,7 @@ def label_html(spec: InputSpec) -> str:
 def typed_note(spec: InputSpec, text: str) -> str:
     """Describe a typed document, or where it ceases to be one."""
     note = json_note(text) if spec.datatype is DataType.BYTES else ""
-    tone = "tl-warn" if note.startswith("no JSON") else "tl-dim"
+    tone = "tl-warn" if note.startswith("not JSON") else "tl-dim"
     return f"<span class='{tone}'>{escape(note)}</span>" if note else ""
 
 

@@ -34,7 +34,7 @@ def json_note(text: str) -> str:
     try:
         found = json.loads(bare)
     except json.JSONDecodeError as error:
-        return f"no JSON: {error.msg.lower()} in line {error.lineno}, column {error.colno}" if bare[0] == "{" else ""
+        return f"not JSON: {error.msg.lower()} in line {error.lineno}, column {error.colno}" if bare[0] == "{" else ""
     except RecursionError:
         return "not JSON: it is nested too deeply"
     if isinstance(found, dict):
