@@ -74,7 +74,7 @@ def test_a_name_that_is_a_path_is_refused_and_leaves_nothing(
     before = sorted(workspace.repository.parent.rglob("*"))
     result = notebook.run(cell.format(name))
     assert not result.success
-    assert "OptionError: " in result.text and "is not a name of a model" in result.text
+    assert "OptionError: " in result.text and "cannot be the name of a model" in result.text
     assert "Traceback" not in result.text
     assert sorted(workspace.repository.parent.rglob("*")) == before
     assert not workspace.report(name)
@@ -83,7 +83,7 @@ def test_a_name_that_is_a_path_is_refused_and_leaves_nothing(
 @pytest.mark.parametrize(("name", "marks"), [("'a b!'", "'!'"), ("a/b", "'/'"), ("'x;y$z'", "'$' and ';'")])
 def test_a_name_that_is_refused_is_told_by_its_characters(notebook: Any, workspace: Any, name: str, marks: str) -> None:
     result = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}")
-    assert f"is not a name of a model: {marks} may not be in one; use letters, digits, " in result.text
+    assert f"cannot be the name of a model: {marks} may not be in one; use letters, digits, " in result.text
     assert name.strip("'") not in workspace.names() and not os.listdir(workspace.repository)
 
 

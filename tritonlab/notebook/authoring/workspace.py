@@ -263,4 +263,4 @@ def _bad_name(name: str, refused: Sequence[str]) -> OptionError:
     fix = "use letters, digits, '_', '-' and '.'"
     marks = " and ".join(map(repr, refused))
     why = f"{marks} may not be in one" if refused else "it would not be a directory of the repository"
-    return OptionError(f"{name!r} is not a name of a model: {why}; {fix}", fix=fix, field=name)
+    return OptionError(f"{name!r} cannot be the name of a model: {why}; {fix}", fix=fix, field=name)
