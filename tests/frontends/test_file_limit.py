@@ -19,6 +19,13 @@ protocol = sys.argv[1]
 ASKS = {"http": b"GET /v2/health/live HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n", "grpc": b""}
 logged = lambda: [record.text for record in core.log.records() if "can be accepted" in record.text]
 
+def take_all(taken):
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+
 core = InferenceServer([], Options(model_control_mode="explicit", warm=0))
 options = EndpointOptions(http_port=0, grpc_port=0, metrics=False, **{"grpc" if protocol == "http" else "http": False})
 with Endpoints(core, options) as endpoints:
@@ -29,17 +36,14 @@ with Endpoints(core, options) as endpoints:
         highest = max(int(name) for name in os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
         taken = []
-        try:
-            while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-        except OSError:
-            pass
+        take_all(taken)
         mine = clients[10 * (turn - 1) : 10 * turn]
         for client in mine:
             client.settimeout(30)
             client.connect((host, int(port)))
         used, end = time.process_time(), time.monotonic() + 30
         while len(logged()) < turn and time.monotonic() < end:
+            take_all(taken)  # the server may just have closed the connection of the last turn
             time.sleep(0.1)
         used, begun = time.process_time(), time.monotonic()
         time.sleep(1)

@@ -150,7 +150,7 @@ def test_samples_that_cannot_be_made(inputs: str, code: Code, text: str) -> None
 def test_a_sample_that_no_memory_holds_is_the_configurations_error(datatype: str, how: str) -> None:
     absurd = given("IN", datatype, [1 << 60], how)
     code, text = refused(tensor("input", "IN", datatype, [-1]), sample(absurd))
-    asked = f"warmup setting asks for {4 << 60} bytes of input 'IN', dims [1152921504606846976]"
+    asked = f"warmup setting needs {4 << 60} bytes of input 'IN', dims [1152921504606846976]"
     assert (code, text) == (Code.INVALID_ARG, f"{P}{asked}: more than there is memory for")
 
 
