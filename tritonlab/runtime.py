@@ -2,19 +2,26 @@
 
 The way of a request, names = modules:
 
-    cell, playground             notebook/ | Model.infer              server/api/model.py                caller's
-    thread; finds the version, once HTTP, gRPC                   frontends/ | Exchange.submit
-    frontends/shared/exchange.py       the same for every protocol v InferenceServer.infer
-    server/inference_server.py         checks the request against the configuration v Scheduler.enqueue
-    schedulers/                        the pure take_batch decides under one lock v StubExecutor.execute
-    instances/execution.py             tensors into the instance's region, EXECUTE ============ process border: one
-    control socket, two shared-memory regions, a version byte ============ BatchExecutor, ModelContext
-    stub/_pb_stub/process/             headers into requests with numpy views v model.execute(requests)      the
-    author's code                  may call back: log, metric, BLS, response
-    ======================================================================================================= StubLink
-    ipc/stub_link.py                   read by the caller that waits, an event loop, or the link reader v build_response
-    instances/response_factory.py      one, many, final, RESCHEDULE or an error v deliver
-    core/delivery.py                   hooks, the client, the end of the request
+    cell, playground             notebook/
+      | Model.infer              server/api/model.py                caller's thread; finds the version, once
+    HTTP, gRPC                   frontends/
+      | Exchange.submit          frontends/shared/exchange.py       the same for every protocol
+      v
+    InferenceServer.infer        server/inference_server.py         checks the request against the configuration
+      v
+    Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
+      v
+    StubExecutor.execute         instances/execution.py             tensors into the instance's region, EXECUTE
+    ============ process border: one control socket, two shared-memory regions, a version byte ============
+    BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
+      v
+    model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
+    =======================================================================================================
+    StubLink                     ipc/stub_link.py                   read by the caller, an event loop or the link reader
+      v
+    build_response               instances/response_factory.py      one, many, final, RESCHEDULE or an error
+      v
+    deliver                      core/delivery.py                   hooks, the client, the end of the request
 """
 
 from __future__ import annotations

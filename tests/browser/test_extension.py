@@ -154,7 +154,7 @@ def test_an_export_that_fails_says_why(lab: Any) -> None:
     dialog = lab.page.locator(".tritonlab-export")
     where = dialog.get_by_label("Repository directory")
     where.fill("fails.ipynb")
-    lab.wait_text(dialog.get_by_role("alert"), "fails.ipynb is no directory")
+    lab.wait_text(dialog.get_by_role("alert"), "fails.ipynb is not a directory")
     expect(accept(lab)).to_be_disabled()
 
     # what the plan cannot know

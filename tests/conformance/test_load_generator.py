@@ -76,7 +76,7 @@ def test_errors_have_the_text_of_the_server(server: RemoteServer) -> None:
 def test_streams_have_a_first_response(server: RemoteServer) -> None:
     model, inputs = server.model("repeat"), {"IN": np.array([7, 8, 9], np.int32)}
     if server.protocol == "HTTP":
-        with pytest.raises(UnsupportedError, match="test a decoupled model over gRPC"):
+        with pytest.raises(UnsupportedError, match="use gRPC for a decoupled model"):
             model.load_test(inputs=inputs)
         return
     (row,) = model.load_test(concurrency=2, inputs=inputs, **QUICK).rows

@@ -173,7 +173,7 @@ def test_a_decoupled_model_is_asked_over_a_stream(client: Client, address: Addre
     asked = request({"IN": np.array([4, 2, 0], np.int32)}, "repeat")
     assert program("tritonclient gRPC", asked, client, address, tmp_path) == "OUT\n[4]\nOUT\n[2]\nOUT\n[0]\n"
     for kind in ("tritonclient HTTP", "curl"):
-        with pytest.raises(ValueError, match="a decoupled model is asked over gRPC"):
+        with pytest.raises(ValueError, match="use gRPC for a decoupled model"):
             copy_as(kind, asked, config_of(client, "repeat"))
 
 

@@ -337,12 +337,12 @@ def test_where_no_repository_can_be_is_said_in_a_sentence(model: Model, tmp_path
     (tmp_path / "a_link_to_nothing").symlink_to(tmp_path / "nothing")
     place = path if path.startswith("~") else tmp_path / path
     with pytest.raises(
-        NoRepository, match=r"is no directory|no such user|cannot be made: file name too long"
+        NoRepository, match=r"is not a directory|no such user|cannot be made: file name too long"
     ) as caught:
         export(model, place)
     assert "Errno" not in str(caught.value) and caught.value.fix == "name another directory"
     if "x" not in path:
-        with pytest.raises(NoRepository, match=r"is no directory|no such user"):
+        with pytest.raises(NoRepository, match=r"is not a directory|no such user"):
             plan_export(model, place)
 
 

@@ -168,7 +168,7 @@ def test_a_hung_model_that_serves_is_told_of_and_killed(
     model = workspace.load("m", HUNG)
     answers = model.infer(inputs={}, raise_on_error=False)
     eventually(lambda: workspace.server.requests() and workspace.server.requests()[0]["waited"] > 0.1)
-    ModelStates.of(workspace.server).requests_wait("m", "the watchdog's report", 0)
+    ModelStates.for_server(workspace.server).requests_wait("m", "the watchdog's report", 0)
     eventually(lambda: buttons(card)[-1] == "kill")
     assert "1 request has been in flight for " in card.state["html"] and card.state["state"] == "READY"
     assert "in flight" not in card.html()  # a stored card can end nothing

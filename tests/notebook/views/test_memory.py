@@ -45,5 +45,5 @@ def test_the_regions_of_an_instance_and_its_process_are_measured(lab: Lab) -> No
 
 
 def test_a_recording_has_no_memory() -> None:
-    with pytest.raises(InvalidArgumentError, match="a recording has no 'memory'"):
+    with pytest.raises(InvalidArgumentError, match="'memory' is not recorded"):
         open_view(Recording(), "memory")

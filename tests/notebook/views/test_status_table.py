@@ -36,7 +36,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     monkeypatch.setattr(widget, "show_widget", lambda shown: None)
     monkeypatch.setattr(module, "in_kernel", lambda: True)
-    monkeypatch.setattr(module.ModelStates, "of", lambda server: States())
+    monkeypatch.setattr(module.ModelStates, "for_server", lambda server: States())
     monkeypatch.setattr(module, "status_table", lambda of: StatusTable([StatusRow("m", "1", of.state)], of.state))
     return found
 

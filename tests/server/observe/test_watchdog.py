@@ -344,6 +344,7 @@ def test_the_survey_names_the_caller_and_the_state() -> None:
         "request_id": "",
         "serial": 1,
         "state": "executing",
+        "cancelled": False,
         "age": 2.0,
         "waited": 2.0,
         "instance": "a_0_0",

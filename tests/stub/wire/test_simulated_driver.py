@@ -77,15 +77,15 @@ def test_memory_is_limited_and_free_bytes_say_what_is_left(driver: SimulatedDriv
 def test_an_allocation_is_found_by_any_address_in_it(driver: SimulatedDriver) -> None:
     address = driver.allocate(1, 100)
     assert driver.base_of(address + 99) == (address, 100, 1)
-    refused("is no memory of a GPU", driver, "base_of", address + 100)
-    refused("is no memory of a GPU", driver, "base_of", 4096)
+    refused("is not memory of a GPU", driver, "base_of", address + 100)
+    refused("is not memory of a GPU", driver, "base_of", 4096)
 
 
 def test_what_was_freed_is_refused(driver: SimulatedDriver) -> None:
     address = driver.allocate(0, 32)
     driver.free(0, address)
     refused("freeing memory of GPU 0", driver, "free", 0, address)
-    refused("is no memory of a GPU", driver, "copy_in", 0, address, TEXT)
+    refused("is not memory of a GPU", driver, "copy_in", 0, address, TEXT)
 
 
 def test_ends_and_devices_of_memory_are_watched(driver: SimulatedDriver) -> None:
@@ -127,7 +127,7 @@ def test_memory_opened_twice_is_closed_twice(driver: SimulatedDriver, other: Dri
     read(driver, here)
     refused("opened memory is closed", driver, "free", 0, here)
     driver.close(0, here)
-    refused("is no memory of a GPU", driver, "close", 0, here)
+    refused("is not memory of a GPU", driver, "close", 0, here)
     assert driver.open(0, handle) != here
 
 
