@@ -39,7 +39,7 @@ class TokenButton(LiveView):
     def html(self) -> str:
         return f"<div class='tl-dim'>{escape(self.text())}</div>"
 
-    def heard(self, content: Mapping[str, Any]) -> None:
+    def on_message(self, content: Mapping[str, Any]) -> None:
         """Send the token to the page that asks."""
         if content.get("do") == "show":
             self.send({"authorization": self._authorization()})
