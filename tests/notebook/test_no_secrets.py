@@ -113,7 +113,7 @@ sent = []
 button = TokenButton(endpoints.header_file, lambda: endpoints.headers["authorization"])
 button.show()
 button.send = sent.append
-button.heard({"do": "show"})
+button.on_message({"do": "show"})
 assert [list(each) for each in sent] == [["authorization"]] and sent[0]["authorization"].startswith("Bearer ")
 button""",
 ]

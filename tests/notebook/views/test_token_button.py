@@ -34,9 +34,9 @@ def test_the_token_is_a_message(shown: list[dict[str, Any]], monkeypatch: pytest
     button = TokenButton("/the/file", lambda: "Bearer secret")
     button.show()
     monkeypatch.setattr(button.widget, "send", lambda content, buffers: sent.append(content))
-    button.heard({"do": "something else"})
+    button.on_message({"do": "something else"})
     assert sent == []
-    button.heard({"do": "show"})
+    button.on_message({"do": "show"})
     assert sent == [{"authorization": "Bearer secret"}]
     button.freeze()
     assert "secret" not in str([shown, button.state, button.widget.get_state(), button.to_dict(), repr(button)])
