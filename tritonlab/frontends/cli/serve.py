@@ -193,7 +193,7 @@ class EndSignals:
         """Block until a signal has come.
 
         Python runs handlers on the main thread, and the operating system may deliver a signal to another one, which
-        does not wake it; so it wakes by itself now and then. Seen once in two whole runs of the tests: a server under
+        does not wake it; so it wakes by itself now and then. Seen once in a whole run of the tests: a server under
         load that did not notice SIGTERM for a minute.
         """
         while True:
