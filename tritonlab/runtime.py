@@ -11,17 +11,17 @@ The way of a request, names = modules:
       v
     Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
       v
-    StubExecutor.execute         instances/execution/execution.py             tensors into the instance's region, EXECUTE
+    StubExecutor.execute         instances/execution/               tensors into the instance's region, EXECUTE
     ============ process border: one control socket, two shared-memory regions, a version byte ============
     BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v
     model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
     =======================================================================================================
-    StubLink                     ipc/link/stub_link.py                   read by the caller, an event loop or the link reader
+    StubLink                     ipc/link/stub_link.py              read by the caller, an event loop or the link reader
       v
-    build_response               instances/execution/response_factory.py      one, many, final, RESCHEDULE or an error
+    build_response               instances/execution/               one, many, final, RESCHEDULE or an error
       v
-    deliver                      core/inference/delivery.py                   hooks, the client, the end of the request
+    deliver                      core/inference/delivery.py         hooks, the client, the end of the request
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ assert model_config_pb2.ModelConfig is ModelConfig
     bare = f"""
 import sys, types
 sys.modules["tritonlab"] = types.ModuleType("tritonlab")
-sys.modules["tritonlab"].__path__ = [{str(Path(model_config.__file__).parents[1])!r}]
+sys.modules["tritonlab"].__path__ = [{str(Path(model_config.__file__).parents[2])!r}]
 """
     done = subprocess.run([sys.executable, "-c", bare + code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

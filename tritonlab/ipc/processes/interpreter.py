@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 #: The script that the interpreter runs: the stub's entry point.
-STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
+STUB = Path(__file__).resolve().parents[2] / "stub" / "triton_python_backend_stub.py"
 
 #: Oldest Python that reads the stub's sources.
 OLDEST = (3, 8)

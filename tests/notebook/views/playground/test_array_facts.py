@@ -72,7 +72,8 @@ def test_a_gigabyte_stays_in_the_kernel(workspace: Workspace, sent: list[int], m
     outputs = {"OUT": tensor(zeros), "TEXT": Tensor(DataType.BYTES, (1 << 26,), np.zeros(1 << 28, np.uint8))}
     response = InferenceResponse(outputs=outputs)
     outcome = Outcome(InferenceRequest("m", {"IN": tensor(zeros)}), (Arrival(response, 1000),))
-    monkeypatch.setattr("tritonlab.notebook.views.playground.playground.Sending", lambda model, requests: Answered(outcome))
+    sending = "tritonlab.notebook.views.playground.playground.Sending"
+    monkeypatch.setattr(sending, lambda model, requests: Answered(outcome))
     playground.inputs["IN"].mode.value = "Python"
     playground.inputs["IN"].text.value = "numpy.zeros(1, 'float32')"
     with monkeypatch.context() as patch:
