@@ -22,6 +22,7 @@ LEVELS: list[list[str]] = [
     ["stub"],
     ["kernel_modules"],
     ["core"],
+    ["repository"],
     ["ipc"],
     ["instances"],
     ["schedulers"],

@@ -22,8 +22,8 @@ from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export.report import ExportConflict, ExportReport
 from tritonlab.export.repository import export, plan_export
-from tritonlab.export.repository_place import NoRepository
 from tritonlab.ipc.processes.own_stub import write_own_stub
+from tritonlab.repository.place import NoRepository
 
 SOURCE = """\
 import triton_python_backend_utils as pb_utils

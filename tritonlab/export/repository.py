@@ -25,19 +25,18 @@ from ..core.config.model_config import parse_pbtxt
 from ..core.explained import Explained
 from ..core.os_limits import explained
 from ..core.unknown_option import explains_unknown
+from ..repository.layout import CONFIG_FILE, model_files
+from ..repository.place import SCRATCH, NoRepository, make_repository, repository_path, scratch_place
 from .deployable_config import deployable_config
 from .machine_bound import left_out, warnings
 from .needed_models import NeededModels, needed_models
 from .report import ExportConflict, ExportPlan, ExportReport
-from .repository_place import SCRATCH, NoRepository, make_repository, repository_path, scratch_place
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
 
-CONFIG_FILE = "config.pbtxt"
 #: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
 _KEEPS = ".gitkeep"
-_LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 
 
 @explains_unknown
@@ -134,16 +133,6 @@ def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
         new = Path(scratch) / model.name
         return _plan(model, new, repository_path(directory) / model.name)
-
-
-def model_files(path: Path) -> list[str]:
-    """Return the files of a model directory, relative and sorted, without what Python and Jupyter leave behind."""
-    found = []
-    for folder, folders, names in os.walk(path, followlinks=True):
-        folders[:] = sorted(f for f in folders if f not in _LEFT_BEHIND)
-        below = Path(folder).relative_to(path)
-        found += [(below / name).as_posix() for name in names if not name.endswith((".pyc", ".pyo"))]
-    return sorted(found)
 
 
 def _plan(model: Model, new: Path, target: Path) -> ExportPlan:

@@ -32,6 +32,7 @@ from ..ipc.link.spin import SpinBudget
 from ..ipc.processes.stub_launcher import StubProcess
 from ..ipc.processes.stub_log import LogBook
 from ..ipc.processes.stub_pool import StubPool
+from ..repository.model_repository_manager import ModelRepositoryManager, check_repositories
 from ..schedulers.timer import Timer
 from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
 from .models.backend_config import shm_settings
@@ -39,7 +40,6 @@ from .models.backends import Backends
 from .models.execution_options import ExecutionOptions
 from .models.model_control import CONTROL_MODES, ModelControl
 from .models.model_lifecycle import ModelVersion
-from .models.model_repository_manager import ModelRepositoryManager, check_repositories
 from .models.repository_poller import RepositoryPoller
 from .models.version_load import LoadServices
 from .observe.announcer import Announcer

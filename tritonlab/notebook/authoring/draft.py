@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.config.completed_text import completed_text
 from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
 from ...core.config.model_config_rules import is_ensemble
-from ...export.repository import model_files
+from ...repository.layout import CONFIG_FILE, MODEL_FILE, model_files, version_numbers
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]
-
-CONFIG_FILE = "config.pbtxt"
-MODEL_FILE = "model.py"
 
 
 @dataclass(frozen=True)
@@ -239,8 +236,7 @@ def read_model(name: str, path: Path) -> Draft:
 
     Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
     """
-    folders = [p for p in path.iterdir() if p.is_dir()]
-    versions = sorted(int(p.name) for p in folders if p.name.isdecimal() and str(int(p.name)) == p.name)  # rule 2.1.1
+    versions = version_numbers(path)
     config = path / CONFIG_FILE
     text = config.read_bytes().decode("utf-8") if config.is_file() else ""
     draft = Draft(

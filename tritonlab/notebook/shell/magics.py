@@ -14,10 +14,11 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from ...core.config.model_config import ConfigError
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.status import ModelError, NotFoundError, TritonError
+from ...repository.layout import CONFIG_FILE
 from ...server.api.failures import KeptFailure
 from ..authoring.cells import CellBody, cell_label, running_body
 from ..authoring.config_options import KINDS, ConfigOptions
-from ..authoring.draft import CONFIG_FILE, Source
+from ..authoring.draft import Source
 from ..authoring.errors import NotebookError, refused_files
 from ..authoring.workspace import Workspace
 from ..views.card.card_display import LoadingCard

@@ -23,10 +23,10 @@ from ...core.status import TritonError, UnavailableError
 from ...instances.life.instance_state import InstanceState
 from ...instances.life.model_instance import ModelInstance
 from ...ipc.processes.stub_log import LogBook, LogRecord
+from ...repository.label_provider import Labels
+from ...repository.model_repository_manager import ModelFiles
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
-from .label_provider import Labels
-from .model_repository_manager import ModelFiles
 from .response_cache import CachedModel
 from .version_load import LoadServices, VersionLoad, final_config
 

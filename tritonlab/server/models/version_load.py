@@ -33,6 +33,8 @@ from ...instances.life.instance_plan import InstanceServices
 from ...instances.life.model_instance import ModelInstance
 from ...instances.life.model_stub import ModelSource, ModelStub
 from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...repository.label_provider import Labels, read_labels
+from ...repository.model_repository_manager import ModelFiles
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
 from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
@@ -40,8 +42,6 @@ from ...schedulers.timer import Timer
 from .backend_config import check_stub_name
 from .backends import Backends
 from .execution_options import ExecutionOptions
-from .label_provider import Labels, read_labels
-from .model_repository_manager import ModelFiles
 from .serving_instances import ServingInstances
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.conformance.rules import rule
 from tests.serving import write_model
 from tritonlab.core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
-from tritonlab.server.models.model_repository_manager import ModelRepositoryManager, check_name, fingerprint
+from tritonlab.repository.model_repository_manager import ModelRepositoryManager, check_name
 
 SOURCE = "class TritonPythonModel: pass\n"
 
@@ -338,34 +337,3 @@ def test_files_must_stay_inside(manager: ModelRepositoryManager, tmp_path: Path,
 def test_files_that_cannot_be_written(manager: ModelRepositoryManager, path: str, cause: str) -> None:
     reason = failure(manager, config={"backend": "python"}, files={f"file:{path}": b""}).reason
     assert "failed to open binary file for write " in reason and reason.endswith(f": {cause}")
-
-
-# -- fingerprints
-
-
-def test_a_fingerprint_tells_changes_of_content(repository: Path) -> None:
-    directory = write_model(repository, "m", SOURCE, "", helper_dot_py="x = 1")
-    before = fingerprint(directory)
-    assert sorted(before) == ["1/model.py", "config.pbtxt", "helper.py"]
-    assert fingerprint(directory) == before
-    (directory / "helper.py").write_text("x = 2")
-    os.utime(directory / "helper.py", ns=(1, 1))
-    changed = fingerprint(directory)
-    assert changed != before
-    (directory / "1" / "more.py").touch()
-    assert fingerprint(directory) != changed
-
-
-def test_byte_code_is_no_change(repository: Path) -> None:
-    directory = write_model(repository, "m", SOURCE)
-    before = fingerprint(directory)
-    (directory / "1" / "__pycache__").mkdir()
-    (directory / "1" / "__pycache__" / "model.cpython-311.pyc").touch()
-    assert fingerprint(directory) == before
-
-
-def test_files_that_vanish_do_no_harm(repository: Path) -> None:
-    directory = write_model(repository, "m", SOURCE)
-    (directory / "1" / "dangling").symlink_to(directory / "gone")
-    assert sorted(fingerprint(directory)) == ["1/model.py"]
-    assert fingerprint(directory / "gone") == {}

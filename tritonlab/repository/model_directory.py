@@ -1,5 +1,4 @@
-"""One model's directory in the notebook's repository, replaced as a whole, and put back when the new one does not load.
-"""
+"""One model's directory in a repository, replaced as a whole, and put back when the new one does not load."""
 
 from __future__ import annotations
 
@@ -7,8 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-
-from .draft import ModelFile
 
 Stamp = tuple[str, int, int]
 
@@ -26,9 +23,10 @@ class ModelDirectory:
         self._stamps: dict[str, Stamp] = {}
         self._old_stamps: dict[str, Stamp] = {}
 
-    def replace(self, files: Mapping[str, ModelFile], version: int = 1) -> None:
-        """Make the directory hold exactly `files`, and the directory of `version`, which an ensemble needs although it
-        is empty. The former tree is kept until `forget` or `restore`.
+    def replace(self, files: Mapping[str, bytes | Path], version: int = 1) -> None:
+        """Make the directory hold exactly `files`, by their contents or the paths that they are copied from, and the
+        directory of `version`, which an ensemble needs although it is empty. The former tree is kept until `forget` or
+        `restore`.
 
         A file copied from a path is not copied again while its source, size and modification time are the same.
         """
@@ -44,22 +42,22 @@ class ModelDirectory:
         os.replace(self._new, self.path)
         self._old_stamps, self._stamps = self._stamps, stamps
 
-    def _written(self, files: Mapping[str, ModelFile], version: int) -> dict[str, Stamp]:
+    def _written(self, files: Mapping[str, bytes | Path], version: int) -> dict[str, Stamp]:
         """Write the new tree, and return the stamps of the files that were copied."""
         stamps = {}
         (self._new / str(version)).mkdir(parents=True)
-        for relative, file in files.items():
+        for relative, content in files.items():
             target = self._new / relative
             target.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(file.content, bytes):
-                target.write_bytes(file.content)
+            if isinstance(content, bytes):
+                target.write_bytes(content)
                 continue
-            stamps[relative] = stamp_of(file.content)
+            stamps[relative] = stamp_of(content)
             kept = self.path / relative
             if self._stamps.get(relative) == stamps[relative] and kept.is_file():
                 _link_or_copy(kept, target)
             else:
-                shutil.copyfile(file.content, target)
+                shutil.copyfile(content, target)
         return stamps
 
     def restore(self) -> None:

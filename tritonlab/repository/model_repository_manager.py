@@ -4,7 +4,6 @@ Nothing is loaded here.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,19 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.config.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
-from ...core.config.model_config_rules import identifier, polled
-from ...core.scratch_directory import ScratchDirectory
-from ...core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
-
-CONFIG_FILE = "config.pbtxt"
-#: The directory for configurations of other names (rule 5.1.7).
-CONFIGS = "configs"
-#: What Python leaves behind while a model runs is no change of the model (server issue 7489: Triton reloads for it).
-_IGNORED = ("__pycache__",)
-
-#: path relative to the model directory -> (modification time ns, size)
-Fingerprint = dict[str, tuple[int, int]]
+from ..core.config.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
+from ..core.config.model_config_rules import identifier, polled
+from ..core.scratch_directory import ScratchDirectory
+from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
+from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
 
 
 @dataclass(frozen=True)
@@ -238,15 +229,21 @@ class ModelRepositoryManager:
             (directory / CONFIG_FILE).write_text(print_pbtxt(given), encoding="utf-8")
         else:
             directory = self._directory(identifier)
-        before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
+        contents = read_contents(directory)  # first: what changes while the model loads is a change for the next load
         config_file = self._config_file(directory)
         found = self._read_config(directory / config_file) if given is None else given
-        versions = _version_directories(directory)
-        first = sorted(str(version) for version in versions)[:1]
-        names = [p.name + "/" * p.is_dir() for p in (directory / first[0]).iterdir()] if first else []
-        filled = polled(found, model_name=name, files=names)
-        chosen = _select(filled, versions)
-        return ModelFiles(name, directory, filled, chosen, before, override, temporary, config_file, namespace)
+        filled = polled(found, model_name=name, files=contents.first_files)
+        return ModelFiles(
+            name=name,
+            directory=directory,
+            config=filled,
+            versions=_select(filled, contents.versions),
+            fingerprint=contents.fingerprint,
+            override=override,
+            temporary=temporary,
+            config_file=config_file,
+            namespace=namespace,
+        )
 
     def _config_file(self, directory: Path) -> str:
         named = f"{CONFIGS}/{self._config_name}.pbtxt"
@@ -264,22 +261,6 @@ class ModelRepositoryManager:
             raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from error
 
 
-def fingerprint(directory: Path) -> Fingerprint:
-    """Return what a reload compares: every file with its modification time and size. Files that come or go meanwhile
-    do no harm.
-    """
-    found: Fingerprint = {}
-    for path in sorted(directory.rglob("*")):
-        relative = path.relative_to(directory)
-        if any(part in _IGNORED for part in relative.parts):
-            continue
-        with contextlib.suppress(OSError):
-            if path.is_file():
-                status = path.stat()
-                found[str(relative)] = (status.st_mtime_ns, status.st_size)
-    return found
-
-
 def check_name(name: str) -> None:
     """Refuse names that nobody may ask to load or unload (rule 5.11.4). Raises InvalidArgumentError."""
     trimmed = name.strip()
@@ -294,17 +275,6 @@ def check_name(name: str) -> None:
 def _leads_elsewhere(name: str) -> bool:
     """Return whether a directory of this name would not be one of the repository's own."""
     return "/" in name or name in ("", ".", "..")
-
-
-def _version_directories(directory: Path) -> list[int]:
-    """Return the numbers of the directories with a decimal name without a leading zero, `0` itself included (rule
-    2.1.1).
-    """
-    return sorted(
-        int(path.name)
-        for path in directory.iterdir()
-        if path.is_dir() and path.name.isascii() and path.name.isdecimal() and str(int(path.name)) == path.name
-    )
 
 
 def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...core.config.model_config import ModelConfig
-from ...core.status import InternalError, UnsupportedError
+from ..core.config.model_config import ModelConfig
+from ..core.status import InternalError, UnsupportedError
 
 #: Output -> the label of each index.
 Labels = dict[str, tuple[str, ...]]
