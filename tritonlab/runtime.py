@@ -11,7 +11,7 @@ The way of a request, names = modules:
       v
     Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
       v
-    StubExecutor.execute         instances/execution/               tensors into the instance's region, EXECUTE
+    StubExecutor.send            instances/execution/               tensors into the instance's region, EXECUTE
     ============ process border: one control socket, two shared-memory regions, a version byte ============
     BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v

@@ -121,7 +121,8 @@ class InferenceServer(RunningServer):
         while True:
             version = version or self.find(request.model_name, request.model_version)
             try:
-                version.enqueue(request)
+                version.rules.check(request)
+                version.submit(request)
                 if not self._watchdog.armed:
                     self._watchdog.arm()
                 return

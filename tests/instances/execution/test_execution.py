@@ -52,8 +52,8 @@ class Bench:
     def execute(self, takes: int, infer: int) -> int:
         """Executes a request; the answer comes after `takes` us, `infer` of which the stub needed. Returns how long the
         stub was told to poll for the next."""
-        self.executor.execute(self.payload())
-        batch, _, spin_us = self.stub.link.execute.call_args.args
+        self.executor.send(self.payload())
+        batch, _, spin_us = self.stub.link.send_batch.call_args.args
         self.clock.advance(takes * MICROSECOND)
         self.executed(batch, Executed(0, infer * MICROSECOND, 0, None, None, [[[], None, ""]]))
         return int(spin_us)
@@ -99,7 +99,7 @@ def test_a_stub_that_slept_runs_before_the_thread_that_waits_for_it(
     bench.execute(takes=30, infer=20)
     order.clear()
     bench.clock.advance(1 if but == "the stub is awake" else STUB_SPIN_US * MICROSECOND)
-    bench.stub.link.execute.side_effect = lambda *batch: order.append("send")
+    bench.stub.link.send_batch.side_effect = lambda *batch: order.append("send")
     bench.execute(takes=30, infer=20)
     assert order == (["send"] if but else ["send", "yield"])
 
@@ -123,8 +123,8 @@ def test_an_answer_is_read_by_who_waits_for_the_batch(bench: Bench) -> None:
     for reader in (None, loop, loop, None):
         payload = bench.payload()
         payload.requests[0].reader = reader
-        bench.executor.execute(payload)
-        batch, _, _ = bench.stub.link.execute.call_args.args
+        bench.executor.send(payload)
+        batch, _, _ = bench.stub.link.send_batch.call_args.args
         bench.executed(batch, Executed(0, 1, 0, None, None, [[[], None, ""]]))
     assert link.moves == [loop, None]
 
@@ -150,7 +150,7 @@ def test_an_iteration_that_comes_back_from_a_dead_stub_fails_with_its_death(benc
     bench.events.iterative = True
     payload = bench.payload()
     payload.requests[0].on_response = lambda request, response: answers.append(str(response.error))
-    bench.executor.execute(payload)
+    bench.executor.send(payload)
     deaths: list[Any] = []
 
     def ended(request: InferenceRequest) -> bool:
@@ -166,7 +166,7 @@ def test_an_iteration_that_comes_back_from_a_dead_stub_fails_with_its_death(benc
         deaths.append(bench.executor.die())
         bench.executor.inflight.give_back_released(payload.requests, RESCHEDULE)
     else:
-        batch = bench.stub.link.execute.call_args.args[0]
+        batch = bench.stub.link.send_batch.call_args.args[0]
         bench.executed(batch, Executed(0, 0, 0, None, None, RESCHEDULE))
     if order != "answer in the burial":
         assert answers == []
@@ -179,7 +179,7 @@ def test_an_iteration_whose_sequence_is_over_fails_with_what_its_scheduler_says(
     payload = bench.payload()
     answers: list[str] = []
     payload.requests[0].on_response = lambda request, response: answers.append(str(response.error))
-    bench.executor.execute(payload)
+    bench.executor.send(payload)
     refusal = InvalidArgumentError("inference request for sequence 1 must specify the START flag")
     bench.executor.inflight._reschedule = MagicMock(side_effect=refusal)
     bench.executor.inflight.give_back_released(payload.requests, RESCHEDULE)
@@ -196,7 +196,7 @@ def test_a_queue_of_requests_that_are_not_sent_ends_in_a_loop_not_in_a_recursion
             payload.late = lambda requests: ended.extend(requests) or requests  # type: ignore[func-returns-value]
     bench.stub.link.pack.side_effect = SharedMemoryError("no room")
     waiting = list(queue)
-    bench.events.idle = lambda: waiting and bench.executor.execute(waiting.pop(0))
+    bench.events.idle = lambda: waiting and bench.executor.send(waiting.pop(0))
     bench.events.idle()
     assert ended == [payload.requests[0] for payload in queue]
 
@@ -210,5 +210,5 @@ def test_a_stub_that_dies_before_it_has_got_its_batch_counts_no_longer_as_busy(b
         return begun
 
     bench.executor._begin = begin_and_die  # type: ignore[method-assign]
-    bench.executor.execute(bench.payload())
+    bench.executor.send(bench.payload())
     assert not bench.spin._executing

@@ -54,10 +54,11 @@ class Death:
     worked: bool
 
 
-class Unsent:
-    """The ends of payloads that are not sent, step by step. A step makes the instance idle, which may bring it the next
-    payload at once. The step for that one comes after the first, not within it: a queue of hundreds would be too deep a
-    recursion."""
+class StepByStep:
+    """A caller of steps that bring further steps: those come after the one that brought them, not within it.
+
+    It ends payloads that are not sent. Such an end makes the instance idle, which may bring it the next payload at
+    once; for a queue of hundreds that would be too deep a recursion."""
 
     def __init__(self) -> None:
         self._steps: dict[int, deque[Callable[[], object]]] = {}  # by thread, while it goes through them
@@ -110,7 +111,7 @@ class StubExecutor:
         self._lock = threading.Lock()  # guards the next three
         self._running: Execution | None = None
         self._closed = self._worked = False
-        self._unsent = Unsent()
+        self._ends = StepByStep()
         self.keeper = FailureKeeper(stub, self.inflight, services.clock, services.failures, lambda: self.batch_id)
         stub.link.on_executed(self._on_executed)
         # what it writes between two executions is about the requests that are left to their senders
@@ -118,17 +119,15 @@ class StubExecutor:
 
     # -- payloads to the stub
 
-    def execute(self, payload: Payload) -> bool:
-        """Send the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
-        the caller."""
-        return self._send(Execution(payload, self._record, self._events.idle))
-
-    def execute_warmup(self, payload: Payload, stats: InferStats) -> None:
+    def send_warmup(self, payload: Payload, stats: InferStats) -> None:
         """Send a warm-up batch, before any scheduler gives this stub payloads. Only `stats` counts it."""
-        self._send(Execution(payload, self._record.of_warmup(stats), lambda: None))
+        self.send(payload, stats)
 
-    def _send(self, execution: Execution) -> bool:
-        payload, stub, services = execution.payload, self.stub, self._services
+    def send(self, payload: Payload, warmup: InferStats | None = None) -> bool:
+        """Send the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
+        the caller. A batch of a `warmup` counts only there."""
+        stub, services = self.stub, self._services
+        idle: Callable[[], object] = self._events.idle if warmup is None else _ignore
         now = services.clock.now()
         packed, error = _pack(payload.requests, stub.link, self._copies)
         if payload.late is not None and (late := payload.late(payload.requests)):
@@ -136,10 +135,11 @@ class StubExecutor:
                 stub.link.drop(packed)
             rest = payload.without(late)
             if rest is None:
-                self._unsent(execution.idle)
+                self._ends(idle)
                 return True
-            execution.payload = rest
-            return self._send(execution)
+            return self.send(rest, warmup)
+        record = self._record if warmup is None else self._record.of_warmup(warmup)
+        execution = Execution(payload, record, idle)
         if not self._begin(execution, now, None if packed is None else self._leader):
             return False
         if services.instruments.execute_started is not None:
@@ -151,12 +151,12 @@ class StubExecutor:
             if first.waiter and self._leader is not None:
                 self._leader.keep(first, now)
             try:
-                stub.link.execute(execution.batch_id, packed, self.lead.sends(services.clock.now()))
+                stub.link.send_batch(execution.batch_id, packed, self.lead.sends(services.clock.now()))
                 self.lead.give_way()
             except Exception as failure:  # a field of a type that has no wire form
                 error = _unsendable(failure)
         if error is not None:  # the instance must become idle all the same
-            self._unsent(partial(self._fail, execution, error, None))
+            self._ends(partial(self._fail, execution, error, None))
         if stub.link.lost:
             self._on_lost(self)
         return True
@@ -300,6 +300,10 @@ def _pack(
         link.devices.brought = False
         copies.tell_inputs(requests)
     return packed, None
+
+
+def _ignore() -> None:
+    """The end of a warm-up batch, which no scheduler waits for."""
 
 
 def _unsendable(error: Exception) -> TritonError:

@@ -128,7 +128,7 @@ class ModelInstance:
             stub.initialize(plan.args, plan.outputs, plan.decoupled, self._services.failures.kept > 0)
             if plan.warmup is not None:
                 clock, stats = self._services.clock, self._record.stats
-                WarmupRun(plan.warmup, plan.name, clock, stats, executor.execute_warmup, stub.died).run()
+                WarmupRun(plan.warmup, plan.name, clock, stats, executor.send_warmup, stub.died).run()
         except BaseException:
             self._life.give_up()
             if stub is not None:
@@ -169,7 +169,7 @@ class ModelInstance:
     def execute(self, payload: Payload) -> None:
         """Make the stub execute the batch. Never blocks; errors reach the requests, not the caller."""
         executor = self._serving
-        if executor is not None and executor.execute(payload):
+        if executor is not None and executor.send(payload):
             return
         with self._life.lock:
             # between two starts it is FAILED for a moment; in a pause nothing is held

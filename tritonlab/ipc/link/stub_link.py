@@ -157,8 +157,8 @@ class StubLink(StubConnection):
     # -- execution
 
     def pack(self, requests: Sequence[InferenceRequest]) -> PackedBatch:
-        """Put the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if there is no
-        room, and the error of any field that cannot be sent."""
+        """Put the inputs of a batch into the region, for `send_batch` or `drop`. Raises SharedMemoryError if there is
+        no room, and the error of any field that cannot be sent."""
         wires: list[Wire] = [
             (
                 name,
@@ -195,7 +195,7 @@ class StubLink(StubConnection):
             raise
         return PackedBatch(block, entries)
 
-    def execute(self, batch: int, packed: PackedBatch, spin_us: int) -> None:
+    def send_batch(self, batch: int, packed: PackedBatch, spin_us: int) -> None:
         """Send the batch of number `batch`, which an EXECUTED of that number answers. Raises the error of any field
         that has no wire form; then nothing was sent."""
         try:

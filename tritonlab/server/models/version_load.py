@@ -58,11 +58,11 @@ class ComposingVersion(Protocol):
 
     config: ModelConfig
     stats: InferStats
+    rules: RequestRules
+    submit: Callable[[InferenceRequest], None]
 
     @property
     def serves(self) -> bool: ...
-
-    def enqueue(self, request: InferenceRequest) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,8 @@ class VersionLoad:
                 if version.serves:
                     raise  # its queue is full
                 # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
-                version.enqueue(request)
+                version.rules.check(request)
+                version.submit(request)
 
         config = final_config(files.config, services.gpus)
         labels = read_labels(config, files.directory)
