@@ -27,7 +27,7 @@ help:
 	@echo "make check   ruff, mypy strict, import layers, Python 3.8 syntax of the stub"
 	@echo "make test    check, then every test: unit, against the real server, notebooks, browser"
 	@echo "make watch   rebuilds the JupyterLab extension at every change of extension/; reload the browser to see it"
-	@echo "make extension  builds its bundle anew, to be committed (needs node 20)"
+	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"

@@ -1,10 +1,10 @@
 """The live card of a model with its buttons: it follows the model, and shows why a button failed.
 
-Buttons have to work while a cell runs: Stop is for a load that occupies the kernel's main thread. `ask` (`base.js`)
+Buttons have to work while a cell runs: Stop is for a load that occupies the kernel's main thread. `send` (`base.ts`)
 reaches a subshell's thread there, which interrupts the main thread if that waits for this load, or ends the load.
 Measured in JupyterLab 4.6 with ipykernel 7.4 on 2 busy cores, from the click to the card of the version that serves
 again: 0.31 and 0.41 s; with the interrupt that JupyterLab's server sends instead, 0.17 and 0.23 s. That one would hit
-whatever runs by then, so it is used only where a kernel has no subshells (`card.js`).
+whatever runs by then, so it is used only where a kernel has no subshells (`card.ts`).
 
 Each button is a call that a notebook can make as well: `press` with its name, or what stands in `_actions`.
 """

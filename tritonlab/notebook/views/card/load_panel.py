@@ -42,7 +42,7 @@ class LoadPanel(LiveView):
     `test`, which a cell waits for.
     """
 
-    MODULE = "load_panel.js"
+    MODULE = "loadPanel.js"
 
     def __init__(self, model: Loadable | None, test: LoadTest | None = None, ticker: Ticker = TICKER) -> None:
         assert model is not None or test is not None

@@ -42,7 +42,7 @@ Drop = Callable[[int, Sequence[Mapping[str, Any]], Sequence[bytes]], object]
 def _keys_class() -> Any:
     anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
     texts = {name: traitlets.Unicode().tag(sync=True) for name in ("view", "own_id")}
-    members = {"_esm": module_text("form_keys.js"), **texts}
+    members = {"_esm": module_text("formKeys.js"), **texts}
     return type("FormKeys", (anywidget.AnyWidget,), members)
 
 

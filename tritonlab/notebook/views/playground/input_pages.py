@@ -17,7 +17,7 @@ from .input_values import InputSpec, Mode, as_sent, cast, random_value
 #: How many rows are seen at once, and the most inputs of a form without pages.
 PAGE = 10
 _MOST_WHOLE = 12
-#: The most bytes of a dropped file; `form_keys.js` has the same number.
+#: The most bytes of a dropped file; `formKeys.ts` has the same number.
 MOST_DROPPED = 50_000_000
 
 

@@ -91,7 +91,7 @@ class InputRow:
             layout=layout(align_items="center", flex_flow="row wrap"),
         )
         self.box.add_class("tl-input")
-        self.box.add_class(f"tl-input-{self._number}")  # marks where a file was dropped (`form_keys.js`)
+        self.box.add_class(f"tl-input-{self._number}")  # marks where a file was dropped (`formKeys.ts`)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the input is, and how it is filled, as JSON values."""

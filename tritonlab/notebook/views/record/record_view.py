@@ -1,5 +1,5 @@
 """`RecordView`, the base of views of a record: it sends a model's record to the browser, while a view of it is open
-there (`static/record_link.js` is the other half).
+there (`recordLink.ts` is the other half).
 
 Its static form, which saved notebooks and nbconvert show, is renewed when things have come to rest, and at the end of
 each cell after which there is more to show: so it is true also where there was no browser. The next view of the same

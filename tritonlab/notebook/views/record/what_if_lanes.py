@@ -1,4 +1,4 @@
-"""`WhatIfLanes`, the replies to the timeline's sliders: what other settings would have done (`static/what_if.js`)."""
+"""`WhatIfLanes`, the replies to the timeline's sliders: what other settings would have done (`whatIf.ts`)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class WhatIfLanes:
                 "first": recorded.request_column("queued")[0],
             }
             reasons = list(dict.fromkeys(replayed.reason))
-            self._send_reply("ghosts", [_rows(replayed, reasons)], part=part, reasons=reasons, **facts)
+            self._send_reply("batches", [_rows(replayed, reasons)], part=part, reasons=reasons, **facts)
 
         window = _window(content, recorded)
         send_part("view", recorded.replay(config, chosen, window, stop), window)

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RecordStore } from "../../../tritonlab/notebook/static/record_store.js";
-import { TimelineStore } from "../../../tritonlab/notebook/static/timeline_store.js";
+import { RecordStore } from "../../lib/views/recordStore.js";
+import { TimelineStore } from "../../lib/views/timelineStore.js";
 
 const BATCHES = ["start", "end", "instance", "size", "count", "reason", "failed", "first"];
 const REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"];
@@ -118,10 +118,10 @@ test("two requests that are chosen one after the other are a question", () => {
 
 test("the clocks' difference is that of the quickest message", () => {
   const store = some();
-  store.heardAt(5e9, 2.1e9);
-  store.heardAt(6e9, 3.01e9);
+  store.synchronize(5e9, 2.1e9);
+  store.synchronize(6e9, 3.01e9);
   assert.equal(store.now(4e9), 4e9 + 2.99e9);
-  store.heardAt(7e9, 5e9); // late
+  store.synchronize(7e9, 5e9); // late
   assert.ok(store.now(4e9) > 4e9 + 2.98e9);
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WhatIfStore } from "../../../tritonlab/notebook/static/what_if_store.js";
+import { WhatIfStore } from "../../lib/views/whatIfStore.js";
 
 const NOW = { max_batch_size: 8, dynamic_batching: false, preferred_batch_size: [], max_queue_delay_microseconds: 0, instances: 1 };
 const CHOICES = {
@@ -34,14 +34,14 @@ test("what is set never contradicts itself", () => {
   assert.equal(NOW.max_batch_size, 8);
 });
 
-test("ghosts are found by time, long ones too", () => {
+test("replayed batches are found by time, long ones too", () => {
   const store = offered();
   const rows = [[0, 100, 0, 2, 2, 0], [10, 20, 1, 1, 1, 1], [50, 60, 2, 1, 1, 1], [200, 210, 1, 3, 3, 0]];
   store.apply({ part: "all", reasons: ["full", "delay"], lanes: ["m_0_0", "m_0_1"] }, Float64Array.from(rows.flat()).buffer);
   assert.equal(store.length, 4);
   assert.deepEqual(store.lanes, ["m_0_0", "m_0_1", "instance 3"]);
-  assert.deepEqual([...store.visible(70, 150)].map((ghost) => ghost.start), [0]);
-  assert.deepEqual([...store.visible(0, 55)].map((ghost) => ghost.reason), ["full", "delay", "delay"]);
+  assert.deepEqual([...store.visible(70, 150)].map((batch) => batch.start), [0]);
+  assert.deepEqual([...store.visible(0, 55)].map((batch) => batch.reason), ["full", "delay", "delay"]);
   assert.deepEqual([...store.visible(205, 205)][0], { start: 200, end: 210, lane: 1, size: 3, count: 3, reason: "full" });
   assert.deepEqual([...store.visible(211, 300)], []);
   store.clear();

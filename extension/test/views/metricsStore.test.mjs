@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MetricsRecord, MetricsStore, labelText } from "../../../tritonlab/notebook/static/metrics_store.js";
-import { short } from "../../../tritonlab/notebook/static/record_store.js";
+import { MetricsRecord, MetricsStore, labelText } from "../../lib/views/metricsStore.js";
+import { short } from "../../lib/views/text.js";
 
 const S = 1e9;
 
@@ -19,14 +19,14 @@ test("a counter is a rate, and begins at nothing", () => {
   // 9 to 2: it was begun anew
   assert.deepEqual([...metrics.points(series, "counter", 0, 4 * S, 4)], [5, 0, 4, 2]);
   assert.deepEqual([...metrics.points(series, "counter", 2 * S, 4 * S, 2)], [4, 2]);
-  assert.equal(metrics.told(series, "counter", 0, 3 * S), "2, 3 a second");
+  assert.equal(metrics.seriesText(series, "counter", 0, 3 * S), "2, 3 a second");
 });
 
 test("a counter that is read now and then is a slope", () => {
   const metrics = store(["nv_inference_exec_count", [1 * S, 5], [2 * S, 15], [4 * S, 15]]);
   const [series] = metrics.record.series.values();
   assert.deepEqual([...metrics.points(series, "sampled", 0, 5 * S, 5)], [NaN, 10, 0, 0, NaN]);
-  assert.equal(metrics.told(series, "sampled", 0, 2 * S), "15, 10 a second");
+  assert.equal(metrics.seriesText(series, "sampled", 0, 2 * S), "15, 10 a second");
 });
 
 test("a gauge stays what it was", () => {
@@ -34,7 +34,7 @@ test("a gauge stays what it was", () => {
   const [series] = metrics.record.series.values();
   assert.deepEqual([...metrics.points(series, "gauge", 0, 4 * S, 4)], [NaN, 5, 9, 9]);
   assert.deepEqual([...metrics.points(series, "gauge", 3 * S, 4 * S, 1)], [9]);
-  assert.equal(metrics.told(series, "gauge", 0, 1), "9");
+  assert.equal(metrics.seriesText(series, "gauge", 0, 1), "9");
 });
 
 test("a histogram is what was observed in the time", () => {
@@ -42,7 +42,7 @@ test("a histogram is what was observed in the time", () => {
   const [series] = metrics.record.series.values();
   assert.deepEqual([...metrics.points(series, "histogram", 0, 4 * S, 4)], [0, 2, 1, 0]);
   assert.deepEqual(metrics.observed(series, 0, 4 * S), { count: 3, p50: 2, p95: 3 });
-  assert.equal(metrics.told(series, "histogram", 0, 2 * S), "2 observed, p50 3, p95 3");
+  assert.equal(metrics.seriesText(series, "histogram", 0, 2 * S), "2 observed, p50 3, p95 3");
 });
 
 test("families stand by name, Triton's own last", () => {
@@ -71,8 +71,8 @@ test("failed requests are a chart of Triton's own, with a line for each reason",
   const lines = failures.series.map((series) => [...metrics.points(series, failures.kind, 1 * S, 2 * S, 1)]);
   assert.deepEqual(lines, [[0], [0], [30], [0]]);
   const told = ["BACKEND 0, 0", "CANCELED 0, 0", "OTHER 30, 30", "REJECTED 2, 0"].map((one) => `version=1, reason=${one} a second`);
-  assert.equal(metrics.toldAll(failures, 1 * S, 2 * S), told.join("; "));
-  assert.equal(metrics.toldAll(success, 1 * S, 2 * S), "7"); // one series needs no labels
+  assert.equal(metrics.familyText(failures, 1 * S, 2 * S), told.join("; "));
+  assert.equal(metrics.familyText(success, 1 * S, 2 * S), "7"); // one series needs no labels
 });
 
 test("what was lost is asked for again", () => {

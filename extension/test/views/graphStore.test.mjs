@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { GraphStore } from "../../../tritonlab/notebook/static/graph_store.js";
+import { GraphStore } from "../../lib/views/graphStore.js";
 
 const drawn = (said) => ({ kind: "graph", said, figure: "<svg/>", table: [], slots: [], sequences: ["  m_0_0  1 of 3"], kept: 2, following: true });
 

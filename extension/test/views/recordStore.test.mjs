@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RecordStore, Table, duration, numbersOf, quantile, ticks } from "../../../tritonlab/notebook/static/record_store.js";
+import { RecordStore } from "../../lib/views/recordStore.js";
+import { makeTable, numbersOf } from "../../lib/views/table.js";
+import { duration, quantile, ticks } from "../../lib/views/text.js";
 
 const rows = (from, to) => Float64Array.from({ length: (to - from) * 2 }, (_, n) => (n % 2 ? -(from + (n >> 1)) : from + (n >> 1)));
 
@@ -8,7 +10,7 @@ const message = (more) => ({ kind: "record", epoch: 1, rows: [], ...more });
 
 test("a table keeps its last rows, however they come", () => {
   for (const step of [1, 3, 700, 2500, 6000]) {
-    const table = new Table(["serial", "other"], 2000);
+    const table = makeTable(["serial", "other"], 2000);
     for (let from = 0; from < 5000; from += step) table.put(from, rows(from, Math.min(from + step, 5000)));
     assert.deepEqual([table.total, table.oldest, table.length], [5000, 3000, 2000]);
     for (let row = 3000; row < 5000; row++) assert.deepEqual([table.serial(row), table.other(row)], [row, -row]);
@@ -16,7 +18,7 @@ test("a table keeps its last rows, however they come", () => {
 });
 
 test("rows that are known are skipped, and others may be missing", () => {
-  const table = new Table(["serial", "other"], 100);
+  const table = makeTable(["serial", "other"], 100);
   table.put(0, rows(0, 10));
   table.put(5, rows(5, 12));
   assert.deepEqual([table.total, table.serial(11)], [12, 11]);
@@ -25,7 +27,7 @@ test("rows that are known are skipped, and others may be missing", () => {
 });
 
 test("a row is found by a number that does not fall", () => {
-  const table = new Table(["serial", "other"], 10);
+  const table = makeTable(["serial", "other"], 10);
   table.put(0, rows(0, 25));
   assert.deepEqual([0, 17, 24, 99].map((limit) => table.find(table.serial, limit)), [15, 17, 24, 25]);
 });

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RecordStore, duration } from "../../../tritonlab/notebook/static/record_store.js";
-import { EMPTY, FINAL, StreamsStore, hanging, stopping } from "../../../tritonlab/notebook/static/streams_store.js";
+import { RecordStore } from "../../lib/views/recordStore.js";
+import { EMPTY, FINAL, StreamsStore, hanging, stopping } from "../../lib/views/streamsStore.js";
+import { duration } from "../../lib/views/text.js";
 
 const COLUMNS = {
   responses: ["serial", "time", "number", "kind", "shapes"],
@@ -71,7 +72,7 @@ test("the next one in view is chosen", () => {
   streams.step(1, 1e9);
   streams.step(1, 1e9);
   streams.step(1, 1e9);
-  assert.deepEqual([streams.selected, streams.chosenTime], [2, 3 * MS]);
+  assert.deepEqual([streams.selected, streams.selectedTime], [2, 3 * MS]);
 });
 
 test("a model that was recorded anew has other streams", () => {
