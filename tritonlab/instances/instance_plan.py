@@ -13,10 +13,10 @@ from ..core.failure_capsule import FailureBook
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
 from ..core.output_reshape import OutputReshapes
-from ..ipc.spin import SpinBudget
 from ..ipc.stub_link import StubLink
 from ..ipc.stub_log import LogBook
 from ..ipc.stub_pool import StubPool
+from ..ipc.wait_policy import Cores
 from .debugger import Debugger
 from .model_stub import ModelSource
 from .warmup import Warmup
@@ -63,7 +63,7 @@ class InstanceServices(Generic[InstanceT]):
     clock: Clock
     instruments: Instruments
     log: LogBook
-    spin: SpinBudget
+    cores: Cores
     #: does what a stub asks for: (instance, link, id, call); must not block, replies over the link
     on_call: Callable[[InstanceT, StubLink, int, Any], None]
     #: called when the stub behind the link, or a process that it forked, has ended; perhaps more than once
