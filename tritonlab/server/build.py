@@ -28,7 +28,7 @@ from ..instances.life.instance_plan import InstanceServices
 from ..ipc.gpu.gpu_buffers import GpuBuffers
 from ..ipc.gpu.visible_gpus import VisibleGpus
 from ..ipc.link.link_reader import LinkReader
-from ..ipc.link.spin import SpinBudget
+from ..ipc.link.wait_policy import Cores
 from ..ipc.processes.stub_launcher import StubProcess
 from ..ipc.processes.stub_log import LogBook
 from ..ipc.processes.stub_pool import StubPool
@@ -108,8 +108,8 @@ def build(
     gpus = VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = _server_metrics(options, server, instruments, metrics, clock, gpus)
-    spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
-    pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
+    cores, timer, failures = Cores(), Timer(clock), FailureBook(options.kept_failures)
+    pool = StubPool(link_reader := LinkReader(cores), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
     infer, later = partial(server.infer, from_model=True), partial(_call_later, clock, timer)
     patience, copies = int(options.watchdog_seconds * 1e9), Copies(instruments, clock)
@@ -117,7 +117,7 @@ def build(
     calls = StubCalls(metrics, executor, server, announcer.polled, debugger := _debugger(options, later))
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(
-        InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later, failures, debugger),
+        InstanceServices(pool, clock, instruments, announcer.log, cores, calls, calls.end, later, failures, debugger),
         timer,
         backends,
         infer,

@@ -123,7 +123,7 @@ def test_what_is_refused_is_over(error: BaseException, monkeypatch: pytest.Monke
     request = InferenceRequest("m", {})
     with pytest.raises(type(error)):
         exchange.submit_single(version_of(), request)
-    assert exchange._lone._under_way == set()
+    assert exchange._sole._under_way == set()
 
 
 class Asked(NamedTuple):

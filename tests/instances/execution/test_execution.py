@@ -17,8 +17,8 @@ from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.instances.execution.execution import StubExecutor
 from tritonlab.instances.execution.execution_record import ExecutionRecord
 from tritonlab.instances.execution.payload import Payload
-from tritonlab.ipc.link.spin import STUB_SPIN_US, SpinBudget
 from tritonlab.ipc.link.stub_link import RESCHEDULED, Executed, SharedMemoryError
+from tritonlab.ipc.link.wait_policy import STUB_SPIN_US, Cores
 from tritonlab.testing import MockClock
 
 MICROSECOND = 1000
@@ -30,15 +30,16 @@ class Bench:
     def __init__(self) -> None:
         self.clock = MockClock(10**9)
         self.quiet = False
-        self.spin = SpinBudget(cores=2, quiet=lambda now: self.quiet)  # type: ignore[arg-type]
+        self.cores = Cores(2)
+        self.cores.are_quiet = lambda now: self.quiet  # type: ignore[method-assign]
         self.late: list[int] = []
-        self.spin.crowd.answered = lambda late, now: self.late.append(late)  # type: ignore[method-assign]
+        self.cores.answered = lambda late, now: self.late.append(late)  # type: ignore[method-assign]
         self.stub = MagicMock()
         self.stub.link.lost = False
         self.stub.link.devices.brought = False
         instruments = Instruments()
         services: Any = SimpleNamespace(
-            clock=self.clock, instruments=instruments, spin=self.spin, failures=MagicMock(kept=0)
+            clock=self.clock, instruments=instruments, cores=self.cores, failures=MagicMock(kept=0)
         )
         plan: Any = SimpleNamespace(source=SimpleNamespace(version=1), label="m_0_0", reshapes=None, decoupled=False)
         self.events: Any = SimpleNamespace(reschedule=None, iterative=False, leads=False, idle=lambda: None)
@@ -69,7 +70,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_the_crowd_hears_how_late_the_answers_of_stubs_that_poll_are(bench: Bench) -> None:
+def test_it_is_noted_how_late_the_answers_of_stubs_that_poll_are(bench: Bench) -> None:
     assert bench.execute(takes=300, infer=20) == STUB_SPIN_US
     assert bench.late == []  # the stub slept until then
     bench.execute(takes=300, infer=20)
@@ -82,8 +83,7 @@ def test_the_crowd_hears_how_late_the_answers_of_stubs_that_poll_are(bench: Benc
 
 def test_answers_nobody_polls_for_say_nothing(bench: Bench) -> None:
     bench.execute(takes=30, infer=20)
-    bench.spin.crowd.there = True
-    bench.spin.crowd.look = lambda now: None  # type: ignore[method-assign]
+    bench.cores.may_poll = lambda now: False  # type: ignore[method-assign]
     assert bench.execute(takes=300, infer=20) == 0
     assert bench.late == []
 
@@ -211,4 +211,4 @@ def test_a_stub_that_dies_before_it_has_got_its_batch_counts_no_longer_as_busy(b
 
     bench.executor._begin = begin_and_die  # type: ignore[method-assign]
     bench.executor.send(bench.payload())
-    assert not bench.spin._executing
+    assert not bench.cores.executing

@@ -10,7 +10,7 @@ import pytest
 
 from tests.serving import eventually
 from tritonlab.ipc.link.link_reader import LinkReader, LoopReader
-from tritonlab.ipc.link.spin import SpinBudget
+from tritonlab.ipc.link.wait_policy import Cores, WaitPolicy
 
 
 @pytest.fixture
@@ -87,10 +87,10 @@ def test_an_event_of_a_numbers_last_owner_is_not_the_new_ones(link_reader: LinkR
 
 def test_it_polls_while_a_model_waits_for_another(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    budget = SpinBudget(cores=2)
-    budget.block(1)
+    cores = Cores(2)
+    WaitPolicy(cores).block(True)
     before = set(threading.enumerate())
-    reader = LinkReader(budget)
+    reader = LinkReader(cores)
     heard = Heard()
     watch = reader.watch(ours.fileno(), heard)
     watch.start()

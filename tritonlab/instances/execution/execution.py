@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from ...core.metrics.infer_stats import InferStats
 from ...core.status import InvalidArgumentError, ModelError, TritonError
 from ...ipc.link.block_reader import BlockReader
 from ...ipc.link.stub_link import RESCHEDULED, Executed, PackedBatch, SharedMemoryError, StubLink
+from ...ipc.link.wait_policy import WaitPolicy
 from ..life.instance_plan import BoundEvents, InstancePlan, InstanceServices
 from ..life.model_stub import ModelStub
 from .answer_lead import AnswerLead
@@ -99,7 +101,8 @@ class StubExecutor:
         self._plan = plan
         self._services = services
         self._events = events
-        self.lead = AnswerLead(stub.link, services.spin, id(self))
+        self._policy = WaitPolicy(services.cores)
+        self.lead = AnswerLead(stub.link, self._policy)
         #: what requests get of it
         self._leader = self.lead if events.leads else None
         self._record = record
@@ -145,14 +148,16 @@ class StubExecutor:
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self._plan.label, execution.batch_id, payload.requests, now)
         if packed is not None:
-            first = payload.requests[0]
-            if stub.link.reader is not first.reader:
-                stub.link.read_by(first.reader)
+            first, link, policy = payload.requests[0], stub.link, self._policy
+            policy.plan(sent := services.clock.now())
+            if link.reader is not first.reader:
+                link.read_by(first.reader)
             if first.waiter and self._leader is not None:
-                self._leader.keep(first, now)
+                self._leader.keep(first)
             try:
-                stub.link.send_batch(execution.batch_id, packed, self.lead.sends(services.clock.now()))
-                self.lead.give_way()
+                link.send_batch(execution.batch_id, packed, policy.stub_spin_us)
+                if policy.has_slept and link.held and policy.gives_way(sent):
+                    os.sched_yield()
             except Exception as failure:  # a field of a type that has no wire form
                 error = _unsendable(failure)
         if error is not None:  # the instance must become idle all the same
@@ -166,7 +171,7 @@ class StubExecutor:
         with self._lock:
             if self._closed:
                 return False
-            self._services.spin.enter(id(self))  # with the lock held, so that `die` can undo it
+            self._policy.begin_execution()  # with the lock held, so that `die` can undo it
             payload, inflight = execution.payload, self.inflight
             execution.batch_id = next(self._numbers)
             self._running = execution
@@ -188,7 +193,7 @@ class StubExecutor:
             raise ValueError(f"batch {ident} is not in execution")
         self.stub.process.drain_output(ended=self._ends_lines)
         times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
-        self.lead.executed(times, self._services.clock.now())
+        self._policy.executed(times, self._services.clock.now())
         if executed.failure is not None:
             self._fail(execution, self.keeper.error_of(executed.failure, execution.payload.requests), times)
             return
@@ -223,7 +228,7 @@ class StubExecutor:
             if self._running is not execution:
                 return False
             self._running = None
-        self._services.spin.leave(id(self))
+        self._policy.end_execution()
         execution.idle()
         return True
 
@@ -264,7 +269,7 @@ class StubExecutor:
             self._closed = True
             self.inflight.dying = True
             execution, self._running = self._running, None
-        self._services.spin.leave(id(self))
+        self._policy.end_execution()
         return Death(self.stub, execution, list(self.inflight.values()), self._worked)
 
     def bury(self, death: Death, error: TritonError) -> None:
@@ -278,7 +283,7 @@ class StubExecutor:
     def abort(self, error: TritonError) -> None:
         """Fail the requests in flight of a stub that was killed on purpose; nothing is counted."""
         self.close()
-        self._services.spin.leave(id(self))
+        self._policy.end_execution()
         self.inflight.fail(list(self.inflight.values()), error)
         self.inflight.drained.set()
 

@@ -13,8 +13,8 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.output_reshape import OutputReshapes
 from ...core.observe.failure_capsule import FailureBook
 from ...core.observe.instrument import Instruments
-from ...ipc.link.spin import SpinBudget
 from ...ipc.link.stub_link import StubLink
+from ...ipc.link.wait_policy import Cores
 from ...ipc.processes.stub_log import LogBook
 from ...ipc.processes.stub_pool import StubPool
 from ..debugging.debugger import Debugger
@@ -63,7 +63,7 @@ class InstanceServices(Generic[InstanceT]):
     clock: Clock
     instruments: Instruments
     log: LogBook
-    spin: SpinBudget
+    cores: Cores
     #: does what a stub asks for: (instance, link, id, call); must not block, replies over the link
     on_call: Callable[[InstanceT, StubLink, int, Any], None]
     #: called when the stub behind the link, or a process that it forked, has ended; perhaps more than once

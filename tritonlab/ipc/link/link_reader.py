@@ -8,8 +8,8 @@ separate reader that wakes the caller (bare prototype, 2 cores). Descriptors are
 makes handing over a single system call.
 
 While one model waits for another's answer this thread polls, because it carries all four messages of such a call
-(`spin` says what that gains). It polls only if the last answer came soon: with 100 calls a second the other model is
-asleep, and with polling in vain an `exec` took 8 % longer.
+(`wait_policy` says what that gains). It polls only if the last answer came soon: with 100 calls a second the other
+model is asleep, and with polling in vain an `exec` took 8 % longer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from .spin import AnswerPace, SpinBudget
+from .wait_policy import AnswerPace, Cores
 
 _log = logging.getLogger(__name__)
 
@@ -168,11 +168,11 @@ class LoopReader(Reader):
 class LinkReader(Reader):
     """An epoll loop in a daemon thread. Callbacks arm their watch again for the next event."""
 
-    def __init__(self, spin: SpinBudget | None = None) -> None:
+    def __init__(self, cores: Cores | None = None) -> None:
         if not hasattr(select, "epoll"):
             raise OSError("tritonlab's stub link needs Linux (epoll)")
         super().__init__(threading.Lock())
-        self._spin = spin or SpinBudget()
+        self._cores = cores or Cores()
         self._pace = AnswerPace()  # of the answers to models that wait for another
         self._wake_read, self._wake_write = os.pipe()
         self.epoll.register(self._wake_read, select.EPOLLIN)
@@ -190,7 +190,7 @@ class LinkReader(Reader):
     def _run(self) -> None:
         while self.running:
             self.polls += 1
-            for fd, events in self._relayed() if self._spin.relaying else self.epoll.poll():
+            for fd, events in self._relayed() if self._cores.relaying else self.epoll.poll():
                 self._handle(fd, events)
 
     def _relayed(self) -> list[tuple[int, int]]:
