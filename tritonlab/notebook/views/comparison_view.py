@@ -6,8 +6,8 @@ from html import escape
 
 from ...clients.comparison import Comparison, TensorDiff
 from ...clients.outcome import Outcome
+from ...core.short_number import duration_text
 from .many_view import PARTS
-from .model_facts import duration_text
 from .value_text import line_text
 
 _MOST_TEXT = 300

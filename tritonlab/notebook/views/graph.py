@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.ensemble_graph import EnsembleGraph
+from ...core.short_number import duration_text
 from ...profile.call_tree import Call, call_tree, rare_facts
 from ...profile.model_record import BATCHES, REQUESTS
 from ...profile.recording import Recording
 from ...schedulers.sequence_occupancy import Occupancy
 from .graph_figure import call_text, graph_figure, sequence_figure
 from .graph_layout import tensors
-from .model_facts import duration_text
 from .record_view import RecordView
 
 #: Seconds between two drawings of what is followed.

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from html import escape
 
 from ...clients.outcome import Arrival, Outcome, Split
+from ...core.short_number import duration_text
 from ...core.status import Code, ModelError, TritonError
 from ...core.tensor import Tensor
 from .array_facts import curve_html, facts_text
 from .json_values import json_texts
 from .log_lines import log_lines_html
 from .many_view import PARTS, many_html
-from .model_facts import duration_text
 from .pictures import pictures_html
 from .sounds import rate_of, sounds_html
 from .value_text import line_text, value_text
