@@ -3,9 +3,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from tritonlab.core.short_number import duration_text
 from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.notebook.views.card.card import card_body, card_text, still_html
-from tritonlab.notebook.views.card.model_facts import ModelFacts, TensorFacts, duration_text
+from tritonlab.notebook.views.card.model_facts import ModelFacts, TensorFacts
 from tritonlab.server.api.model_signature import shape_text
 
 FACTS = ModelFacts(

@@ -17,13 +17,13 @@ def test_counts_and_means() -> None:
     stats.record_rejected("REJECTED", 7_500)
     assert statistics_text({"model_stats": [stats.to_dict("m", 1), InferStats().to_dict("n", 2)]}).splitlines() == [
         "m version 1: 3 inferences in 1 execution",
-        "  success               2          15.0 us on average",
-        "  fail                  1           7.5 us on average",
-        "  queue                 2           2.0 us on average",
-        "  compute_input         2           1.0 us on average",
-        "  compute_infer         2           4.0 us on average",
-        "  compute_output        2           2.0 us on average",
-        "  batch of 3            1           4.0 us compute_infer",
+        "  success               2          15.0 µs on average",
+        "  fail                  1           7.5 µs on average",
+        "  queue                 2           2.0 µs on average",
+        "  compute_input         2           1.0 µs on average",
+        "  compute_infer         2           4.0 µs on average",
+        "  compute_output        2           2.0 µs on average",
+        "  batch of 3            1           4.0 µs compute_infer",
         "",
         "n version 2: 0 inferences in 0 executions",
     ]

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 
 import tritonlab
 from tests.ensembles import ensemble_text, graph, model_text, step
+from tests.pictures import read, texts, titles
 from tests.profile.events import Heard, asked
 from tests.serving import Lab
 from tritonlab.core.inference.infer_request import StepRequest
@@ -82,18 +82,20 @@ def test_boxes_side_by_side_do_not_overlap() -> None:
 
 def test_the_figure_says_who_failed_and_what_was_not_run() -> None:
     root = ran("pipe", -1, 0, ran("one", 0, 0, failure="r7: <no>"), failure="r7: no", inputs=("X",))
-    svg = ElementTree.fromstring(graph_figure(root, graph(PIPE, MODELS)))
-    words = [text.text for text in svg.iter("text")]
-    assert "not run" in words
-    assert any("failed: r7: <no>" in str(title.text) for title in svg.iter("title"))
+    svg, legend = read(graph_figure(root, graph(PIPE, MODELS)))
+    assert "not run" in texts(svg)
+    assert any("failed: r7: <no>" in title for title in titles(svg))
+    assert legend == ["waited", "ran", "failed"] and "bars: the 3 ms of the request" in texts(svg)
 
 
 def test_slots_show_what_they_have_and_when_it_ends() -> None:
     uses = [SlotUse(0, 17, 2, True, 30 * MS), SlotUse(1, "text", 0, False, None)]
     occupied = Occupancy(3, 60 * MS, [("m_0_0", uses)], [WaitingSequence("late", 1, 5 * MS)])
-    words = [text.text for text in ElementTree.fromstring(sequence_figure(occupied)).iter("text")]
+    svg, legend = read(sequence_figure(occupied))
+    words = texts(svg)
     assert words[:2] == ["m_0_0", "2 of 3 slots taken; a sequence ends after 60 ms without a request"]
-    assert words[2:5] == ["17 · executing, 2 qu…", "30 ms", "text · ends"]
+    assert words[2:5] == ["17 · executing, 2 queued", "30 ms", "text · ends"]
+    assert legend == ["time until the sequence ends, executing now", "time until the sequence ends, idle"]
     assert words[5:] == ["1 sequence without a slot", "late: 1 waiting for 5 ms"]
     told = repr(Graph(Heard().recording, "m", sequences=lambda: [occupied])).splitlines()
     assert told == [

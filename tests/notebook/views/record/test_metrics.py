@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from xml.etree import ElementTree
-
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.pictures import read, texts
 from tests.serving import Lab, config
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.profile.metric_record import MetricRecord
@@ -51,7 +50,7 @@ def recording() -> Recording:
 def test_the_text_states_the_facts(recording: Recording) -> None:
     assert repr(Metrics(recording, "add")).splitlines() == [
         "Custom metrics: 2 label sets.",
-        "  hits_total{part=a} 12 (3 a second)",
+        "  hits_total{part=a} 12 (3 a second over 4 s)",
         "  took 5 observed, median 2, 95% below 3.8",
         "  warning: took has no description",
     ]
@@ -60,12 +59,16 @@ def test_the_text_states_the_facts(recording: Recording) -> None:
     recording.metrics.describe("held", "bytes", "memory")
     recording.metrics.add("held", {}, float(1500 << 20), 0)
     told = repr(Metrics(recording, "add"))
-    assert "held 1,500 MiB" in told and "{part=a} 1,234,567 (246,913 a second)" in told
+    assert "held 1,500 MiB" in told and "{part=a} 1,234,567 (246,913 a second over 5 s)" in told
 
 
 def test_the_figure_has_a_line_for_each_series(recording: Recording) -> None:
-    svg = ElementTree.fromstring(Metrics(recording, "add").figure())
-    assert [len(line.get("points", "").split()) for line in svg.iter("polyline")] == [5, 5]
+    svg, legend = read(Metrics(recording, "add").figure())
+    assert [len(line.get("points", "").split()) for line in svg.iter("polyline")] == [10]  # it keeps a value: steps
+    assert len(list(svg.iter("circle"))) == 5
+    assert legend == ["value", "observation"] and texts(svg)[-1].startswith("time of day, ")
+    scale, now = ["0", "12"], ["12", "3 a second"]
+    assert texts(svg)[:6] == ["hits_total", "{part=a}", *now, *scale]
     assert Metrics(Recording(), "add").figure() == ""
 
 

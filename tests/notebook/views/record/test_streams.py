@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from tests.pictures import read, texts
 from tests.profile.events import Heard, asked
 from tests.serving import DECOUPLED, Lab, config, eventually
 from tritonlab.core.status import CancelledError
@@ -61,9 +61,15 @@ def test_the_text_states_the_facts(heard: Heard) -> None:
 
 
 def test_the_figure_has_a_mark_for_each_response(heard: Heard) -> None:
-    svg = ElementTree.fromstring(Streams(heard.recording, "add").figure())
-    assert [text.text for text in svg.iter("text")] == ["0 to 20 ms", "one", "request 2"]
+    svg, legend = read(Streams(heard.recording, "add").figure())
+    assert texts(svg)[:2] == ["one", "request 2"] and texts(svg)[-1].startswith("time of day, ")
     assert (len(list(svg.iter("rect"))), len(list(svg.iter("circle")))) == (3, 1)
+    assert legend == [
+        "response",
+        "final flag without a response",
+        "from the request to its end",
+        "final flag not sent yet",
+    ]
     assert Streams(heard.recording, "other").figure() == ""
 
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import tritonlab
+from tests.pictures import read, texts, titles
 from tests.profile.events import Heard, asked
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, eventually
 from tritonlab import Server
@@ -81,15 +81,16 @@ def test_the_text_says_what_is_not_kept() -> None:
 
 def test_the_figure_is_svg_with_every_execution(heard: Heard) -> None:
     view = Timeline(heard.recording, "add")
-    svg = ElementTree.fromstring(view.figure())
-    titles = [title.text for title in svg.iter("title")]
-    assert titles == [
+    svg, legend = read(view.figure())
+    assert titles(svg) == [
         "the last 3 executions of add",
         "size 2, 4 ms, closed because: shape",
         "size 1, 2 ms, closed because: delay",
         "size 1, 2 ms, closed because: delay",
     ]
-    assert [text.text for text in svg.iter("text")][:2] == ["add_0_0", "add_0_1"]
+    assert texts(svg)[:2] == ["add_0_0", "add_0_1"]
+    assert legend == ["execution, with its batch size", "failed", "a request that waits"]
+    assert texts(svg)[-1].startswith("time of day, ") and texts(svg)[-1].endswith("; 2 ms between two marks")
     assert Timeline(heard.recording, "other").figure() == ""
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
+from ....core.short_number import duration_text
 from .log_lines import log_lines_html
-from .model_facts import ModelFacts, StepFacts, TensorFacts, duration_text
+from .model_facts import ModelFacts, StepFacts, TensorFacts
 
 _OPEN_LOG_LINES = 3
 #: With the rest of a card this makes 40 lines at most, few enough for programs to read.

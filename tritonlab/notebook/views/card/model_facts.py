@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.inference.data_type import DataType
 from ....core.plain_facts import plain
-from ....core.short_number import short_number
+from ....core.short_number import duration_text
 from ....core.status import TritonError
 from ....server.api.model_signature import shape_text
 from ...authoring.draft import Draft
@@ -180,13 +180,6 @@ def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
             again = f" Next try in {duration_text(when)}." if when else ""
             troubles.append(f"'{instance['name']}' does not run: {instance['failure']}{again}")
     return troubles
-
-
-def duration_text(seconds: float) -> str:
-    """Return seconds as a person reads them: `41 ms`, `1.3 s`, `180 µs`; three digits are enough for that."""
-    if seconds >= 1:
-        return f"{short_number(seconds)} s"
-    return f"{short_number(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{short_number(seconds * 1e6)} µs"
 
 
 def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:

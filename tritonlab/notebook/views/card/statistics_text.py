@@ -31,11 +31,11 @@ def _lines(stats: Mapping[str, Any]) -> Iterator[str]:
     for part in _PARTS:
         found = stats["inference_stats"][part]
         if found["count"]:
-            yield f"  {part:<15}{found['count']:>8}  {found['ns'] / found['count'] / 1000:>12.1f} us on average"
+            yield f"  {part:<15}{found['count']:>8}  {found['ns'] / found['count'] / 1000:>12.1f} µs on average"
     for batch in stats["batch_stats"]:
         times = batch["compute_infer"]
         mean = times["ns"] / times["count"] / 1000
-        yield f"  batch of {batch['batch_size']:<6}{times['count']:>8}  {mean:>12.1f} us compute_infer"
+        yield f"  batch of {batch['batch_size']:<6}{times['count']:>8}  {mean:>12.1f} µs compute_infer"
 
 
 def _plural(count: int, noun: str) -> str:

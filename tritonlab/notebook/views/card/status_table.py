@@ -9,13 +9,14 @@ from html import escape
 from typing import Any
 
 from ....core.plain_facts import few_lines
+from ....core.short_number import duration_text
 from ....core.stored_picture import date_line
 from ....server.observe.idle_memory import MemoryUse
 from ...authoring.workspace import Workspace
 from ..widget import LiveView, in_kernel
 from .draining import draining_text, lasting
 from .hanging import hanging_texts
-from .model_facts import duration_text, instance_troubles
+from .model_facts import instance_troubles
 from .model_states import ModelStates
 from .placement_text import gpus_text, places_text
 

@@ -4,83 +4,83 @@ that the browser needs no canvas.
 
 from __future__ import annotations
 
-from html import escape
-
 from ....core.config.ensemble_graph import EnsembleGraph
+from ....core.short_number import duration_text
+from ....core.svg_picture import BLUE, INK, LEGEND, LINE, ORANGE, RED, Key, SvgPicture, fitted, text_width
 from ....profile.call_tree import Call
 from ....schedulers.sequence_occupancy import Occupancy, SlotUse
-from ..card.model_facts import duration_text
-from .graph_layout import ANSWER, HEIGHT, LINE, WIDTH, Arrow, Box, GraphLayout, layout
+from . import graph_layout
+from .graph_layout import ANSWER, HEIGHT, WIDTH, Arrow, Box, GraphLayout, layout
 
-_STYLE = "font:11px sans-serif;fill:currentColor;max-width:100%;height:auto"
 _PAPER = "var(--jp-layout-color1,Canvas)"
-_WAIT, _RUN, _BAD = "#d98000", "#1976d2", "#d9342b"
 _PAD = 8
 #: Slots and sequences of the backlog that are drawn one by one.
 SLOTS, BACKLOG = 64, 20
-_SLOT_WIDTH, _SLOT_HEIGHT, _ROW = 128, 34, 6
+_ACROSS, _SLOT_HEIGHT, _ROW = 3, 36, 6
 
 
 def graph_figure(root: Call, graph: EnsembleGraph | None) -> str:
     """Draw a request and its calls. Each box spans the request's whole time from left to right: waiting and running."""
     placed = layout(root, graph)
-    title = f"request {escape(root.name)} of {escape(root.model)} and its calls"
-    parts = [_arrow(placed, arrow) for arrow in placed.arrows]
-    parts += [_box(box, number, root) for number, box in enumerate(placed.boxes)]
-    return _svg(title, placed.width, placed.height, parts)
+    keys = [Key("block", ORANGE, "waited"), Key("block", BLUE, "ran")]
+    keys += [Key("block", RED, "failed")] * any(call.failure for box in placed.boxes for call in box.calls)
+    span = f"bars: the {_time(root.end - root.arrived)} of the request"
+    picture = SvgPicture(
+        f"request {root.name} of {root.model} and its calls", max(placed.width, 3 * WIDTH / 2), margin=1
+    )
+    picture.height = placed.height
+    for arrow in placed.arrows:
+        _draw_arrow(picture, placed, arrow)
+    for number, box in enumerate(placed.boxes):
+        _draw_box(picture, box, number, root)
+    picture.legend(keys)
+    picture.text(sum(34 + text_width(key.text) for key in keys), picture.height - LEGEND + 12, span, dim=True)
+    return picture.svg()
 
 
-def _svg(title: str, width: float, height: float, parts: list[str]) -> str:
-    size = f"viewBox='-1 -1 {width + 1:.0f} {height + 1:.0f}' width='{width + 1:.0f}'"
-    return f"<svg role='img' aria-label='{title}' {size} style='{_STYLE}'><title>{title}</title>{''.join(parts)}</svg>"
-
-
-def _arrow(placed: GraphLayout, arrow: Arrow) -> str:
+def _draw_arrow(picture: SvgPicture, placed: GraphLayout, arrow: Arrow) -> None:
     """Lead along the left edge of the boxes below the source, to the left edge of the target."""
     one, other = placed.boxes[arrow.source], placed.boxes[arrow.target]
-    above = other.y - len(other.tensors) * LINE - 8
+    above = other.y - len(other.tensors) * graph_layout.LINE - 8
     x, end = (one.x - 8 if arrow.past else one.x + 12), other.x + 6
     dashes = " stroke-dasharray='3 3'" if arrow.made else ""
     begin = f"M{one.x:.0f} {one.y + HEIGHT - 8:.0f}H{x:.0f}" if arrow.past else f"M{x:.0f} {one.y + HEIGHT:.0f}"
     path = f"{begin}V{above - 6:.0f}Q{x:.0f} {above:.0f} {(x + end) / 2:.0f} {above:.0f}"
     path += f"T{end:.0f} {above + 6:.0f}V{other.y - 5:.0f}"
-    head = f"M{end - 3:.0f} {other.y - 6:.0f}h6l-3 5z"
-    line = f"<path d='{path}' fill='none' stroke='currentColor' opacity='.5'{dashes}/>"
-    return f"{line}<path d='{head}' opacity='.7'/>"
+    picture.path(path, f"fill='none' stroke='currentColor' opacity='.5'{dashes}")
+    picture.path(f"M{end - 3:.0f} {other.y - 6:.0f}h6l-3 5z", "opacity='.7'")
 
 
-def _box(box: Box, number: int, root: Call) -> str:
+def _draw_box(picture: SvgPicture, box: Box, number: int, root: Call) -> None:
     x, y = box.x, box.y
-    parts = [
-        f"<text x='{x + 14:.0f}' y='{y - 5 - LINE * (len(box.tensors) - 1 - n):.0f}' opacity='.8'>{escape(text)}</text>"
-        for n, text in enumerate(map(_short, box.tensors))
-    ]
-    edge = _BAD if any(call.failure for call in box.calls) else "currentColor"
-    look = f"fill='{_PAPER}' stroke='{edge}' stroke-opacity='.6'" + ("" if box.calls else " stroke-dasharray='3 3'")
-    parts.append(f"<rect x='{x:.0f}' y='{y:.0f}' width='{WIDTH}' height='{box.height}' rx='4' {look}/>")
-    parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 16:.0f}' font-weight='600'>{escape(_short(box.title, 32))}</text>")
-    parts.append(f"<text x='{x + _PAD:.0f}' y='{y + 30:.0f}' opacity='.8'>{escape(times_text(box))}</text>")
-    if box.calls:
-        parts += _bars(box, root)
-    title = escape("\n".join(call_text(call, root) for call in box.calls[:8])) or escape(times_text(box))
-    return f"<g data-box='{number}'><title>{title}</title>{''.join(parts)}</g>"
+    title = "\n".join(call_text(call, root) for call in box.calls[:8]) or times_text(box)
+    with picture.group(title, f" data-box='{number}'"):
+        for n, text in enumerate(box.tensors):
+            foot = y - 5 - graph_layout.LINE * (len(box.tensors) - 1 - n)
+            picture.text(x + 14, foot, fitted(text, WIDTH - 14), dim=True)
+        edge = RED if any(call.failure for call in box.calls) else INK
+        look = f"rx='4' stroke='{edge}' stroke-opacity='.6'" + ("" if box.calls else " stroke-dasharray='3 3'")
+        picture.rect(x, y, WIDTH, box.height, _PAPER, look)
+        room = WIDTH - 2 * _PAD
+        picture.text(x + _PAD, y + 16, fitted(box.title, room * 0.95), bold=True)
+        picture.text(x + _PAD, y + 31, fitted(times_text(box), room), dim=True)
+        if box.calls:
+            _draw_bars(picture, box, root)
 
 
-def _bars(box: Box, root: Call) -> list[str]:
+def _draw_bars(picture: SvgPicture, box: Box, root: Call) -> None:
     """Draw when each call waited and ran within the root's time."""
-    scale = (WIDTH - 2 * _PAD) / max(root.end - root.arrived, 1)
+    wide = WIDTH - 2 * _PAD
+    scale = wide / max(root.end - root.arrived, 1)
     left, top = box.x + _PAD, box.y + HEIGHT - 13
-    parts = [f"<rect x='{left:.0f}' y='{top:.0f}' width='{WIDTH - 2 * _PAD}' height='6' opacity='.12'/>"]
+    picture.rect(left, top, wide, 6, INK, "opacity='.12'")
     for call in box.calls:
-        run = _BAD if call.failure else _RUN
-        for begin, end, fill in ((call.arrived, call.start, _WAIT), (call.start, call.end, run)):
-            at = min(max((begin - root.arrived) * scale, 0), WIDTH - 2 * _PAD)
-            width = min((end - begin) * scale, WIDTH - 2 * _PAD - at)
+        run = RED if call.failure else BLUE
+        for begin, end, tone in ((call.arrived, call.start, ORANGE), (call.start, call.end, run)):
+            at = min(max((begin - root.arrived) * scale, 0), wide)
+            width = min((end - begin) * scale, wide - at)
             if end > begin:
-                parts.append(
-                    f"<rect x='{left + at:.1f}' y='{top:.0f}' width='{max(width, 0.7):.1f}' height='6' fill='{fill}'/>"
-                )
-    return parts
+                picture.rect(left + at, top, max(width, 0.7), 6, tone)
 
 
 def times_text(box: Box) -> str:
@@ -105,53 +105,54 @@ def call_text(call: Call, root: Call) -> str:
 
 def sequence_figure(occupied: Occupancy) -> str:
     """Draw the occupied slots of each instance, with the time until its sequence ends as idle, and the backlog."""
-    parts: list[str] = []
-    y, width = 0, 800
-    across = width // (_SLOT_WIDTH + _ROW)
+    picture = SvgPicture("the slots of sequences", margin=1)
     for name, uses in occupied.instances:
-        free = occupied.slots - len(uses)
-        parts.append(f"<text x='0' y='{y + 12}' font-weight='600'>{escape(name)}</text>")
-        ends = f"a sequence ends after {_time(occupied.max_idle)} without a request"
-        text = f"{len(uses)} of {occupied.slots} slots taken; {ends}"
-        parts.append(f"<text x='{width}' y='{y + 12}' text-anchor='end' opacity='.8'>{text}</text>")
-        shown: list[SlotUse | None] = [*uses[:SLOTS], *[None] * min(free, max(across - len(uses), 0))]
-        for n, use in enumerate(shown):
-            x, top = n % across * (_SLOT_WIDTH + _ROW), y + 20 + n // across * (_SLOT_HEIGHT + _ROW)
-            parts.append(_slot(use, x, top, occupied.max_idle))
-        y += 26 + -(-len(shown) // across) * (_SLOT_HEIGHT + _ROW)
+        _draw_slots(picture, name, uses, occupied)
+    if any(use.idle_left is not None for _, uses in occupied.instances for use in uses):
+        words = "time until the sequence ends"
+        picture.legend([Key("block", BLUE, f"{words}, executing now"), Key("block", ORANGE, f"{words}, idle")])
     if occupied.backlog:
+        y = picture.height
         waiting = f"{len(occupied.backlog)} sequence{'s' * (len(occupied.backlog) > 1)} without a slot"
-        parts.append(f"<text x='0' y='{y + 12}' font-weight='600'>{waiting}</text>")
+        picture.text(0, y + 12, waiting, bold=True)
         for n, entry in enumerate(occupied.backlog[:BACKLOG]):
             label = f"{entry.sequence}: {entry.queued} waiting for {_time(entry.waited)}"
-            parts.append(f"<text x='{n % 3 * 280}' y='{y + 30 + n // 3 * 15}'>{escape(label)}</text>")
-        y += 36 + -(-min(len(occupied.backlog), BACKLOG) // 3) * 15
-    return _svg("the slots of sequences", width, y, parts)
+            wide = picture.width / 3
+            picture.text(n % 3 * wide, y + 30 + n // 3 * LINE, fitted(label, wide - 8))
+    return picture.svg()
 
 
-def _slot(use: SlotUse | None, x: int, y: int, max_idle: int) -> str:
-    look = f"x='{x}' y='{y}' width='{_SLOT_WIDTH}' height='{_SLOT_HEIGHT}' rx='3' fill='none' stroke='currentColor'"
+def _draw_slots(picture: SvgPicture, name: str, uses: list[SlotUse], occupied: Occupancy) -> None:
+    """Draw the slots of one instance, below what is there already."""
+    y, wide = picture.height, picture.width / _ACROSS
+    free = occupied.slots - len(uses)
+    ends = f"a sequence ends after {_time(occupied.max_idle)} without a request"
+    text = f"{len(uses)} of {occupied.slots} slots taken; {ends}"
+    picture.text(0, y + 12, fitted(name, picture.width - text_width(text) - 20, end=True), bold=True)
+    picture.text(picture.width, y + 12, text, anchor="end", dim=True)
+    shown: list[SlotUse | None] = [*uses[:SLOTS], *[None] * min(free, max(_ACROSS - len(uses), 0))]
+    for n, use in enumerate(shown):
+        x, top = n % _ACROSS * wide, y + 20 + n // _ACROSS * (_SLOT_HEIGHT + _ROW)
+        _draw_slot(picture, use, x, top, wide - _ROW, occupied.max_idle)
+    picture.height += 8
+
+
+def _draw_slot(picture: SvgPicture, use: SlotUse | None, x: float, y: float, width: float, max_idle: int) -> None:
     if use is None:
-        return f"<rect {look} stroke-opacity='.25' stroke-dasharray='3 3'/>"
+        picture.rect(x, y, width, _SLOT_HEIGHT, "none", "rx='3' stroke='currentColor' stroke-opacity='.25'")
+        return
     state = (
         "executing" if use.executing else "waiting" if use.queued else "idle" if use.idle_left is not None else "ends"
     )
     queued = f", {use.queued} queued" if use.queued else ""
-    parts = [
-        f"<rect {look} stroke-opacity='.6'/>",
-        f"<text x='{x + 6}' y='{y + 13}'>{escape(_short(f'{use.sequence} · {state}{queued}', 21))}</text>",
-    ]
+    picture.rect(x, y, width, _SLOT_HEIGHT, "none", "rx='3' stroke='currentColor' stroke-opacity='.6'")
+    room = width - 12 - text_width(f" · {state}{queued}")
+    text = f"{fitted(str(use.sequence), room, end=True)} · {state}{queued}"
+    picture.text(x + 6, y + 14, text, title=f"{use.sequence}")
     if use.idle_left is not None:
         share = min(max(use.idle_left / max(max_idle, 1), 0), 1)
-        fill = _RUN if use.executing else _WAIT
-        parts.append(f"<rect x='{x + 6}' y='{y + 20}' width='{share * 66:.1f}' height='6' fill='{fill}'/>")
-        left = _time(max(use.idle_left, 0))
-        parts.append(f"<text x='{x + _SLOT_WIDTH - 6}' y='{y + 27}' text-anchor='end' opacity='.8'>{left}</text>")
-    return "".join(parts)
-
-
-def _short(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+        picture.rect(x + 6, y + 22, share * (width - 72), 6, BLUE if use.executing else ORANGE)
+        picture.text(x + width - 6, y + 29, _time(max(use.idle_left, 0)), anchor="end", dim=True)
 
 
 def _time(ns: float) -> str:

@@ -1,19 +1,19 @@
-"""The static figure of streams as SVG text."""
+"""The static figure of streams."""
 
 from __future__ import annotations
 
-from html import escape
-
+from ....core.svg_picture import BLUE, INK, RED, Key, Scale, SvgPicture, column_width
 from ....profile.model_record import EMPTY, ERROR, ModelRecord
 from ....profile.stream_facts import names_by_serial
-from ..card.model_facts import duration_text
 
-_WIDTH, _LEFT, _TOP, _LANE = 860, 130, 16, 14
+_LANE = 15
 _STREAMS = 24
 
 
-def streams_figure(record: ModelRecord) -> str:
-    """Draw the last streams, a lane for each, from when the request came, with a mark for each response."""
+def streams_figure(record: ModelRecord, wall: int) -> str:
+    """Return the last streams as SVG text, a lane for each, from when the request came, with a mark for each response;
+    empty if there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
     with record.lock:
         responses, ended = record.responses.rows(), record.streams.rows()
         names = names_by_serial(record)
@@ -24,26 +24,39 @@ def streams_figure(record: ModelRecord) -> str:
         return ""
     begin = min(spans[serial][0] for serial in serials)
     end = max([*(spans[serial][1] for serial in serials), *responses[:, 1].tolist()])
-    scale = (_WIDTH - _LEFT - 10) / max(end - begin, 1)
-    parts = [f"<text x='{_LEFT}' y='10' opacity='.7'>0 to {duration_text((end - begin) / 1e9)}</text>"]
-    for lane, serial in enumerate(serials):
-        y = _TOP + lane * _LANE
+    shown = [names.get(serial) or f"request {serial}" for serial in serials]
+    sent = [responses[responses[:, 0] == serial].tolist() for serial in serials]
+    picture = SvgPicture(f"the last {len(serials)} streams of {record.name}")
+    kinds = [int(row[3]) for rows in sent for row in rows]
+    picture.legend(_keys(kinds, any(not spans[serial][1] for serial in serials)))
+    left, top = column_width(shown), picture.height
+    scale = Scale(begin, end, left, picture.width - 6)
+    for lane, (serial, rows) in enumerate(zip(serials, sent, strict=True)):
+        y = top + lane * _LANE
         arrived, closed = spans[serial]
-        x, stop = _LEFT + (arrived - begin) * scale, _LEFT + ((closed or end) - begin) * scale
-        dashes = "" if closed else " stroke-dasharray='3 3'"
-        name = escape(names.get(serial) or f"request {serial}")
-        parts.append(f"<text x='0' y='{y + 9}'>{name[:20]}</text>")
-        parts.append(f"<path d='M{x:.1f} {y + 6}H{stop:.1f}' stroke='currentColor' opacity='.4'{dashes}/>")
-        for row in responses[responses[:, 0] == serial].tolist():
-            parts.append(_mark(_LEFT + (row[1] - begin) * scale, y, int(row[3])))
-    title = f"the last {len(serials)} streams of {escape(record.name)}"
-    style = "font:11px sans-serif;fill:currentColor;max-width:100%"
-    size = f"viewBox='0 0 {_WIDTH} {_TOP + _LANE * len(serials)}' width='{_WIDTH}'"
-    return f"<svg role='img' aria-label='{title}' {size} style='{style}'><title>{title}</title>{''.join(parts)}</svg>"
+        picture.name(y + 10, shown[lane], left)
+        look = "opacity='.5'" if closed else "opacity='.5' stroke-dasharray='3 3'"
+        picture.line(scale(arrived), y + 6, scale(closed or end), y + 6, look)
+        for row in rows:
+            _draw_response(picture, scale(row[1]), y, int(row[3]))
+    picture.height += 4
+    picture.time_axis(scale, wall)
+    return picture.svg()
 
 
-def _mark(x: float, y: int, kind: int) -> str:
+def _keys(kinds: list[int], is_open: bool) -> list[Key]:
+    """Return the legend of what there is."""
+    found = [Key("tick", BLUE, "response")]
+    if any(kind & ERROR and not kind & EMPTY for kind in kinds):
+        found.append(Key("tick", RED, "error"))
+    if any(kind & EMPTY for kind in kinds):
+        found.append(Key("ring", INK, "final flag without a response"))
+    found.append(Key("line", INK, "from the request to its end"))
+    return [*found, Key("dashes", INK, "final flag not sent yet")] if is_open else found
+
+
+def _draw_response(picture: SvgPicture, x: float, y: float, kind: int) -> None:
     if kind & EMPTY:
-        return f"<circle cx='{x:.1f}' cy='{y + 6}' r='3.5' fill='none' stroke='currentColor'/>"
-    fill = "#d9342b" if kind & ERROR else "#1976d2"
-    return f"<rect x='{x - 1:.1f}' y='{y + 1}' width='2' height='10' fill='{fill}'/>"
+        picture.dot(x, y + 6, 3.5, INK, filled=False)
+    else:
+        picture.rect(x - 1, y + 1, 2, 10, RED if kind & ERROR else BLUE)

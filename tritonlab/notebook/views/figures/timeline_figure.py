@@ -1,77 +1,76 @@
-"""The static figure of a timeline as SVG text, for saved notebooks, pages and papers."""
+"""The static figure of a timeline, for saved notebooks, pages and papers."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
+from ....core.short_number import duration_text
+from ....core.svg_picture import BLUE, ORANGE, RED, Key, Scale, SvgPicture, column_width
 from ....profile.model_record import ModelRecord
-from ..card.model_facts import duration_text
 
-_WIDTH, _LEFT, _AXIS, _LANE, _WAIT = 860, 110, 18, 44, 18
+_LANE, _WAIT, _BLOCK = 44, 18, 18
 #: How many of the last executions are shown, and how many rows for the requests that waited for one.
-_BATCHES, _ROWS = 120, 8
+BATCHES, _ROWS = 120, 8
+#: The room before the first execution, as a share of the time shown.
+_BEFORE = 0.02
 
 
-def timeline_figure(record: ModelRecord) -> str:
-    """Draw the last executions, a lane for each instance, and above each its requests while they waited."""
+def last_executions(record: ModelRecord) -> list[dict[str, float]]:
+    """Return the last executions, as rows of BATCHES. The caller holds the record's lock."""
+    found = record.batches.rows()[-BATCHES:].tolist()
+    return [dict(zip(record.batches.columns, row, strict=True)) for row in found]
+
+
+def timeline_figure(record: ModelRecord, wall: int) -> str:
+    """Return the last executions as SVG text, a lane for each instance, and above each its requests while they waited;
+    empty if there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
     with record.lock:
-        found = record.batches.rows()[-_BATCHES:].tolist()
-        requests = record.requests.rows()
+        batches, requests = last_executions(record), record.requests.rows()
         oldest, words = record.requests.dropped, record.words.lists()
-    batches = [dict(zip(record.batches.columns, row, strict=True)) for row in found]
     if not batches:
         return ""
-    lanes = sorted({int(batch["instance"]) for batch in batches}, key=lambda n: words["instance"][n])
+    instances = words["instance"]
+    lanes = sorted({int(batch["instance"]) for batch in batches}, key=lambda n: instances[n])
+    names = [instances[lane] if lane >= 0 else "" for lane in lanes]
     begin, end = min(batch["start"] for batch in batches), max(batch["end"] for batch in batches)
-    begin -= (end - begin) * 0.02
-    scale = (_WIDTH - _LEFT - 4) / max(end - begin, 1)
-    height = _AXIS + _LANE * len(lanes)
-    parts = []
-    for number, lane in enumerate(lanes):
-        top = _AXIS + number * _LANE
-        name = escape(words["instance"][lane] if lane >= 0 else "")
-        parts.append(f"<text x='0' y='{top + _WAIT + 13}'>{name}</text>")
-        parts.append(f"<rect x='{_LEFT}' y='{top + _WAIT}' width='{_WIDTH - _LEFT - 4}' height='18' opacity='.08'/>")
+    picture = SvgPicture(f"the last {len(batches)} executions of {record.name}")
+    picture.legend(_keys(batches))
+    left, top = column_width(names), picture.height
+    scale = Scale(begin - (end - begin) * _BEFORE, end, left, picture.width - 4)
+    for number, name in enumerate(names):
+        y = top + number * _LANE + _WAIT
+        picture.name(y + 13, name, left)
+        picture.rect(left, y, scale.stop - left, _BLOCK, "currentColor", "opacity='.08'")
     for batch in batches:
-        top = _AXIS + lanes.index(int(batch["instance"])) * _LANE
-        left = _LEFT + (batch["start"] - begin) * scale
-        parts += _requests(batch, requests, oldest, left, top, begin, scale)
-        parts.append(_block(batch, words["reason"], left, top, (batch["end"] - batch["start"]) * scale))
-    for share in range(5):
-        x = _LEFT + (_WIDTH - _LEFT - 60) * share / 4
-        text = duration_text((x - _LEFT) / scale / 1e9) if share else "0"
-        parts.append(f"<text x='{x:.0f}' y='11' opacity='.7'>{text}</text>")
-    style = "font:11px sans-serif;fill:currentColor;max-width:100%"
-    title = f"the last {len(batches)} executions of {escape(record.name)}"
-    return (
-        f"<svg role='img' aria-label='{title}' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' style='{style}'>"
-        f"<title>{title}</title>{''.join(parts)}</svg>"
-    )
+        y = top + lanes.index(int(batch["instance"])) * _LANE
+        _draw_requests(picture, batch, requests, oldest, scale, y)
+        _draw_execution(picture, batch, words["reason"], scale, y + _WAIT)
+    picture.time_axis(scale, wall)
+    return picture.svg()
 
 
-def _block(batch: dict[str, float], reasons: list[Any], left: float, top: int, width: float) -> str:
+def _keys(batches: list[dict[str, float]]) -> list[Key]:
+    failed = [Key("block", RED, "failed")] if any(batch["failed"] for batch in batches) else []
+    waited = Key("bar", ORANGE, "a request that waits")
+    return [Key("block", BLUE, "execution, with its batch size"), *failed, waited]
+
+
+def _draw_execution(picture: SvgPicture, batch: dict[str, float], reasons: list[Any], scale: Scale, y: float) -> None:
     reason = reasons[int(batch["reason"])] if batch["reason"] >= 0 else ""
     title = f"size {int(batch['size'])}, {duration_text((batch['end'] - batch['start']) / 1e9)}"
     title += f", closed because: {reason}" if reason else ""
-    fill = "#d9342b" if batch["failed"] else "#1976d2"
-    place = f"x='{left:.1f}' y='{top + _WAIT}' width='{max(width - 0.5, 0.7):.1f}' height='18'"
-    label = ""
-    if width > 16:
-        label = f"<text x='{left + 3:.1f}' y='{top + _WAIT + 13}' fill='#fff'>{int(batch['size'])}</text>"
-    return f"<g><title>{escape(title)}</title><rect {place} fill='{fill}'/>{label}</g>"
+    left = scale(batch["start"])
+    tone = RED if batch["failed"] else BLUE
+    picture.block(left, y, scale(batch["end"]) - left, _BLOCK, tone, f"{int(batch['size'])}", title)
 
 
-def _requests(
-    batch: dict[str, float], requests: Any, oldest: int, left: float, top: int, begin: float, scale: float
-) -> list[str]:
+def _draw_requests(
+    picture: SvgPicture, batch: dict[str, float], requests: Any, oldest: int, scale: Scale, top: float
+) -> None:
     """Draw the requests as bars from when they came to the queue until the batch left."""
     first, count = int(batch["first"]) - oldest, min(int(batch["count"]), _ROWS)
-    bars = []
+    left = scale(batch["start"])
     for row in range(max(first, 0), first + count):
-        came = max(_LEFT + (requests[row, 2] - begin) * scale, _LEFT)
-        y = top + (row - first) * _WAIT / _ROWS
-        bars.append(
-            f"<rect x='{came:.1f}' y='{y:.1f}' width='{max(left - came, 0.5):.1f}' height='1.5' fill='#d98000'/>"
-        )
-    return bars
+        came = max(scale(requests[row, 2]), scale.start)
+        picture.rect(came, top + (row - first) * _WAIT / _ROWS, max(left - came, 0.5), 1.5, ORANGE)

@@ -4,8 +4,6 @@ of elements is read, and a few hundred bytes go to the browser, whatever the siz
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +11,7 @@ from ....clients.literal import floats
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
 from ....core.short_number import short_number
+from ....core.svg_picture import Scale, SvgPicture
 
 #: The most elements that are read.
 _MOST_READ = 4_000_000
@@ -61,14 +60,17 @@ def curve_html(name: str, tensor: Tensor) -> str:
     if not finite.size:
         return ""
     low, high = float(finite.min()), float(finite.max())
-    paths = "".join(
-        f"<polyline fill='none' stroke='{colour}' stroke-width='1.3' points='{_points(found, low, high)}'/>"
-        for found, colour in zip(ends, _COLOURS, strict=False)
-    )
     least, most = _number_text(low), _number_text(high)
-    label = escape(f"{name}: {length:,} values from {least} to {most}", quote=True)
+    picture = SvgPicture(f"{name}: {length:,} values from {least} to {most}", _WIDTH)
+    up = Scale(low, high, _HEIGHT - 2, 2)
+    for found, tone in zip(ends, _COLOURS, strict=False):
+        across = Scale(0, len(found) - 1, 0, _WIDTH)
+        points = [(across(n), up(value)) for n, value in enumerate(found.tolist()) if np.isfinite(value)]
+        if points:
+            picture.polyline(points, tone)
+    picture.height = _HEIGHT
     return (
-        f"<svg class='tl-curve' role='img' aria-label='{label}' viewBox='0 0 {_WIDTH} {_HEIGHT}'>{paths}</svg>"
+        f"{picture.svg(' class=tl-curve')}"
         f"<div class='tl-axis'><span>{least} … {most}</span><span>{length:,} values</span></div>"
     )
 
@@ -95,13 +97,3 @@ def _ends(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values
     parts = np.array_split(values, _POINTS)
     return np.array([end for part in parts for end in (part.min(), part.max())])
-
-
-def _points(values: NDArray[np.float64], low: float, high: float) -> str:
-    across = _WIDTH / max(len(values) - 1, 1)
-    up = (_HEIGHT - 4) / ((high - low) or 1.0)
-    return " ".join(
-        f"{number * across:.1f},{_HEIGHT - 2 - (value - low) * up:.1f}"
-        for number, value in enumerate(values)
-        if np.isfinite(value)
-    )

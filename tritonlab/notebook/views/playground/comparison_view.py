@@ -6,7 +6,7 @@ from html import escape
 
 from ....clients.comparison import Comparison, TensorDiff
 from ....clients.outcome import Outcome
-from ..card.model_facts import duration_text
+from ....core.short_number import duration_text
 from .many_view import PARTS
 from .value_text import line_text
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....clients.outcome import Outcome
 from ....core.plain_facts import few_lines
-from ..card.model_facts import duration_text
+from ....core.short_number import duration_text
 
 #: How many requests are kept, and the most bytes that the tensors of one may have.
 MOST = 20

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ....clients.outcome import Outcome
-from ..card.model_facts import duration_text
+from ....core.short_number import duration_text
 
 _BINS = 24
 #: How many requests a percentile needs to be more than just the slowest one.

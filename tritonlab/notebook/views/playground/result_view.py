@@ -7,9 +7,9 @@ from html import escape
 
 from ....clients.outcome import Arrival, Outcome, Split
 from ....core.inference.tensor import Tensor
+from ....core.short_number import duration_text
 from ....core.status import Code, ModelError, TritonError
 from ..card.log_lines import log_lines_html
-from ..card.model_facts import duration_text
 from .array_facts import curve_html, facts_text
 from .json_values import json_texts
 from .many_view import PARTS, many_html

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....core.config.ensemble_graph import EnsembleGraph
+from ....core.short_number import duration_text
 from ....profile.call_tree import Call, call_tree, rare_facts
 from ....profile.model_record import BATCHES, REQUESTS
 from ....profile.recording import Recording
 from ....schedulers.sequence_occupancy import Occupancy
-from ..card.model_facts import duration_text
 from ..figures.graph_figure import call_text, graph_figure, sequence_figure
 from ..figures.graph_layout import tensors
 from .record_view import RecordView

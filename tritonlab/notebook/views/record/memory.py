@@ -85,7 +85,7 @@ class Memory(Metrics):
 
     def figure(self) -> str:
         """Return what was measured as SVG text."""
-        return metrics_figure(self.recording.metrics)
+        return metrics_figure(self.recording.metrics, self.recording.wall)
 
     def html(self) -> str:
         text = self.text()

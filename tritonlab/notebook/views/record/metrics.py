@@ -117,7 +117,7 @@ class Metrics(RecordView):
 
     def figure(self) -> str:
         """Return the custom metrics as SVG text."""
-        return metrics_figure(self.recording.metrics)
+        return metrics_figure(self.recording.metrics, self.recording.wall)
 
     def html(self) -> str:
         text = self.text()

@@ -8,10 +8,10 @@ from typing import Any
 
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import plain
+from ....core.short_number import duration_text
 from ....profile.model_record import ModelRecord
 from ....profile.recording import Recording
 from ....profile.stream_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
-from ..card.model_facts import duration_text
 from ..figures.streams_figure import streams_figure
 from .record_view import Live, RecordView
 
@@ -114,7 +114,7 @@ class Streams(RecordView):
 
     def figure(self) -> str:
         """Return the last streams as SVG text."""
-        return streams_figure(self.record)
+        return streams_figure(self.record, self.recording.wall)
 
     def html(self) -> str:
         text = self.text()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....core.plain_facts import plain
+from ....core.short_number import duration_text
 from ....profile.batch_facts import BatchFacts, batch_facts
 from ....profile.call_tree import rare_facts
 from ....profile.device_copies import device_copies
@@ -16,7 +17,6 @@ from ....profile.tensor_peek import PER_SECOND, TensorPeek
 from ....schedulers.dynamic_batch import BatchConfig
 from ....tuning.tuned_model import TunedModel
 from ..card.copies_text import copies_text
-from ..card.model_facts import duration_text
 from ..figures.timeline_figure import timeline_figure
 from .record_view import Live, RecordView
 from .what_if_lanes import WhatIfLanes
@@ -123,7 +123,7 @@ class Timeline(RecordView):
 
     def figure(self) -> str:
         """Return the last executions as SVG text."""
-        return timeline_figure(self.record)
+        return timeline_figure(self.record, self.recording.wall)
 
     def html(self) -> str:
         text = self.text()
