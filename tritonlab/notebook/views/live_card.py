@@ -134,11 +134,13 @@ class LiveCard(LiveView):
 
     def _seen(self) -> Iterator[Playground | LiveView]:
         """Return what is seen below the buttons: the form with an answer, or the view."""
-        if self._panel is not None and self._panel.children:
-            if self._opened == "playground" and self.playground().result.value:
-                yield self.playground()
-            elif self._opened == "view":
-                yield self._view_panel().view
+        if self._panel is None or not self._panel.children:
+            return
+        form = self._states.playgrounds.get(self.name)
+        if self._opened == "playground" and form is not None and form.result.value:
+            yield form
+        elif self._opened == "view" and self._viewing is not None:
+            yield self._viewing.view
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
@@ -165,9 +167,9 @@ class LiveCard(LiveView):
             if facts.state != before.state:
                 self._since = time.time()
             self.update(**self._drawn(), **self._still_said())
+            self._fill_panel()
             if _lasting(facts) != _lasting(before) and facts.state != "LOADING":
                 self.freeze()
-            self._fill_panel()
         return facts.state in _MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
 
     def _be_replaced(self, cell: str) -> None:
