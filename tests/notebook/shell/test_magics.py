@@ -31,9 +31,12 @@ class TritonPythonModel:
 OPTIONS = "--max-batch-size 8 --input IN:FP32[-1] --output OUT:FP32[-1]"
 
 
-def test_a_cell_becomes_a_model_and_a_variable(notebook: Any) -> None:
+def test_a_cell_becomes_a_model_and_a_variable(notebook: Any, workspace: Any) -> None:
     result = notebook.run(f"%%triton_model add {OPTIONS}\n{ADD}")
     assert result.success
+    assert workspace.report("add").cell == f"In[{notebook.number()}]"
+    workspace.load("add")
+    assert workspace.report("add").cell == ""  # of no cell
     assert result.text.startswith("add  READY  version 1 · ready in ")
     assert "  send  IN   FP32   [batch ≤ 8, any]" in result.text
     notebook.run("import numpy as np\nanswer = add(IN=np.ones((1, 2), np.float32))")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,16 @@ def cell_label(shell: Any, origin: str) -> str:
     """Return "Cell In[3]" for a cell's file name, and any other name as it is."""
     found = shell.compile.format_code_name(origin) if _names_cells(shell) else None
     return " ".join(found) if found else origin
+
+
+def running_label(shell: Any) -> str:
+    """Return "In[3]" for the cell that runs in the calling thread, "" if none does: a button's work has a thread of its
+    own.
+    """
+    if not _names_cells(shell):
+        return f"In[{shell.execution_count}]" if threading.current_thread() is threading.main_thread() else ""
+    origin = _running_file(shell)
+    return cell_label(shell, origin).removeprefix("Cell ") if origin is not None else ""
 
 
 def cell_place(shell: Any, origin: str, line: int) -> str:

@@ -11,12 +11,15 @@ A config text that Triton would refuse is a `ConfigTextError` (`config_text.py`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...core.explained import Explained
 from ...core.os_limits import explained
 from ...core.status import Code
+
+#: The author's traceback of an error as plain text, "" if there is none.
+DescribeError = Callable[[BaseException], str]
 
 
 class NotebookError(Explained, ValueError):

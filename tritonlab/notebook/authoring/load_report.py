@@ -21,7 +21,7 @@ class LoadReport:
 
     `seconds`: from the call to READY, or to the failure. `log`: what the model printed and logged meanwhile.
     `ready_at`: when the version that serves now became ready, wall clock seconds, 0 if none does. `error`: why the last
-    load failed.
+    load failed. `cell`: the cell that loaded it, "In[3]"; "" for a button.
     """
 
     name: str
@@ -31,17 +31,19 @@ class LoadReport:
     error: BaseException | None = None
     #: the processes that ran the files as they are on disk now
     pids: frozenset[int] = frozenset()
+    cell: str = ""
 
 
 @dataclass(frozen=True)
 class LoadProgress:
     """A load that goes on. `started`: `time.perf_counter()`. `thread`: the one whose interrupt ends the
-    load.
+    load. `cell`: as in `LoadReport`.
     """
 
     started: float
     thread: threading.Thread
     printed: Callable[[], tuple[LogRecord, ...]]
+    cell: str = ""
 
     def age(self) -> float:
         return time.perf_counter() - self.started

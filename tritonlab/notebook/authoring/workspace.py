@@ -57,6 +57,8 @@ class Workspace:
         self.cite: Callable[[str], str] = lambda text: text
         #: returns what cites cells for the version that wrote a line of the log; set with `cite`
         self.cite_for: Callable[[LogRecord], Callable[[str], str]] = lambda record: str
+        #: returns the cell that runs in the calling thread, "In[3]", or ""; set by whoever can show cells
+        self.running_cell: Callable[[], str] = lambda: ""
         #: called after a load or an unload of a model, also a failed one; set by whoever shows models
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
@@ -101,7 +103,7 @@ class Workspace:
                 written.map_lines_again()
                 return self.server.model(name)
             try:
-                return written.load(started)
+                return written.load(started, self.running_cell())
             finally:
                 self.changed(name)
 

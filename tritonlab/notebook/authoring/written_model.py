@@ -68,8 +68,8 @@ class WrittenModel:
         self._sources.forget(running)
         self._sources.remember(str(self._directory.path), running)
 
-    def load(self, started: float) -> Model:
-        """Write the draft and load it. `started`: when the load was requested, for the report.
+    def load(self, started: float, cell: str = "") -> Model:
+        """Write the draft and load it. `started`: when the load was requested, and `cell`: by which, for the report.
 
         Raises what `Workspace.load` does; a version that served before goes on serving then.
         """
@@ -80,7 +80,7 @@ class WrittenModel:
         self._sources.remember(path, pids_of(self._server, self.name))  # some were started since the last load
         known = self.map_lines()
         printed, error = PrintedSince(self._server, self.name), None
-        self.progress = LoadProgress(started, threading.current_thread(), printed.records)
+        self.progress = LoadProgress(started, threading.current_thread(), printed.records, cell)
         try:
             self._write(files)
             model = self._server.load(self.name)
@@ -105,7 +105,8 @@ class WrittenModel:
             else:
                 pids = frozenset(record.pid for record in log) | pids_of(self._server, self.name)
                 self._sources.remember(path, pids)
-            self.report = LoadReport(self.name, time.perf_counter() - started, log, ready_at, error, pids)
+            seconds = time.perf_counter() - started
+            self.report = LoadReport(self.name, seconds, log, ready_at, error=error, pids=pids, cell=cell)
             self.progress = None
 
     def _write(self, files: Mapping[str, ModelFile]) -> None:

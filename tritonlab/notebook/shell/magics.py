@@ -16,7 +16,7 @@ from ...core.observe.failure_capsule import FailureCapsule
 from ...core.status import ModelError, NotFoundError, TritonError
 from ...repository.layout import CONFIG_FILE
 from ...server.api.failures import KeptFailure
-from ..authoring.cells import CellBody, cell_label, running_body
+from ..authoring.cells import CellBody, cell_label, running_body, running_label
 from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
 from ..authoring.errors import NotebookError, refused_files
@@ -269,6 +269,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
         found.cite = places
+        found.running_cell = partial(running_label, shell)
         found.server.instruments.replace(notice)
         found.cite_for = partial(_places_of, found, places)
         printed.listen_to(found.server.instruments, found.cite_for)

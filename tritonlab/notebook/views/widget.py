@@ -18,7 +18,7 @@ import importlib.util
 import threading
 import uuid
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -53,6 +53,8 @@ class LiveView:
         self._shown = False
         self._fixed = False
         self._output = self.id  # the display id of its last output
+        #: called when the static form is renewed, by what shows this view within its own
+        self.frozen: Callable[[], object] = lambda: None
         _views[self.id] = self
 
     # -- for subclasses
@@ -103,6 +105,7 @@ class LiveView:
 
     def freeze(self) -> None:
         """Renew the static form where it was shown last, unless it is fixed."""
+        self.frozen()
         if self._shown and not self._fixed:
             _display(self._bundle(), display_id=self._output, update=True)
 
@@ -168,11 +171,19 @@ def show_widget(widget: Any) -> None:
     _display({_WIDGET_VIEW: view, "text/plain": "", "text/html": ""})
 
 
-def show_form(widget: Any, view: str, text: str, html: str) -> None:
-    """Display widgets of ipywidgets with a static form; one of them calls `goLive` of `base.ts`."""
-    _display(static_form(view, text, html))
+def show_form(widget: Any, view: str, text: str, html: str, output: str) -> None:
+    """Display widgets of ipywidgets with a static form; one of them calls `goLive` of `base.ts`. `output`: the display
+    id of the static form, for `renew_form`.
+    """
+    _display(static_form(view, text, html), display_id=output)
     if in_kernel():
         show_widget(widget)
+
+
+def renew_form(output: str, view: str, text: str, html: str) -> None:
+    """Show another static form in an output of `show_form`."""
+    if in_kernel():
+        _display(static_form(view, text, html), display_id=output, update=True)
 
 
 def in_kernel() -> bool:

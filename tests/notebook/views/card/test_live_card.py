@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 import time
@@ -49,17 +50,25 @@ def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def card(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[LiveCard]:
-    workspace.load("m", SOURCE)
+def states(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[ModelStates]:
+    """The server's store, which follows nothing after the test."""
     states = ModelStates.for_server(workspace.server)
     workspace.changed = states.poke
-    card = LiveCard(workspace, "m", lambda error: "")
-    card.show()
-    yield card
-    states.leave(card.refresh)
+    yield states
+    for cards in states.cards.values():
+        for card in cards:
+            states.leave(card.refresh)
     states.playgrounds.clear()
     states.opened.clear()
     states.cards.clear()
+
+
+@pytest.fixture
+def card(workspace: Workspace, states: ModelStates) -> LiveCard:
+    workspace.load("m", SOURCE)
+    card = LiveCard(workspace, "m", lambda error: "")
+    card.show()
+    return card
 
 
 def reaches(card: LiveCard, state: str) -> None:
@@ -235,12 +244,29 @@ def test_a_form_for_other_inputs_keeps_what_both_have(card: LiveCard, workspace:
     form.inputs["A"].mode.value, form.inputs["A"].text.value = "Typed", "1, 2"
     form.form.batch.value, form.form.request_id.value, form.result.value = 12, "mine", "the last answer"
     workspace.load("m", SOURCE, options=options("A:FP32[2]", "C:FP32[1]", batch=4))
-    eventually(lambda: card._panel.children != (form.widget,))
-    other = card.playground()
-    assert list(other.inputs) == ["A", "C"]
-    assert (other.inputs["A"].mode.value, other.inputs["A"].text.value) == ("Typed", "1, 2")
-    assert (other.form.request_id.value, other.result.value) == ("mine", "the last answer")
-    assert other.form.batch.value <= 8
+    eventually(lambda: list(form.inputs) == ["A", "C"])
+    assert form.form.box in form.widget.children and card._panel.children == (form.widget,)
+    assert (form.inputs["A"].mode.value, form.inputs["A"].text.value) == ("Typed", "1, 2")
+    assert (form.form.request_id.value, form.result.value) == ("mine", "the last answer")
+    assert form.form.batch.value <= 8
+
+
+def test_what_is_open_is_in_the_stored_card(
+    card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]
+) -> None:
+    card.press("playground")
+    assert "Playground" not in bundles[-1]["text/html"]  # an empty form tells nothing
+    card.playground().send()
+    assert "Playground of m: " in bundles[-1]["text/html"] and "Playground of m: " in bundles[-1]["text/plain"]
+    assert card.playground().result.value in bundles[-1]["text/html"]
+    card.press("view")
+    assert "Playground of" not in bundles[-1]["text/html"] and "Timeline of m: " in bundles[-1]["text/html"]
+    before = bundles[-1]["text/plain"]
+    list(workspace.server.model("m").infer(inputs={}, raise_on_error=False))
+    card._view_panel().view.renew()
+    assert "Timeline of m: " in bundles[-1]["text/plain"] and bundles[-1]["text/plain"] != before
+    card.press("view")
+    assert "Timeline" not in bundles[-1]["text/html"]
 
 
 def test_old_cards_end(card: LiveCard, workspace: Workspace) -> None:
@@ -273,3 +299,73 @@ def test_the_export_form_comes_and_goes(card: LiveCard) -> None:
     assert card._panel.children == (card._exporting.widget,)
     card.press("export")
     assert card._panel.children == ()
+
+
+def load_in(workspace: Workspace, cell: str, source: str | None = SOURCE, **options: Any) -> LiveCard:
+    """Load the model as a cell does, and return its card, whether the load was good or not."""
+    workspace.running_cell = lambda: cell
+    try:
+        with contextlib.suppress(ModelLoadError):
+            workspace.load("m", source, **options)
+        card = LiveCard(workspace, "m", lambda error: "", of_load=True)
+    finally:
+        workspace.running_cell = lambda: ""
+    card.show()
+    return card
+
+
+def settle(*cards: LiveCard) -> list[str]:
+    for card in cards:
+        card.refresh()
+    return [card.state["state"] for card in cards]
+
+
+@pytest.mark.usefixtures("states")
+def test_a_card_is_of_the_load_of_its_cell(workspace: Workspace, bundles: list[dict[str, Any]]) -> None:
+    failed = load_in(workspace, "In[3]", BROKEN)
+    assert failed.state["state"] == "FAILED"
+    good = load_in(workspace, "In[4]")
+    assert settle(failed, good) == ["REPLACED", "READY"]
+    assert "REPLACED by In[4]" in failed.state["html"] and "division by zero" in failed.state["html"]
+    assert buttons(failed) == [] and "READY" not in failed.state["html"]
+    assert failed.refresh not in ModelStates.for_server(workspace.server)._followers
+    stored = [bundle["text/plain"] for bundle in bundles if bundle.get("text/plain")]
+    assert not any("REPLACED" in text for text in stored)  # its own moment is kept
+    workspace.load("m")  # by a button
+    assert settle(good) == ["READY"]
+    again_failed = load_in(workspace, "In[5]", BROKEN)
+    assert settle(good, again_failed) == ["READY", "READY"]
+    assert "keeps serving" in good.state["html"] and "keeps serving" in again_failed.state["html"]
+    another = load_in(workspace, "In[6]")
+    assert settle(failed, good, again_failed, another) == ["REPLACED", "REPLACED", "REPLACED", "READY"]
+    assert "by In[4]" in failed.state["html"] and "by In[6]" in good.state["html"]
+
+
+@pytest.mark.usefixtures("states")
+def test_a_config_of_another_cell_changes_the_card_of_the_source(workspace: Workspace) -> None:
+    card = load_in(workspace, "In[3]")
+    card.press("playground")
+    workspace.write_config("m", "max_batch_size: 4")
+    of_config = load_in(workspace, "In[4]", None)
+    assert settle(card, of_config) == ["READY", "READY"]
+    assert "requests of up to 4 rows" in card.state["html"]
+
+
+@pytest.mark.usefixtures("states")
+def test_a_failed_card_says_that_a_button_has_loaded_the_model_later(workspace: Workspace) -> None:
+    card = load_in(workspace, "In[3]", BROKEN)
+    workspace._written("m").draft = workspace.draft("m").with_source(SOURCE)
+    card.press("load")
+    assert settle(card) == ["READY"]
+    assert "The load of this cell failed; what serves was loaded later, at " in card.state["html"]
+
+
+def test_the_reason_of_a_failed_button_goes_when_the_model_is_loaded(card: LiveCard, workspace: Workspace) -> None:
+    card.press("unload")
+    workspace._written("m").draft = workspace.draft("m").with_source(BROKEN)
+    card.press("load")
+    card.refresh()
+    assert "division by zero" in card.state["said"]
+    workspace.load("m", SOURCE)
+    card.refresh()
+    assert (card.state["state"], card.state["said"]) == ("READY", "")

@@ -21,8 +21,11 @@ from tritonlab.clients.golden import GoldenSet
 from tritonlab.core.explained import Explained
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views import widget
+from tritonlab.notebook.views.card.model_states import ModelStates
 from tritonlab.notebook.views.playground.input_files import InputFile
 from tritonlab.notebook.views.playground.input_values import ValueProblem
+from tritonlab.notebook.views.playground.open_playground import open_playground
 from tritonlab.notebook.views.playground.playground import Playground
 
 SOURCE = """\
@@ -228,6 +231,57 @@ def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
     assert "def test_m():" in snippet.text and list(snippet.files) == ["test_m.npz"]
     with np.load(io.BytesIO(snippet.files["test_m.npz"])) as kept:
         assert kept["output.0.OUT"].tolist() == [[[3, 4]]]
+
+
+def test_what_was_wrong_goes_with_a_good_answer(playground: Playground) -> None:
+    playground.programs.choice.value = "pytest"
+    large = {"name": "large.npy", "size": 60_000_000, "type": ""}
+    playground.keys._handle_custom_msg({"kind": "drop", "input": 0, "files": [large]}, [b""])
+    assert (
+        "send the request first" in playground.programs.note.value and "large.npy" in playground.inputs["IN"].note.value
+    )
+    playground.send({"IN": -np.ones((1, 1, 2), np.float32)})
+    assert "large.npy" in playground.inputs["IN"].note.value
+    playground.send({"IN": np.ones((1, 1, 2), np.float32)})
+    assert "def test_m():" in playground.programs.text.value and "tl-bad" not in playground.programs.note.value
+    assert playground.inputs["IN"].note.value == ""
+
+
+def test_an_open_form_has_the_inputs_of_the_config_now(workspace: Workspace) -> None:
+    options = ConfigOptions.from_keywords(max_batch_size=8, inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
+    states = ModelStates.for_server(workspace.server)
+    workspace.changed = states.poke
+    model = workspace.load("m", SOURCE, options=options)
+    forms = [open_playground(workspace, model) for _ in range(9)]
+    form = forms[-1]
+    form.form.request_id.value = "mine"
+    options = ConfigOptions.from_keywords(inputs=["IN:FP32[3]", "B:INT32[1]"], outputs="OUT:FP32[3]")
+    workspace.load("m", SOURCE, options=options)
+    eventually(lambda: list(form.inputs) == ["IN", "B"])
+    assert form.widget.children[1] is form.form.box and form.form.request_id.value == "mine"
+    assert form.send().request.inputs["IN"].shape == (3,)
+    form.keys._handle_custom_msg({"kind": "drop", "input": 1, "files": [{"name": "b.csv", "size": 1}]}, [b"4"])
+    assert "b.csv: INT32 [1]" in form.inputs["B"].note.value
+    assert list(forms[0].inputs) == ["IN"]  # one of the cells that ran long ago
+    workspace.unload("m")
+    assert form.renew() is False and list(form.inputs) == ["IN", "B"]
+    for each in forms:
+        states.leave(each.renew)
+
+
+def test_the_last_answer_is_in_the_stored_form(playground: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    monkeypatch.setattr(widget, "_display", lambda bundle, **how: shown.append((bundle, how)))
+    monkeypatch.setattr(widget, "in_kernel", lambda: True)
+    playground._ipython_display_()
+    output = shown[0][1]["display_id"]
+    playground.send({"IN": np.ones((1, 1, 2), np.float32)})
+    stored, how = shown[-1]
+    assert how == {"display_id": output, "update": True}
+    assert "[[[2. 2.]]]" in stored["text/html"] and "OUT" in stored["text/plain"]
+    playground._ipython_display_()
+    playground.send({"IN": np.zeros((1, 1, 2), np.float32)})
+    assert shown[-1][1]["display_id"] != output  # the output before keeps its moment
 
 
 def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:

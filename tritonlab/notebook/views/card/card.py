@@ -11,6 +11,9 @@ from ....core.short_number import duration_text
 from .log_lines import log_lines_html
 from .model_facts import ModelFacts, StepFacts, TensorFacts
 
+#: The state of a card whose load was replaced by that of another cell.
+REPLACED = "REPLACED"
+
 _OPEN_LOG_LINES = 3
 #: With the rest of a card this makes 40 lines at most, few enough for programs to read.
 _TEXT_LOG_LINES = 20
@@ -18,7 +21,7 @@ _TEXT_LOG_LINES = 20
 
 def card_text(facts: ModelFacts) -> str:
     """Return the card for a terminal."""
-    lines = ["  ".join(filter(None, [facts.name, facts.state, _headline(facts)]))]
+    lines = ["  ".join(filter(None, [facts.name, _state(facts), _headline(facts)]))]
     width = max((len(t.name) for t in (*facts.inputs, *facts.outputs)), default=0)
     for role, tensors in (("send", facts.inputs), ("get", facts.outputs)):
         for t in tensors:
@@ -36,7 +39,7 @@ def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
     """Return the card for an output without a running kernel, as it was at `when`, wall clock seconds. `of_config`: the
     card's cell is a config, and so is not coloured as Python.
     """
-    state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
+    state = f"was {_state(facts)} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
     shown = replace(facts, draining=(), hanging="", executing="", loading=None)  # nothing can end what hangs
     classes = "tl-card tl-of-config" if of_config else "tl-card"
     return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
@@ -49,7 +52,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
     tone = _tone(facts)
     head = (
         f"<span class='tl-dot tl-{tone}'></span> <span class='tl-name'>{escape(facts.name)}</span> "
-        f"<span class='tl-state tl-{tone}'>{escape(state or facts.state)}</span> "
+        f"<span class='tl-state tl-{tone}'>{escape(state or _state(facts))}</span> "
         f"<span class='tl-dim'>{_clock(facts)}{escape(_headline(facts))}</span>"
     )
     return (
@@ -66,6 +69,10 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
         + (f"<div class='tl-dim tl-text'>{escape(_anew(facts))}</div>" if facts.imports_anew else "")
         + _log(facts)
     )
+
+
+def _state(facts: ModelFacts) -> str:
+    return f"{facts.state} by {facts.by}" if facts.by else facts.state
 
 
 def _executing(facts: ModelFacts) -> str:

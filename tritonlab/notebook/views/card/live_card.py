@@ -15,24 +15,27 @@ import importlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....core.explained import Explained
 from ....core.status import ModelError
+from ...authoring.errors import DescribeError
 from ...authoring.workspace import Workspace
-from ..playground.open_playground import DescribeError, open_playground
+from ..own_load import OwnLoad
+from ..playground.open_playground import open_playground
 from ..record.view_panel import ViewPanel
 from ..widget import LiveView, close_widget, in_kernel
-from .card import card_body, card_text, still_html
+from .card import REPLACED, card_body, card_text, still_html
 from .export_panel import ExportPanel
 from .hanging import kill_pressed
 from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
 
 if TYPE_CHECKING:
+    from ...authoring.load_report import LoadReport
     from ..playground.playground import Playground
 
 #: The labels of the buttons, and their actions, by the state of the model.
@@ -64,8 +67,8 @@ _LIVING = 8
 class LiveCard(LiveView):
     """One card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
 
-    `of_load`: the card's cell has loaded the model, so the card takes over the form that was open in the card before.
-    `of_config`: the cell is a config.
+    `of_load`: the card's cell has loaded the model, so the card takes over the form that was open in the card before,
+    and ends once a load of another cell has replaced what this one loaded. `of_config`: the cell is a config.
     """
 
     MODULE = "card.js"
@@ -87,8 +90,11 @@ class LiveCard(LiveView):
         self._pressing = threading.Lock()  # one action at a time
         self._states = ModelStates.for_server(workspace.server)
         self._of_config = of_config
+        self._own = OwnLoad(workspace, name, of_config) if of_load else None
         self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()
+        #: the load and the state at which a button's failure was shown
+        self._said_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
         self._exporting: ExportPanel | None = None
         self._viewing: ViewPanel | None = None
@@ -114,7 +120,8 @@ class LiveCard(LiveView):
 
     def text(self) -> str:
         first, *rest = card_text(self.facts).split("\n")
-        return "\n".join([f"{first} · at {time.strftime('%H:%M:%S', time.localtime(self._since))}", *rest])
+        when = time.strftime("%H:%M:%S", time.localtime(self._since))
+        return "\n".join([f"{first} · at {when}", *rest, *(opened.text() for opened in self._seen())])
 
     def to_dict(self) -> dict[str, Any]:
         report = self._workspace.report(self.name)
@@ -122,7 +129,18 @@ class LiveCard(LiveView):
         return {**self.facts.to_dict(), "error": error.to_dict() if isinstance(error, Explained) else None}
 
     def html(self) -> str:
-        return still_html(self.facts, self._since, self._of_config)
+        still = still_html(self.facts, self._since, self._of_config)
+        return "".join([still, *(opened.html() for opened in self._seen())])
+
+    def _seen(self) -> Iterator[Playground | LiveView]:
+        """Return what is seen below the buttons: the form with an answer, or the view."""
+        if self._panel is None or not self._panel.children:
+            return
+        form = self._states.playgrounds.get(self.name)
+        if self._opened == "playground" and form is not None and form.result.value:
+            yield form
+        elif self._opened == "view" and self._viewing is not None:
+            yield self._viewing.view
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
@@ -137,15 +155,40 @@ class LiveCard(LiveView):
     def refresh(self) -> bool:
         """Show the model as it is now; return whether it is changing. Called by the store."""
         with self._drawing:
+            if self.facts.state == REPLACED:
+                return False
+            if self._own is not None and (cell := self._own.replaced_by()):
+                self._be_replaced(cell)
+                return False
             before, facts = self.facts, current_facts(self._workspace, self.name, self.facts)
+            if self._own is not None and facts.state in ("READY", "NOT READY"):
+                facts = replace(facts, kept=facts.kept or self._own.failed_before())
             self.facts = facts = replace(facts, executing=self._executing() if facts.draining else "")
             if facts.state != before.state:
                 self._since = time.time()
-            self.update(**self._drawn())
+            self.update(**self._drawn(), **self._still_said())
+            self._fill_panel()
             if _lasting(facts) != _lasting(before) and facts.state != "LOADING":
                 self.freeze()
-            self._fill_panel()
         return facts.state in _MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
+
+    def _be_replaced(self, cell: str) -> None:
+        """End: what the model is now belongs to the card of that cell. The static form keeps its own moment."""
+        self._states.leave(self.refresh)
+        self.facts = replace(_lasting(self.facts), state=REPLACED, by=cell, kept="")
+        self._since, self._opened = time.time(), ""
+        self.update(**self._drawn(), said="")
+        self._fill_panel()
+
+    def _still_said(self) -> dict[str, str]:
+        """Return what else to draw: why a button failed goes once the model serves after a later load or change."""
+        if not self.state["said"] or self.state["busy"]:
+            return {}
+        now = self._workspace.report(self.name), self.facts.state
+        if self._said_at is None:
+            self._said_at = now
+        is_past = now != self._said_at and self.facts.state == "READY" and not self.facts.kept
+        return {"said": ""} if is_past else {}
 
     def _executing(self) -> str:
         """Return what the old processes execute. They stop for each look, so it is rare."""
@@ -189,6 +232,7 @@ class LiveCard(LiveView):
         action = self._actions.get(do)
         if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
             return
+        self._said_at = None
         self.update(busy=do, said="")
         problem = ""
         try:
@@ -214,6 +258,7 @@ class LiveCard(LiveView):
             self._export().ask()
         self._fill_panel()
         self.update(open=self._opened)
+        self.freeze()
 
     def _fill_panel(self) -> None:
         """Show the open form below the buttons, while the model serves."""
@@ -239,21 +284,18 @@ class LiveCard(LiveView):
     def _view_panel(self) -> ViewPanel:
         if self._viewing is None:
             written = partial(self._workspace.written, self.name)
-            self._viewing = ViewPanel(self._workspace.server.model(self.name), written)
+            self._viewing = ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
         return self._viewing
 
     def playground(self) -> Playground:
-        """Return the model's form, the same in all its cards. If the config needs other fields it is a new one, with
-        the values of the fields that both have, and the last responses.
-        """
+        """Return the model's form, the same in all its cards."""
         with self._states.forming:
             known = self._states.playgrounds.get(self.name)
-            model = self._workspace.server.model(self.name)
-            if known is None or (model.ready() and not known.form.fits(model.config())):
-                form = open_playground(self._workspace, model, self._describe_error)
-                if known is not None:
-                    form.take_over(known)
-                known = self._states.playgrounds[self.name] = form
+            if known is None:
+                model = self._workspace.server.model(self.name)
+                known = open_playground(self._workspace, model, self._describe_error)
+                known.answered = lambda: self._states.freeze_cards(self.name)
+                self._states.playgrounds[self.name] = known
             return known
 
     def close(self) -> None:

@@ -48,7 +48,8 @@ class StepFacts:
 class ModelFacts:
     """A model as its card shows it.
 
-    `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED or FAILED (its last load).
+    `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED or FAILED (its last load); of a
+    card whose load is over, REPLACED, `by` another cell.
     `seconds`: how long this notebook took to load it, else None.
     """
 
@@ -72,6 +73,7 @@ class ModelFacts:
     kept: str = ""
     #: why the model is FAILED
     reason: str = ""
+    by: str = ""
     #: seconds since the load began
     loading: float | None = None
     #: a sentence about each version that no longer serves and takes long to end

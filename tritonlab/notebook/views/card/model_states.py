@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....core.observe.instrument import Instrument
-from ....server.api.server import Server
 
 if TYPE_CHECKING:
     from ....ipc.processes.stub_log import LogRecord
+    from ....server.api.model import Host
     from ..playground.playground import Playground
     from ..widget import LiveView
 
@@ -29,6 +29,9 @@ _TOGETHER = 0.03
 
 #: Nanoseconds between two looks at what requests have copied: each request would be too many.
 _COPIES_EVERY = 2_000_000_000
+
+#: The most playgrounds of one model that follow it.
+_FORMS = 8
 
 #: Looks at its model; returns whether it is changing. Called on the store's thread.
 Look = Callable[[], bool]
@@ -43,17 +46,18 @@ class ModelStates(Instrument):
         self._changed = threading.Condition()  # guards everything below
         self._followers: dict[Look, str] = {}
         self._due: set[Look] = set()
+        self._forms: dict[str, list[Look]] = {}
         self._thread: threading.Thread | None = None
         #: when a copy was last shown, by model; one that is missed is shown with the next
         self._copied: dict[str, int] = {}
         # what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
-        self.forming = threading.Lock()  # guards the next two
+        self.forming = threading.RLock()  # guards the next two
         self.playgrounds: dict[str, Playground] = {}
         self.cards: dict[str, list[LiveView]] = {}
         self.opened: dict[str, str] = {}
 
     @staticmethod
-    def for_server(server: Server) -> ModelStates:
+    def for_server(server: Host) -> ModelStates:
         """Return the server's own store, made at the first use."""
         for one in server.instruments:
             if isinstance(one, ModelStates):
@@ -68,10 +72,28 @@ class ModelStates(Instrument):
             self._followers[look] = model
         self.poke(model)
 
+    def follow_form(self, look: Look, model: str) -> None:
+        """Call `look` as `follow` does, of the forms of a model that were opened last: nothing reports that one is no
+        longer seen.
+        """
+        self.follow(look, model)
+        with self._changed:
+            forms = self._forms[model] = [*self._forms.get(model, ()), look]
+            old, self._forms[model] = forms[:-_FORMS], forms[-_FORMS:]
+        for each in old:
+            self.leave(each)
+
     def leave(self, look: Look) -> None:
         with self._changed:
             self._followers.pop(look, None)
             self._due.discard(look)
+
+    def freeze_cards(self, model: str) -> None:
+        """Renew the static forms of the model's cards: what they have opened has changed."""
+        with self.forming:
+            cards = list(self.cards.get(model, ()))
+        for card in cards:
+            card.freeze()
 
     def poke(self, model: str) -> None:
         """Record that something about the model may have changed. Does not block."""

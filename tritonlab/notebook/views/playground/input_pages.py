@@ -109,6 +109,11 @@ class InputPages(Mapping[str, InputRow]):
             return
         row.drop([InputFile(str(file["name"]), data) for file, data in zip(files, contents, strict=True)])
 
+    def clear_problems(self) -> None:
+        """Take away why actions on inputs failed."""
+        for row in list(self.made.values()):
+            row.clear_problem()
+
     def senders(self) -> dict[str, InputRow | UnseenInput]:
         """Return what makes the value of each input."""
         return {

@@ -36,6 +36,7 @@ class InputRow:
         self.changed: Callable[[], object] = lambda: None
         self._number = number
         self._batch, self._seed = 1, 0
+        self._problem = False  # the note is why an action failed
         self._filling = False  # the text changes because the row writes it
         self._texts: dict[Mode, str] = {}
         self._dropped: list[InputFile] = []
@@ -159,7 +160,13 @@ class InputRow:
 
     def say(self, text: str) -> None:
         """Show why an action on the input failed."""
+        self._problem = True
         self.note.value = f"<div class='tl-panel'><span class='tl-bad' role='alert'>{escape(text)}</span></div>"
+
+    def clear_problem(self) -> None:
+        """Take away what `say` shows."""
+        if self._problem:
+            self._refresh()
 
     def _chosen(self) -> None:
         self._dropped = []
@@ -192,6 +199,7 @@ class InputRow:
 
     def _refresh(self) -> None:
         """Show what belongs to the mode, and a preview of the value."""
+        self._problem = False
         mode = Mode(self.mode.value)
         self.text.placeholder = _PLACEHOLDER[mode]
         self.upload.layout.display = "" if mode is Mode.FILE else "none"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from ...authoring.errors import DescribeError
+from ..card.model_states import ModelStates
 
 if TYPE_CHECKING:
     from ....server.api.model import Model
     from ...authoring.workspace import Workspace
     from .playground import Playground
 
-#: The author's traceback of an error as plain text, "" if there is none.
-DescribeError = Callable[[BaseException], str]
-
 
 def open_playground(workspace: Workspace, model: Model, describe_error: DescribeError | None = None) -> Playground:
-    """Return a form that sends requests to `model`. `describe_error`: the workspace's if left out. Raises
-    ModuleNotFoundError without ipywidgets."""
+    """Return a form that sends requests to `model` and has the fields of its config, also after a reload.
+    `describe_error`: the workspace's if left out. Raises ModuleNotFoundError without ipywidgets."""
     from .playground import Playground
 
-    return Playground(model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints)
+    form = Playground(model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints)
+    ModelStates.for_server(model.server).follow_form(form.renew, model.name)
+    return form

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +20,16 @@ from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import few_lines
 from ....core.status import TritonError
 from ...authoring.cells import user_namespace
+from ...authoring.errors import DescribeError
 from ...authoring.hints import hint
 from ..theme import STYLE
-from ..widget import show_form
+from ..widget import renew_form, show_form
 from .following import CurrentSending, follow
 from .form_facts import form_facts, form_html, form_text
 from .form_keys import form_keys
 from .history import History
 from .input_row import InputRow
 from .input_values import ValueProblem
-from .open_playground import DescribeError
 from .other_server import Ports, SideBySide, open_address
 from .program_panel import ProgramPanel
 from .request_form import RequestForm
@@ -55,10 +56,14 @@ class Playground:
         self._describe_error = describe_error
         self._sent = CurrentSending()
         self._id = uuid.uuid4().hex[:12]
+        self._output = ""  # the display id of the output that shows it last
+        #: called when there is another answer
+        self.answered: Callable[[], object] = lambda: None
         try:
             widgets: Any = importlib.import_module("ipywidgets")
         except ModuleNotFoundError:
             raise ModuleNotFoundError("the playground needs ipywidgets: pip install 'tritonlab[lab]'") from None
+        self._widgets = widgets
         self.form = RequestForm(model.config(), widgets)
         self._build(widgets)
 
@@ -72,10 +77,18 @@ class Playground:
         """The requests that were sent, with their responses."""
         return self.other.history
 
-    def take_over(self, other: Playground) -> None:
-        """Copy the form of an earlier version of the model, for the fields that both have, and its last responses."""
-        self.form.take_over(other.form)
-        self.buttons.count.value, self.result.value = other.buttons.count.value, other.result.value
+    def renew(self) -> bool:
+        """Show the fields that the model's config has now, with the values of those that it had before. Called by the
+        store, when the model may have changed.
+        """
+        with suppress(TritonError):  # it does not serve; its form stays until it does
+            config = self.model.config()
+            if self.model.ready() and not self.form.fits(config):
+                form = RequestForm(config, self._widgets)
+                form.take_over(self.form)
+                former, self.form = self.form, form
+                self.widget.children = tuple(form.box if each is former.box else each for each in self.widget.children)
+        return False
 
     def _build(self, widgets: Any) -> None:
         layout = widgets.Layout
@@ -87,7 +100,7 @@ class Playground:
         self.keys = form_keys(
             lambda: [*self.form.fields, self.buttons.count, self.other.target],
             lambda: self._press(1),
-            self.form.inputs.drop,
+            lambda *dropped: self.form.inputs.drop(*dropped),
             self._id,
         )
         self.keys.add_class("tl-keys-widget")
@@ -219,13 +232,36 @@ class Playground:
             self.buttons.enable(True)
             if len(outcomes) == 1:
                 self.other.history.add(outcomes[0])
+            if not errors:
+                self._clear_problems()
+            self._keep_answer()
+
+    def _clear_problems(self) -> None:
+        """Take away what was wrong before there was a good answer."""
+        self.form.inputs.clear_problems()
+        self.programs.clear_problem()
+
+    def _keep_answer(self) -> None:
+        """Show the answer in the static form, too."""
+        if self._output:
+            renew_form(self._output, self._id, repr(self), self.html())
+        self.answered()
+
+    def html(self) -> str:
+        """Return the form and its last answer for an output without a running kernel."""
+        facts = {**self.to_dict(), "last": None}
+        return form_html(form_text(facts, None)) + self.result.value
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the form, and the outcome of the last request, as JSON values."""
         return form_facts(self.model.name, self.form, self._sent.finished())
 
     def _ipython_display_(self) -> None:
-        show_form(self.widget, self._id, repr(self), form_html(repr(self)))
+        self._output = uuid.uuid4().hex[:12]  # the output before keeps its moment
+        show_form(self.widget, self._id, repr(self), self.html(), self._output)
+
+    def text(self) -> str:
+        return form_text(self.to_dict(), self._sent.finished())
 
     def __repr__(self) -> str:
-        return few_lines(form_text(self.to_dict(), self._sent.finished()))
+        return few_lines(self.text())

@@ -51,6 +51,11 @@ class ProgramPanel:
             return
         self._write(snippet.text, "".join(_link(*file) for file in _files(snippet)))
 
+    def clear_problem(self) -> None:
+        """Write the program again if it could not be written before."""
+        if self.choice.value != _NONE and not self.text.value:
+            self.show()
+
     def _write(self, text: str, note: str) -> None:
         self.text.value = text
         self.text.rows = min(_MOST_LINES, text.count("\n") + 1)

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 class ViewPanel:
     """One view of a model: at first the most telling one, streams of a decoupled model, the graph of an ensemble."""
 
-    def __init__(self, model: Model, written: Callable[[], Written | None]) -> None:
+    def __init__(
+        self, model: Model, written: Callable[[], Written | None], renewed: Callable[[], object] = lambda: None
+    ) -> None:
+        """renewed: called when the view's static form would be renewed."""
         widgets = importlib.import_module("ipywidgets")
         self._model = model
         self._written = written
+        self._renewed = renewed
         self._views: dict[str, RecordView] = {}
         self.choice = widgets.Dropdown(
             options=[(kind.capitalize(), kind) for kind in KINDS],
@@ -40,11 +44,13 @@ class ViewPanel:
             # imported here, because a view takes as long to import as a tenth of everything else
             from .opening import open_view
 
-            self._views[kind] = open_view(self._model, kind, written=self._written)
+            view = self._views[kind] = open_view(self._model, kind, written=self._written)
+            view.frozen = self._renewed
         return self._views[kind]
 
     def _show(self) -> None:
         self.widget.children = (self.choice, self.view.widget)
+        self._renewed()
 
 
 def _first(config: dict[str, Any]) -> str:
