@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.completed_text import completed_text
 from ...core.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import is_ensemble
-from ...export.repository import model_files
+from ...export.model_tree import read_tree
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -35,11 +35,12 @@ MODEL_FILE = "model.py"
 class ModelFile:
     """One file of a model: its bytes, or the path it is copied from at each load.
 
-    `segments` say where its lines were written.
+    `segments` say where its lines were written. `link`: it is a link that leads there instead.
     """
 
     content: bytes | Path
     segments: tuple[Segment, ...] = ()
+    link: str = ""
 
     def text(self) -> str:
         return (self.content if isinstance(self.content, bytes) else self.content.read_bytes()).decode()
@@ -243,9 +244,12 @@ def read_model(name: str, path: Path) -> Draft:
     versions = sorted(int(p.name) for p in folders if p.name.isdecimal() and str(int(p.name)) == p.name)  # rule 2.1.1
     config = path / CONFIG_FILE
     text = config.read_bytes().decode("utf-8") if config.is_file() else ""
+    tree = read_tree(path)
+    copied = {file: ModelFile((path / file).resolve()) for file in tree.files if file != CONFIG_FILE}
+    linked = {link: ModelFile(os.fsencode(end), link=end) for link, end in tree.links.items()}
     draft = Draft(
         name,
-        files={file: ModelFile((path / file).resolve()) for file in model_files(path) if file != CONFIG_FILE},
+        files={**copied, **linked},
         cell_config=ConfigText(text, str(config), model=name),
     )
     sources = [version for version in versions if (path / str(version) / draft.model_file).is_file()]

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...export.model_tree import copy_file
 from .draft import ModelFile
 
 Stamp = tuple[str, int, int]
@@ -51,6 +52,9 @@ class ModelDirectory:
         for relative, file in files.items():
             target = self._new / relative
             target.parent.mkdir(parents=True, exist_ok=True)
+            if file.link:
+                target.symlink_to(file.link)
+                continue
             if isinstance(file.content, bytes):
                 target.write_bytes(file.content)
                 continue
@@ -59,7 +63,7 @@ class ModelDirectory:
             if self._stamps.get(relative) == stamps[relative] and kept.is_file():
                 _link_or_copy(kept, target)
             else:
-                shutil.copyfile(file.content, target)
+                copy_file(file.content, target)
         return stamps
 
     def restore(self) -> None:
@@ -85,4 +89,4 @@ def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
-        shutil.copyfile(source, target)
+        copy_file(source, target)
