@@ -6,8 +6,17 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+from .model_tree import copy_file
 
 Stamp = tuple[str, int, int]
+
+
+class Link(NamedTuple):
+    """A symbolic link, by the path it leads to."""
+
+    target: str
 
 
 class ModelDirectory:
@@ -23,8 +32,8 @@ class ModelDirectory:
         self._stamps: dict[str, Stamp] = {}
         self._old_stamps: dict[str, Stamp] = {}
 
-    def replace(self, files: Mapping[str, bytes | Path], version: int = 1) -> None:
-        """Make the directory hold exactly `files`, by their contents or the paths that they are copied from, and the
+    def replace(self, files: Mapping[str, bytes | Path | Link], version: int = 1) -> None:
+        """Make the directory hold exactly `files` (their contents, the paths that they are copied from, or links) and the
         directory of `version`, which an ensemble needs although it is empty. The former tree is kept until `forget` or
         `restore`.
 
@@ -42,13 +51,16 @@ class ModelDirectory:
         os.replace(self._new, self.path)
         self._old_stamps, self._stamps = self._stamps, stamps
 
-    def _written(self, files: Mapping[str, bytes | Path], version: int) -> dict[str, Stamp]:
+    def _written(self, files: Mapping[str, bytes | Path | Link], version: int) -> dict[str, Stamp]:
         """Write the new tree, and return the stamps of the files that were copied."""
         stamps = {}
         (self._new / str(version)).mkdir(parents=True)
         for relative, content in files.items():
             target = self._new / relative
             target.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Link):
+                target.symlink_to(content.target)
+                continue
             if isinstance(content, bytes):
                 target.write_bytes(content)
                 continue
@@ -57,7 +69,7 @@ class ModelDirectory:
             if self._stamps.get(relative) == stamps[relative] and kept.is_file():
                 _link_or_copy(kept, target)
             else:
-                shutil.copyfile(content, target)
+                copy_file(content, target)
         return stamps
 
     def restore(self) -> None:
@@ -83,4 +95,4 @@ def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
-        shutil.copyfile(source, target)
+        copy_file(source, target)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import secrets
 from os import PathLike
 from pathlib import Path
 
@@ -64,16 +65,19 @@ def scratch_place(repository: Path) -> Path:
     are moved, and only within a file system.
     """
     repository = repository.resolve()
+    beside, moved = (parent / scratch_name() for parent in (repository.parent, repository))
     try:
-        handle, name = tempfile.mkstemp(prefix=SCRATCH, dir=repository.parent)
+        beside.touch(0o600, exist_ok=False)
+        os.replace(beside, moved)  # a file: servers look at directories
     except OSError:
         return repository
-    os.close(handle)
-    moved = repository / Path(name).name
-    try:
-        os.replace(name, moved)  # a file: servers look at directories
-    except OSError:
-        os.unlink(name)
-        return repository
-    moved.unlink()
+    finally:  # also at an interrupt
+        for path in (beside, moved):
+            with contextlib.suppress(OSError):
+                path.unlink()
     return repository.parent
+
+
+def scratch_name() -> str:
+    """Return a name that no other export uses."""
+    return SCRATCH + secrets.token_hex(8)

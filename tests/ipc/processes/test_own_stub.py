@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.rules import rule
 from tritonlab.ipc.processes.interpreter import Interpreter, InterpreterError
-from tritonlab.ipc.processes.own_stub import NAME, find_own_stub, is_compiled, write_own_stub
+from tritonlab.ipc.processes.own_stub import NAME, find_own_stub, is_compiled, python_of_compiled, write_own_stub
 
 
 def test_most_models_have_none(tmp_path: Path) -> None:
@@ -42,12 +42,15 @@ def test_what_cannot_be_made_executable_says_so_in_tritons_words(
     assert str(caught.value) == f"Failed to give execute permission to {NAME} in {path} m Error No.: 1"
 
 
-def test_one_compiled_for_triton_is_explained_not_passed_over(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"\x7fELF\x02\x01\x01")
-    assert is_compiled(tmp_path / NAME)
-    with pytest.raises(InterpreterError, match="compiled and speaks only with NVIDIA's server") as caught:
-        find_own_stub(tmp_path, "m")
-    assert f"tritonlab stub --force --python <the same Python> {tmp_path}" in str(caught.value)
+def test_one_compiled_for_triton_is_passed_over_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"\x7fELF\x02\x01\x01\0libpython3.12.so.1.0\0")
+    path.chmod(0o640)
+    assert (is_compiled(path), python_of_compiled(path)) == (True, "3.12")
+    assert find_own_stub(tmp_path, "m") is None
+    assert path.stat().st_mode & 0o777 == 0o640
+    path.write_bytes(b"\x7fELF\x02\x01\x01")
+    assert python_of_compiled(path) == python_of_compiled(tmp_path / "none") == ""
 
 
 def test_the_written_one_is_an_interpreter(tmp_path: Path) -> None:

@@ -212,11 +212,9 @@ def test_a_backends_own_stub_counts_only_with_its_own_utils(place: Place) -> Non
     assert place.resolve("mine").interpreter == Interpreter(str(models))
 
 
-def test_a_compiled_stub_fails_the_load(place: Place) -> None:
+def test_a_compiled_stub_is_passed_over(place: Place) -> None:
     (place.model / STUB).write_bytes(b"\x7fELF")
-    code, text = place.fails("python", default_model_filename=FILE)
-    assert code is Code.INTERNAL
-    assert "is compiled and speaks only with NVIDIA's server" in text
+    assert place.resolve("python", default_model_filename=FILE).interpreter == KERNEL
 
 
 @rule("2.12.1")

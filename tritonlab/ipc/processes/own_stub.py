@@ -1,12 +1,14 @@
 """A model may bring its own stub, `<model directory>/triton_python_backend_stub`, which is preferred (rule 2.10.6).
 
 In Triton it is the same program compiled for another Python. Here it is an executable that takes an interpreter's
-arguments: first the path of our stub, then the descriptors. It hands them to its interpreter by `exec`.
+arguments: first the path of our stub, then the descriptors. It hands them to its interpreter by `exec`. A compiled one
+speaks only with NVIDIA's server: it stays where it is, for the deployment, and ours runs the model.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from pathlib import Path
@@ -28,20 +30,11 @@ exit 1
 
 
 def find_own_stub(directory: Path, instance: str) -> str | None:
-    """Return the path of the stub in `directory`, made executable; None if there is none.
-
-    Raises InterpreterError for one that was compiled for Triton. Falling back to our own interpreter would run the
-    model with another Python than its author chose.
-    """
+    """Return the path of the stub in `directory`, made executable; None if there is none, or one that was compiled
+    for Triton."""
     path = directory / NAME
-    if not path.exists():
+    if not path.exists() or is_compiled(path):
         return None
-    if is_compiled(path):
-        raise InterpreterError(
-            f"'{path}' is compiled and speaks only with NVIDIA's server. tritonlab's stub is source and runs with any "
-            f"Python: replace the file by `python -m tritonlab stub --force --python <the same Python> {directory}`, "
-            "and keep this one for the deployment."
-        )
     if not os.access(path, os.X_OK):
         try:
             path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IXUSR)
@@ -56,6 +49,15 @@ def is_compiled(path: Path) -> bool:
     """Return whether the file is a compiled program rather than a script."""
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
+
+
+def python_of_compiled(path: Path) -> str:
+    """Return the Python that a compiled stub was built for, such as 3.12; empty if there is none, or it is not
+    compiled."""
+    if not path.exists() or not is_compiled(path):
+        return ""
+    found = re.search(rb"libpython(\d+\.\d+)\.so", path.read_bytes())
+    return found[1].decode() if found else ""
 
 
 def write_own_stub(directory: Path, python: str, *, force: bool = False) -> Path:

@@ -184,7 +184,13 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
     """Export a model. With --zip the report is displayed and the zip file is what the cell shows."""
     model = context.model(arguments.name)
-    report = export(model, arguments.directory, overwrite=arguments.overwrite, alone=arguments.alone)
+    report = export(
+        model,
+        arguments.directory,
+        overwrite=arguments.overwrite,
+        alone=arguments.alone,
+        include=arguments.include,
+    )
     if not arguments.zip:
         return report
     if not context.json:
@@ -396,6 +402,15 @@ COMMANDS = {
         (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
         (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
         (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
+        (
+            ("--include",),
+            {
+                "action": "append",
+                "default": [],
+                "metavar": "NAME",
+                "help": "a file or pattern that is otherwise left out: hidden, or larger than 100 MB",
+            },
+        ),
     ),
     "serve": _unread(
         "serve",

@@ -15,7 +15,7 @@ from ...ipc.processes.execution_env import PARAMETER as ENVIRONMENT
 from ...ipc.processes.execution_env import ExecutionEnvironments
 from ...ipc.processes.interpreter import Interpreter, InterpreterError, of_environment
 from ...ipc.processes.own_stub import NAME as STUB_NAME
-from ...ipc.processes.own_stub import find_own_stub
+from ...ipc.processes.own_stub import find_own_stub, python_of_compiled
 from ...ipc.processes.stub_launcher import KERNEL
 from ...ipc.processes.stub_log import LogBook, LogRecord
 
@@ -108,6 +108,11 @@ class Backends:
             own = find_own_stub(home, config.name)  # only as a pair: rule 2.11.3
         if own is not None:
             return Interpreter(own, str(environment or ""))
+        compiled = directory / STUB_NAME
+        if compiled.exists():
+            built_for = python_of_compiled(compiled)
+            what = f"compiled for Triton and Python {built_for}" if built_for else "compiled for Triton"
+            say("INFO", f"{compiled} is {what}; it is kept, and tritonlab's stub runs the model")
         return of_environment(environment) if environment is not None else KERNEL
 
     def close(self) -> None:

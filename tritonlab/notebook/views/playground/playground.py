@@ -250,7 +250,7 @@ class Playground:
     def html(self) -> str:
         """Return the form and its last answer for an output without a running kernel."""
         facts = {**self.to_dict(), "last": None}
-        return form_html(form_text(facts, None)) + self.result.value
+        return form_html(form_text(facts, None)) + str(self.result.value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the form, and the outcome of the last request, as JSON values."""
