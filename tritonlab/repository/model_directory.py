@@ -33,9 +33,9 @@ class ModelDirectory:
         self._old_stamps: dict[str, Stamp] = {}
 
     def replace(self, files: Mapping[str, bytes | Path | Link], version: int = 1) -> None:
-        """Make the directory hold exactly `files` (their contents, the paths that they are copied from, or links) and the
-        directory of `version`, which an ensemble needs although it is empty. The former tree is kept until `forget` or
-        `restore`.
+        """Make the directory hold exactly `files` (their contents, the paths that they are copied from, or links) and
+        the directory of `version`, which an ensemble needs although it is empty. The former tree is kept until `forget`
+        or `restore`.
 
         A file copied from a path is not copied again while its source, size and modification time are the same.
         """
