@@ -25,12 +25,12 @@ from ..instances.calls.request_executor import RequestExecutor
 from ..instances.calls.stub_calls import StubCalls
 from ..instances.debugging.debugger import Debugger
 from ..instances.life.instance_plan import InstanceServices
+from ..instances.life.model_instance import ModelInstance
 from ..ipc.gpu.gpu_buffers import GpuBuffers
 from ..ipc.gpu.visible_gpus import VisibleGpus
 from ..ipc.link.link_reader import LinkReader
 from ..ipc.link.wait_policy import Cores
 from ..ipc.processes.stub_launcher import StubProcess
-from ..ipc.processes.stub_log import LogBook
 from ..ipc.processes.stub_pool import StubPool
 from ..repository.model_repository_manager import ModelRepositoryManager, check_repositories
 from ..schedulers.timer import Timer
@@ -70,26 +70,18 @@ class ServerCalls(Protocol):
 
 
 class Parts(NamedTuple):
-    """The parts of a server."""
+    """The parts of a server. What its models share is in `services`, what their instances share in
+    `services.instances`.
+    """
 
-    clock: Clock
-    instruments: Instruments
-    log: LogBook
-    failures: FailureBook
+    services: LoadServices
     metrics: MetricRegistry
     server_metrics: ServerMetrics
     trace_settings: TraceSettings
     log_settings: LogSettings
-    repository: ModelRepositoryManager
     link_reader: LinkReader
-    pool: StubPool
-    timer: Timer
-    backends: Backends
-    gpus: VisibleGpus
-    execution: ExecutionOptions
     tracer: Tracer
     executor: RequestExecutor
-    debugger: Debugger
     control: ModelControl
     idle_memory: IdleMemory
     watchdog: Watchdog
@@ -102,60 +94,102 @@ def build(
 ) -> Parts:
     """Build the parts of a server; nothing runs yet. `metrics`: custom ones that servers share. Raises TritonError."""
     mode = _control_mode(options)
-    shm, execution = shm_settings(options.backend_config or {}), _execution_options(options)
     repository = _repository(repositories, options)
-    announcer = Announcer(clock := options.clock or SystemClock(), instruments := Instruments())
+    clock, instruments = options.clock or SystemClock(), Instruments()
+    timer, announcer = Timer(clock), Announcer(clock, instruments)
+    later = partial(_call_later, clock, timer)
     gpus = VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
+    trace_settings, tracer = _tracing(options, server, instruments, announcer)
+    executor = _executor(options, server, announcer, tracer, later, clock, instruments)
+    debugger = Debugger(later, options.postmortem_seconds)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = _server_metrics(options, server, instruments, metrics, clock, gpus)
-    cores, timer, failures = Cores(), Timer(clock), FailureBook(options.kept_failures)
-    pool = StubPool(link_reader := LinkReader(cores), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
-    trace_settings, tracer = _tracing(options, server, instruments, announcer)
-    infer, later = partial(server.infer, from_model=True), partial(_call_later, clock, timer)
-    patience, copies = int(options.watchdog_seconds * 1e9), Copies(instruments, clock)
-    executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called, copies)
-    calls = StubCalls(metrics, executor, server, announcer.polled, debugger := _debugger(options, later))
-    backends = Backends(options.backend_directory, announcer.log)
-    services = LoadServices(
-        InstanceServices(pool, clock, instruments, announcer.log, cores, calls, calls.end, later, failures, debugger),
-        timer,
-        backends,
-        infer,
-        server.find,
-        metrics=server_metrics,
-        gpus=gpus,
-        auto_complete=not options.strict_model_config,
-        load_retries=options.model_load_retry_count,
-        execution=execution,
-    )
-    control = ModelControl(
-        repository, services, mode, announcer.model_state, announcer.unloading_waits, options.drain_seconds
-    )
-    idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
-    watchdog = _watchdog(options, clock, timer, control, executor, announcer, idle_memory)
-    return Parts(
+    cores = Cores()
+    link_reader = LinkReader(cores)
+    shm = shm_settings(options.backend_config or {})
+    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
+    calls = StubCalls(metrics, executor, server, announcer.polled, debugger)
+    instances = InstanceServices(
+        pool,
         clock,
         instruments,
         announcer.log,
-        failures,
-        metrics,
-        server_metrics,
-        trace_settings,
-        LogSettings(options.log_setting or LogSetting()),
+        cores,
+        on_call=calls,
+        on_link_end=calls.end,
+        later=later,
+        failures=FailureBook(options.kept_failures),
+        debugger=debugger,
+    )
+    services = _load_services(options, server, instances, timer, gpus, server_metrics)
+    control = ModelControl(
         repository,
-        link_reader,
-        pool,
+        services,
+        mode,
+        on_state=announcer.model_state,
+        on_wait=announcer.unloading_waits,
+        drain_seconds=options.drain_seconds,
+    )
+    idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
+    watchdog = _watchdog(options, clock, timer, control, executor, announcer, idle_memory)
+    poller = _poller(options, repository, control, clock, timer)
+    log_settings = LogSettings(options.log_setting or LogSetting())
+    return Parts(
+        services=services,
+        metrics=metrics,
+        server_metrics=server_metrics,
+        trace_settings=trace_settings,
+        log_settings=log_settings,
+        link_reader=link_reader,
+        tracer=tracer,
+        executor=executor,
+        control=control,
+        idle_memory=idle_memory,
+        watchdog=watchdog,
+        poller=poller,
+    )
+
+
+def _executor(
+    options: Options,
+    server: ServerCalls,
+    announcer: Announcer,
+    tracer: Tracer,
+    later: Callable[[int, Callable[[], None]], None],
+    clock: Clock,
+    instruments: Instruments,
+) -> RequestExecutor:
+    return RequestExecutor(
+        infer=partial(server.infer, from_model=True),
+        find=server.find,
+        clock=clock,
+        later=later,
+        patience=int(options.watchdog_seconds * 1e9),
+        adopt=tracer.adopt,
+        called=announcer.called,
+        copies=Copies(instruments, clock),
+    )
+
+
+def _load_services(
+    options: Options,
+    server: ServerCalls,
+    instances: InstanceServices[ModelInstance],
+    timer: Timer,
+    gpus: VisibleGpus,
+    metrics: ServerMetrics,
+) -> LoadServices:
+    return LoadServices(
+        instances,
         timer,
-        backends,
-        gpus,
-        execution,
-        tracer,
-        executor,
-        debugger,
-        control,
-        idle_memory,
-        watchdog,
-        _poller(options, repository, control, clock, timer),
+        backends=Backends(options.backend_directory, instances.log),
+        infer=partial(server.infer, from_model=True),
+        find=server.find,
+        metrics=metrics,
+        gpus=gpus,
+        auto_complete=not options.strict_model_config,
+        load_retries=options.model_load_retry_count,
+        execution=_execution_options(options),
     )
 
 

@@ -54,26 +54,28 @@ class InferenceServer(RunningServer):
         """
         self._options = options = options or Options()
         parts = build(repositories, options, self, metrics)
-        self.clock = parts.clock
-        self.instruments = parts.instruments
+        services, shared = parts.services, parts.services.instances
+        self.clock = shared.clock
+        self.instruments = shared.instruments
+        self.log = shared.log
+        self.failures = shared.failures
+        self.pool = shared.pool
+        self.debugger = shared.debugger
+        self.gpus = services.gpus
         self.metrics = parts.metrics
-        self.log = parts.log
-        self.failures = parts.failures
         self.trace_settings = parts.trace_settings
         self.log_settings = parts.log_settings
-        self.repository = parts.repository
-        self.pool = parts.pool
+        self.repository = parts.control.repository
         self.idle_memory = parts.idle_memory
         #: for endpoints: bytes of one request, and of one answer over gRPC; 0 for a share of the memory
         self.max_message_size = options.max_message_size
         self.max_unread_size = options.max_unread_size
         self.tracer = parts.tracer
-        self.debugger, self.gpus = parts.debugger, parts.gpus
         self._parts = parts
         self._control = parts.control
         self._models = parts.control.models
         self._watchdog = parts.watchdog
-        self.facts = ServerFacts(options.server_id, self._models, parts.server_metrics, parts.execution)
+        self.facts = ServerFacts(options.server_id, self._models, parts.server_metrics, services.execution)
         self._serials = itertools.count(1)
         self.tracer.refresh()
         _servers.add(self)
@@ -260,8 +262,8 @@ class InferenceServer(RunningServer):
     def _close(self) -> None:
         self.tracer.close()
         self.pool.close()
-        self._parts.timer.close()
-        self._parts.backends.close()
+        self._parts.services.timer.close()
+        self._parts.services.backends.close()
         if not sys.is_finalizing():
             self._parts.link_reader.close()
 
