@@ -187,6 +187,5 @@ def test_a_stub_that_is_not_one_fails_the_load_with_what_it_said(lab: Lab) -> No
     with pytest.raises(ModelLoadError, match="is not a Python that runs here: I am no stub"):
         lab.server.load("broken")
     (directory / NAME).write_bytes(b"\x7fELF\x02\x01\x01")
-    with pytest.raises(ModelLoadError, match="is compiled and speaks only with NVIDIA's server"):
-        lab.server.load("broken")
+    lab.server.load("broken")  # one compiled for Triton is kept for it, and ours runs the model
     lab.server.unload("broken")
