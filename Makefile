@@ -27,11 +27,12 @@ help:
 	@echo "make check   ruff, mypy strict, import layers, Python 3.8 syntax of the stub"
 	@echo "make test    check, then every test: unit, against the real server, notebooks, browser"
 	@echo "make watch   rebuilds the JupyterLab extension at every change of extension/; reload the browser to see it"
-	@echo "make extension  builds its bundle anew, to be committed (needs node 20)"
+	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
-	@echo "make sizes   lines of files, functions and classes, circles of imports, hidden calls upward, private names used"
+	@echo "make sizes   lines of files, functions and classes, circles of imports, hidden calls upward, private names used,"
+	@echo "             and how deep the way of a request is"
 	@echo "make clean   removes all that was built here"
 
 # The first build is silent for minutes, so what it does is said before. Measured on 2 busy cores, wheels from a local
@@ -111,6 +112,7 @@ rules: $(VENV)/.test
 
 sizes: $(VENV)/.test
 	$(PY) -m tests.sizes
+	$(PY) -m tests.request_walk
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

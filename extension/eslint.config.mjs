@@ -10,6 +10,7 @@ export default tseslint.config(
     rules: {
       // signals are given their `this`
       "@typescript-eslint/unbound-method": "off",
+      "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
       "@typescript-eslint/explicit-function-return-type": ["error", { allowExpressions: true }],
     },
   },

@@ -1,7 +1,7 @@
-"""Builds the JupyterLab extension into the wheel, where that is needed and there is node.
+"""The build of the JupyterLab extension and the live views for a wheel, where that is needed and there is node.
 
-The built bundle is committed, so that a clone can be installed without node. It says what it was built from
-(`sources.sha256`, by `stamp.mjs`), because the times of files in a clone say nothing.
+The bundles are committed, so that a clone can be installed without node. `sources.sha256` is a sum over their sources
+(`stamp.mjs`), because the times of files in a clone mean nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).resolve().parent
 STAMP = HERE.parent / "tritonlab" / "labextension" / "sources.sha256"
-FILES = (".yarnrc.yml", "package.json", "tsconfig.json", "webpack.config.cjs", "yarn.lock")
+FILES = (".yarnrc.yml", "package.json", "bundleViews.mjs", "tsconfig.json", "webpack.config.cjs", "yarn.lock")
 FOLDERS = ("schema", "src", "style")
 
 
 def sources_sha256(extension: Path = HERE) -> str:
-    """The same sum over what the bundle is built from as `stamp.mjs` makes."""
-    files = [*FILES, *(f"{folder}/{path.name}" for folder in FOLDERS for path in (extension / folder).iterdir())]
+    """Return the sum over the sources of the bundles, as `stamp.mjs` does."""
+    below = (path for folder in FOLDERS for path in (extension / folder).rglob("*") if path.is_file())
+    files = [*FILES, *(path.relative_to(extension).as_posix() for path in below)]
     total = hashlib.sha256()
     for file in sorted(files):
         total.update(f"{file}\0".encode() + (extension / file).read_bytes() + b"\0")

@@ -10,7 +10,8 @@ SCRIPT = """
 import os, resource, sys
 from pathlib import Path
 from tests.serving import IDENTITY, Lab, config
-from tritonlab.export.repository import NoRepository, export
+from tritonlab.export.repository import export
+from tritonlab.repository.place import NoRepository
 
 root = Path(sys.argv[1])
 lab = Lab(root / "models")

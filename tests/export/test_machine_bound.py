@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.export.machine_bound import forget_backend_directory, left_out, warnings
-from tritonlab.ipc.own_stub import NAME, write_own_stub
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.export.machine_bound import forget_backend_directory, starts_our_stub, warnings
+from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 
 
 def environment(path: str) -> str:
@@ -48,11 +48,11 @@ def test_a_name_that_triton_does_not_load_is_warned_of(tmp_path: Path, name: str
 def test_our_stub_is_left_out_and_a_compiled_one_stays(tmp_path: Path) -> None:
     files = ["1/model.py", "config.pbtxt", NAME]
     write_own_stub(tmp_path, "/usr/bin/python3.9")
-    assert left_out(tmp_path, files) == [NAME]
+    assert starts_our_stub(tmp_path, files) == [NAME]
     (sentence,) = warnings(parse_pbtxt("", ""), tmp_path, files)
     assert sentence.startswith("triton_python_backend_stub starts tritonlab's stub and was left out: ")
     (tmp_path / NAME).write_bytes(b"\x7fELF compiled")
-    assert left_out(tmp_path, files) == []
+    assert starts_our_stub(tmp_path, files) == []
     assert warnings(parse_pbtxt("", ""), tmp_path, files) == ()
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import zipfile
@@ -22,8 +23,9 @@ from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export.report import ExportConflict, ExportReport
 from tritonlab.export.repository import export, plan_export
-from tritonlab.export.repository_place import NoRepository
-from tritonlab.ipc.own_stub import write_own_stub
+from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.repository.place import NoRepository
 
 SOURCE = """\
 import triton_python_backend_utils as pb_utils
@@ -470,3 +472,91 @@ def test_a_full_disk_is_reported_and_leaves_nothing(
     with pytest.raises(NoRepository, match="no space left in "):
         export(model, target)
     assert list(target.iterdir()) == []
+
+
+def test_modes_links_and_directories_are_exported_as_they_are_twice_the_same(model: Model, tmp_path: Path) -> None:
+    source = Path(model.directory)
+    (source / "1" / "x.sh").write_text("#!/bin/sh\n")
+    (source / "1" / "x.sh").chmod(0o755)
+    (source / "lib").mkdir()
+    (source / "lib" / "a.txt").write_text("a")
+    (source / "lib64").symlink_to("lib")
+    (source / "gone").symlink_to("/nowhere/at/all")
+    (source / "empty").mkdir()
+    first = export(model, tmp_path / "one" / "models")
+    second = export(model, tmp_path / "two" / "models")
+    target = tmp_path / "one" / "models" / "m"
+    assert os.access(target / "1" / "x.sh", os.X_OK) and not os.access(target / "1" / "model.py", os.X_OK)
+    assert os.readlink(target / "lib64") == "lib" and (target / "empty").is_dir()
+    (warning,) = first.plan.warnings
+    assert warning == (
+        "its link gone leads to '/nowhere/at/all', which is not there or left out, and was left out: put the file "
+        "there, or remove the link"
+    )
+    assert not export(model, tmp_path / "two" / "models").plan.differs
+    assert first.zip().path.read_bytes() == second.zip().path.read_bytes()
+    with zipfile.ZipFile(first.zip().path) as packed:
+        assert packed.read("models/m/lib64") == b"lib"
+        modes = {info.filename: info.external_attr >> 16 for info in packed.infolist()}
+    assert stat.S_ISLNK(modes["models/m/lib64"]) and modes["models/m/1/x.sh"] & 0o111
+    (target / "1" / "x.sh").chmod(0o644)
+    assert plan_export(model, tmp_path / "one" / "models").changed == ("1/x.sh",)
+
+
+def test_secrets_and_clutter_are_named_and_left_out_unless_they_are_requested(model: Model, tmp_path: Path) -> None:
+    source = Path(model.directory)
+    (source / ".env").write_text("TOKEN=1")
+    (source / ".git").mkdir()
+    (source / ".git" / "HEAD").write_text("x")
+    (source / "big.bin").touch()
+    os.truncate(source / "big.bin", 100_000_001)
+    report = export(model, tmp_path / "models")
+    assert files(tmp_path / "models" / "m") == ["1/helper.txt", "1/model.py", "config.pbtxt", "labels.txt"]
+    assert report.plan.warnings == (
+        ".env, .git/ are hidden and were left out: include=['NAME'] (--include NAME) exports one",
+        "big.bin has 100 MB and was left out: include=['big.bin'] (--include big.bin) exports it",
+    )
+    again = export(model, tmp_path / "all", include=["*.bin", ".env"])
+    assert [".env" in again.plan.files, "big.bin" in again.plan.files, ".git/HEAD" in again.plan.files] == [1, 1, 0]
+
+
+def test_the_report_does_not_list_the_files_of_an_environment(model: Model, tmp_path: Path) -> None:
+    for number in range(40):
+        (Path(model.directory) / "env" / "lib" / f"{number}").mkdir(parents=True)
+        (Path(model.directory) / "env" / "lib" / f"{number}" / "a.py").touch()
+    report = export(model, tmp_path / "models")
+    assert str(report).count("\n") < 15 and "    env/\n      …  (40 files)\n" in str(report)
+    assert len(report.to_dict()["models"][0]["files"]) == 44
+
+
+@pytest.mark.parametrize("way", ["served", "loaded"])
+def test_a_compiled_stub_is_kept_while_ours_runs_the_model(tmp_path: Path, way: str) -> None:
+    """As a directory that a server has, and as one that a notebook copies."""
+    compiled = b"\x7fELF\x02\x01\x01\0libpython3.12.so.1.0\0"
+    version = tmp_path / "source" / "m" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(SOURCE)
+    (version.parent / NAME).write_bytes(compiled)
+    (version.parent / NAME).chmod(0o755)
+    (version / "link.py").symlink_to("model.py")
+    (tmp_path / "notebook").mkdir()
+    place, mode = ("source", "none") if way == "served" else ("notebook", "explicit")
+    with Server(tmp_path / place, model_control_mode=mode, warm=0) as server:
+        if way == "loaded":
+            Workspace(server, tmp_path / "notebook").load("m", version.parent)
+        model = server.model("m")
+        assert model(IN=np.array([[1]], np.float32))["OUT"].tolist() == [[-1]]
+        assert any(
+            "is compiled for Triton and Python 3.12; it is kept, and tritonlab's stub runs" in record.text
+            for record in model.logs()
+        )
+        report = export(model, tmp_path / "models")
+    target = tmp_path / "models" / "m"
+    assert (target / NAME).read_bytes() == compiled and os.access(target / NAME, os.X_OK)
+    assert os.readlink(target / "1" / "link.py") == "model.py"
+    assert report.plan.warnings == ()
+    with Server(tmp_path / "models", warm=0) as server:
+        again = export(server.model("m"), tmp_path / "again")
+    assert {path: (target / path).read_bytes() for path in files(target)} == {
+        path: (again.path / path).read_bytes() for path in files(again.path)
+    }

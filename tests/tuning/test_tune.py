@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tests.pictures import read, stored, texts
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back
@@ -286,9 +285,10 @@ def test_the_result_is_text_json_a_picture_and_a_page(rooted: TuneResult) -> Non
     assert len(lines) <= 40 and lines[-1].startswith("  front, predicted where not measured (p99 ms: requests/s): ")
     told = json.loads(json.dumps(result.to_dict()))
     assert told["best"]["p99_ms"] <= 20 and len(told["confirmed"]) == 4 and told["config"] == result.config
-    svg = ElementTree.fromstring(result.figure())
+    svg, legend = read(result.figure())
     assert len([one for one in svg.iter("circle") if one.get("stroke") == "#1976d2"]) == 4
-    assert {"p99 latency", "requests/s"} <= {text.text for text in svg.iter("text")}
+    assert {"p99 latency", "throughput, requests/s", "limit: p99 20 ms"} <= set(texts(svg))
+    assert legend == ["predicted front", "the best, measured", "others, measured"]
     assert "<table" in result.html() and "dynamic_batching" in result.html()
     right = " style='text-align:right;font-variant-numeric:tabular-nums'"
     assert f"<th{right}>p99 ms</th>" in result.html() and "<th>settings</th>" in result.html()
@@ -305,9 +305,9 @@ def test_the_result_has_the_gain_of_each_setting() -> None:
     assert 60 < doubled["gain_percent"] < 110 and 60 < doubled["live_gain_percent"] < 110
     (line,) = (line for line in repr(result).splitlines() if line.startswith("  instances 1 -> 2"))
     assert f"{doubled['gain_percent']:+.0f}%" in line
-    svg = ElementTree.fromstring(gain_figure(result.run.gains, result.best))
+    svg, legend = read(gain_figure(result.run.gains, result.best))
     assert len(list(svg.iter("rect"))) == 2 * len(told)
-    assert {"replayed", "measured", "throughput gained, %"} <= {text.text for text in svg.iter("text")}
+    assert legend == ["replayed", "measured"] and texts(svg)[-1] == "throughput gained, %"
     assert "gain of each setting" in result.html()
     assert "<svg" not in result.html() and "at " in result.html()
     assert re.findall("<img [^>]*alt='([^'\\n]{6})", result.html()) == ["Tuning", "gain o"]
@@ -463,9 +463,9 @@ def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact()
     told = result.to_dict()["bought"]
     assert [one["contradicts_prediction"] for one in told] == [False, True, False]
     assert [one["within_noise"] for one in told] == [False, True, False]
-    pictures = re.findall(r"data:image/svg\+xml;base64,([^\"']+)", result.html())
-    bars = [base64.b64decode(picture).count(b"fill='#8e5bd0'/>") for picture in pictures]
-    assert sum(bars) == 2  # of the gains that nothing contradicts
+    _, gains = stored(result.html())
+    bars = [bar for bar in read(gains)[0].iter("rect") if bar.get("fill") == "#8e5bd0"]
+    assert len(bars) == 2  # of the gains that nothing contradicts
 
 
 def test_the_best_of_predictions_alone_is_called_that() -> None:

@@ -4,16 +4,16 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import tritonlab
 from tests.ensembles import ensemble_text, step
+from tests.pictures import read, texts
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.replay import Numbers
@@ -76,8 +76,8 @@ def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, Record
     assert told["settings"]["instances"] == 2 and told["now"]["instances"] == 1
     assert told["after"]["p99_ms"] < told["before"]["p99_ms"]
     assert told["notes"] == ["More instances than were recorded are taken not to slow one another down."]
-    svg = ElementTree.fromstring(found.figure())
-    lanes = [text.text for text in svg.iter("text") if text.get("x") == "0"]
+    svg, _ = read(found.figure())
+    lanes = [text.text for text in svg.iter("text") if text.get("x") == "0.0"]
     assert lanes == ["m_0_0", "what if", "instance 2", "what if"]
     blocks = [rect.get("fill") for rect in svg.iter("rect")]
     assert blocks.count("#1976d2") == len(found.recorded.batch_column("size"))
@@ -89,14 +89,14 @@ def test_the_picture_says_what_its_lanes_colours_and_numbers_are(
     served: tuple[ModelConfig, RecordedExecutions],
 ) -> None:
     found = asked(served, [], instances=2)
-    svg = ElementTree.fromstring(found.figure())
-    texts = [text.text for text in svg.iter("text")]
-    assert {"recorded", "what if", "numbers: batch size", "time, ms", "0"} <= set(texts)
+    svg, legend = read(found.figure())
+    assert legend == ["recorded, with the batch size", "what if"]
+    assert texts(svg)[-1].startswith("time of day, ") and texts(svg)[-1].endswith("; 10 ms between two marks")
     bench = Bench(served[0], 1, lambda size: 4_000_000, name="a_model_with_a_name_that_is_long")
     bench.run([Sent(1_000_000)])
-    svg = ElementTree.fromstring(asked((served[0], RecordedExecutions(bench.record)), []).figure())
+    svg, _ = read(asked((served[0], RecordedExecutions(bench.record)), []).figure())
     (name,) = (text for text in svg.iter("text") if text.text and text.text.startswith("…"))
-    assert name.text == "…name_that_is_long_0_0"
+    assert name.text == "…ith_a_name_that_is_long_0_0"
     assert [title.text for title in name.iter("title")] == ["a_model_with_a_name_that_is_long_0_0"]
 
 

@@ -13,6 +13,8 @@ import re
 import time
 from html import escape
 
+from .svg_picture import FACES, FONT
+
 _PAPER, _INK, _PAD = "#ffffff", "#212121", 8
 _ROOT = re.compile(r"<svg role='img' aria-label='([^']*)' viewBox='(\S+) (\S+) (\S+) (\S+)'[^>]*>")
 #: Tooltips, which an image does not show.
@@ -32,7 +34,7 @@ def stored_picture(svg: str, when: float, alt: str = "") -> str:
     x, y = f"{left - _PAD:g}", f"{top - _PAD:g}"
     image = (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='{x} {y} {wide} {high}' width='{wide}' height='{high}' "
-        f"style='font:11px sans-serif;fill:currentColor;color:{_INK};--jp-layout-color1:{_PAPER}'>"
+        f'style="font:{FONT}px {FACES};fill:currentColor;color:{_INK};--jp-layout-color1:{_PAPER}">'
         f"<rect x='{x}' y='{y}' width='{wide}' height='{high}' rx='4' fill='{_PAPER}'/>"
         f"{_TITLE.sub('', svg[root.end() :])}"
     )

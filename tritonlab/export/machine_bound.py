@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..core.model_config import ModelConfig
-from ..ipc.execution_env import MODEL_DIRECTORY, PARAMETER
-from ..ipc.own_stub import NAME, is_compiled
+from ..core.config.model_config import ModelConfig
+from ..ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ..ipc.processes.own_stub import NAME, is_compiled
 
 
 def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None:
@@ -20,7 +20,7 @@ def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None
         config.parameters.pop(PARAMETER, None)
 
 
-def left_out(directory: Path, files: Iterable[str]) -> list[str]:
+def starts_our_stub(directory: Path, files: Iterable[str]) -> list[str]:
     """Return the files that start tritonlab's stub, which no Triton server has (rule 2.10.6)."""
     return [file for file in files if file == NAME and not is_compiled(directory / file)]
 
@@ -30,7 +30,7 @@ def warnings(config: ModelConfig, directory: Path, files: Iterable[str]) -> tupl
     found = [
         f"{file} starts tritonlab's stub and was left out: a Triton server needs one that was compiled for the same "
         "Python, unless that is the Python of its own stub"
-        for file in left_out(directory, files)
+        for file in starts_our_stub(directory, files)
     ]
     environment = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
     if environment and not environment.startswith(MODEL_DIRECTORY):

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.status import TritonError
+from ..repository.layout import LEFT_BEHIND
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
-
-_LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def names_needed(model: Model) -> list[str]:
 def _named_in_files(model: Model) -> Iterator[str]:
     for version in model.metadata()["versions"]:
         for path in sorted((Path(model.directory) / version).rglob("*.py")):
-            if not set(path.parts).intersection(_LEFT_OUT):
+            if not set(path.parts).intersection(LEFT_BEHIND):
                 yield from named_in(path.read_bytes())
 
 

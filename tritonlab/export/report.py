@@ -16,6 +16,7 @@ from urllib.parse import quote
 from ..core.explained import Explained
 from ..core.plain_facts import MOST_LINES, few_lines
 from ..core.status import Code
+from ..repository.model_tree import shortened
 
 #: The container of the release that tritonlab is compared with (2.51).
 IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
@@ -53,7 +54,7 @@ class ExportPlan:
 
     def __str__(self) -> str:
         kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
-        lines = [f"  {verb:<7}{file}" for verb, files in kinds for file in files] or ["  change nothing"]
+        lines = [f"  {verb:<7}{file}" for verb, files in kinds for file in shortened(files)] or ["  change nothing"]
         return "\n".join([*lines, *_attention(self)])
 
 
@@ -212,23 +213,29 @@ def _attention(plan: ExportPlan) -> list[str]:
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
     """Return sorted relative paths as lines, each directory once."""
     shown: tuple[str, ...] = ()
-    for file in files:
+    for file in shortened(files):
         *folders, name = file.split("/")
         for depth in range(len(folders)):
             if tuple(folders[: depth + 1]) != shown[: depth + 1]:
                 yield f"{indent}{'  ' * depth}{folders[depth]}/"
         shown = tuple(folders)
+        if not name:  # an empty directory
+            continue
         yield f"{indent}{'  ' * len(folders)}{name}"
 
 
 def _pack(archive: zipfile.ZipFile, directory: Path, repository: Path) -> None:
     for path in sorted(directory.rglob("*")):
         name = (Path(repository.name) / path.relative_to(repository)).as_posix()
-        info = zipfile.ZipInfo(name + "/" * path.is_dir(), _NO_TIME)
-        info.external_attr = path.stat().st_mode << 16  # a model's own stub has to stay executable
+        is_directory = path.is_dir() and not path.is_symlink()
+        info = zipfile.ZipInfo(name + "/" * is_directory, _NO_TIME)
+        info.external_attr = path.lstat().st_mode << 16  # a model's own stub has to stay executable
         info.compress_type = zipfile.ZIP_DEFLATED
-        if path.is_dir():
+        if is_directory:
             archive.writestr(info, b"")
+            continue
+        if path.is_symlink():  # as Info-ZIP keeps one
+            archive.writestr(info, os.readlink(path))
             continue
         with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
             shutil.copyfileobj(source, target, 1 << 20)

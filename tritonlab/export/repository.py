@@ -8,36 +8,38 @@ directory away and the new one in, so that at every moment one of the two is the
 from __future__ import annotations
 
 import contextlib
-import errno
 import filecmp
 import os
 import shutil
+import stat
 import tempfile
-import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..core.completed_text import CompletedText, completed_text
+from ..core.config.completed_text import CompletedText, completed_text
+from ..core.config.model_config import ModelConfig, parse_pbtxt
 from ..core.explained import Explained
-from ..core.model_config import parse_pbtxt
 from ..core.os_limits import explained
 from ..core.unknown_option import explains_unknown
+from ..ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ..repository.layout import CONFIG_FILE
+from ..repository.model_tree import KEEPS, ModelTree, read_tree
+from ..repository.place import NoRepository, make_repository, repository_path, scratch_name, scratch_place
+from . import left_out
 from .deployable_config import deployable_config
-from .machine_bound import left_out, warnings
+from .machine_bound import starts_our_stub, warnings
 from .needed_models import NeededModels, needed_models
+from .placement import Placement
 from .report import ExportConflict, ExportPlan, ExportReport
-from .repository_place import SCRATCH, NoRepository, make_repository, repository_path, scratch_place
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
 
-CONFIG_FILE = "config.pbtxt"
-#: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
-_KEEPS = ".gitkeep"
-_LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
+#: Called with the bytes written so far and those of all models; what it raises cancels the export.
+Progress = Callable[[int, int], object]
 
 
 @explains_unknown
@@ -47,9 +49,11 @@ def export(
     *,
     overwrite: bool | Literal["replace"] = False,
     alone: bool = False,
+    include: str | Sequence[str] = (),
+    progress: Progress = lambda done, total: None,
 ) -> ExportReport:
     """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
-    reports what it did.
+    report what it did. Files keep their modes, and links that lead within the model directory stay links.
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
     author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
@@ -57,46 +61,78 @@ def export(
     it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
-    its BLS calls name; `alone` leaves them out. If one of the directories is in the way, none is written. The report
-    warns of models that are needed and are not there. Raises NoRepository where no repository can be.
+    its BLS calls name; `alone` leaves them out. They are written together: if one of the directories is in the way, or
+    an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not there,
+    and of files that are left out because they are hidden or have more than 100 MB; `include` names or patterns of such
+    files brings them. `progress` is called with the bytes written so far and those of all models.
+
+    Raises NoRepository where no repository can be.
     """
-    was_there = os.path.exists(repository_path(directory))
-    repository = make_repository(directory)
+    path = repository_path(directory)
+    made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
+    wanted = [include] if isinstance(include, str) else list(include)
     try:
-        return _export(model, repository, overwrite=bool(overwrite), alone=alone)
-    except OSError as error:
-        if not was_there:
-            with contextlib.suppress(OSError):  # of other writers
-                repository.rmdir()
-        if isinstance(error, Explained) or (limit := explained(error)) is None:
+        repository = make_repository(directory)
+        return _export(model, repository, overwrite=bool(overwrite), alone=alone, include=wanted, progress=progress)
+    except BaseException as error:
+        for each in made:
+            with contextlib.suppress(OSError):  # others have written there, or it was not made yet
+                each.rmdir()
+        if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error)) is None:
             raise
-        raise NoRepository(repository, f"'{model.name}' was not exported to {repository}: {limit}") from error
+        raise NoRepository(path, f"'{model.name}' was not exported to {path}: {limit}") from error
 
 
-def _export(model: Model, repository: Path, *, overwrite: bool, alone: bool) -> ExportReport:
+def _export(
+    model: Model, repository: Path, *, overwrite: bool, alone: bool, include: Sequence[str], progress: Progress
+) -> ExportReport:
     needed = needed_models(model)
+    builds = [_Build.of(each, include) for each in ([model] if alone else [model, *needed.loaded])]
+    done, total = 0, sum(build.tree.size() for build in builds)
+
+    def copied(file: str, size: int) -> None:
+        nonlocal done
+        done += size
+        progress(done, total)
+
     with _scratch_directory(scratch_place(repository)) as scratch:
         plans = []
-        for each in [model] if alone else [model, *needed.loaded]:
-            new = Path(scratch) / each.name
-            plan = _plan(each, new, repository / each.name)
+        for build in builds:
+            new = Path(scratch) / build.model.name
+            plan = build.plan(new, repository / build.model.name, copied)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
-            plan = replace(plan, warnings=(*plan.warnings, *_absent(each, needed, alone)))
-            plans.append((new, plan, _on_gpu(each)))
-        own, *composing = [_place(*each) for each in plans]
+            plans.append(replace(plan, warnings=(*plan.warnings, *_absent(build.model, needed, alone))))
+        with Placement(repository) as placement:
+            backups = [
+                placement.place(Path(scratch) / plan.path.name, plan.path) if _is_to_place(plan) else None
+                for plan in plans
+            ]
+        own, *composing = [
+            ExportReport(plan.path, plan, backup, on_gpu=_on_gpu(build.model))
+            for build, plan, backup in zip(builds, plans, backups, strict=True)
+        ]
         return replace(own, composing=tuple(composing))
+
+
+def _is_to_place(plan: ExportPlan) -> bool:
+    return plan.differs or not plan.path.exists()
 
 
 @contextlib.contextmanager
 def _scratch_directory(parent: Path) -> Iterator[str]:
-    scratch = tempfile.TemporaryDirectory(prefix=SCRATCH, dir=parent, ignore_cleanup_errors=True)
-    with scratch:
+    """Make a directory for as long as the context lasts. Its name is known before it is made, so that an interrupt at
+    any moment leaves nothing."""
+    path = str(parent / scratch_name())
+    try:
+        os.mkdir(path, 0o700)
+        yield path
+    finally:
         try:
-            yield scratch.name
-        except OSError:
-            _remove_frugally(scratch.name)
-            raise
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path)
+        finally:  # also what an interrupt has left
+            _remove_frugally(path)
 
 
 def _remove_frugally(path: str) -> None:
@@ -106,13 +142,8 @@ def _remove_frugally(path: str) -> None:
             whole = os.path.join(directory, name)
             with contextlib.suppress(OSError):
                 (os.rmdir if name in directories and not os.path.islink(whole) else os.unlink)(whole)
-
-
-def _place(new: Path, plan: ExportPlan, on_gpu: bool) -> ExportReport:
-    if not plan.path.exists():
-        os.replace(new, plan.path)
-        return ExportReport(plan.path, plan, on_gpu=on_gpu)
-    return ExportReport(plan.path, plan, _swap(new, plan.path) if plan.differs else None, on_gpu=on_gpu)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
 
 
 def _on_gpu(model: Model) -> bool:
@@ -129,52 +160,50 @@ def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
             yield f"it calls the model '{name}', which is not loaded here and so was not exported"
 
 
-def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
+def plan_export(model: Model, directory: str | PathLike[str], *, include: Sequence[str] = ()) -> ExportPlan:
     """Return what `export` would do in the model's own directory, without doing it. Raises NoRepository."""
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
-        new = Path(scratch) / model.name
-        return _plan(model, new, repository_path(directory) / model.name)
+        return _Build.of(model, include).plan(Path(scratch) / model.name, repository_path(directory) / model.name)
 
 
-def model_files(path: Path) -> list[str]:
-    """Return the files of a model directory, relative and sorted, without what Python and Jupyter leave behind."""
-    found = []
-    for folder, folders, names in os.walk(path, followlinks=True):
-        folders[:] = sorted(f for f in folders if f not in _LEFT_BEHIND)
-        below = Path(folder).relative_to(path)
-        found += [(below / name).as_posix() for name in names if not name.endswith((".pyc", ".pyo"))]
-    return sorted(found)
+@dataclass(frozen=True)
+class _Build:
+    """One model's new directory: what it is made of."""
+
+    model: Model
+    source: Path
+    tree: ModelTree
+
+    @classmethod
+    def of(cls, model: Model, include: Sequence[str]) -> _Build:
+        source = Path(model.directory)
+        needed = _environments(parse_pbtxt(model.config_pbtxt(), "the served config"))
+        return cls(model, source, read_tree(source, include=include, needed=needed))
+
+    def plan(self, new: Path, target: Path, copied: Callable[[str, int], object] = lambda file, size: 0) -> ExportPlan:
+        """Write the model to `new`, which may take the place of `target`, and return the plan for that."""
+        files, authored = self.tree.files, self.source / CONFIG_FILE
+        new.mkdir(parents=True)
+        self.tree.copy(new, besides={CONFIG_FILE, *starts_our_stub(self.source, files)}, copied=copied)
+        for version in self.model.metadata()["versions"]:
+            (new / version).mkdir(exist_ok=True)
+            if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there
+                (new / version / KEEPS).touch()
+        text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
+        served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
+        config = deployable_config(served, parse_pbtxt(text, str(authored)), files=files)
+        completed = completed_text(text, config)
+        (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
+        if authored.is_file():
+            shutil.copymode(authored, new / CONFIG_FILE)
+        found = (*warnings(config, self.source, files), *_rewritten(text, completed))
+        return replace(_compare(new, target), warnings=(*found, *left_out.sentences(self.tree.left_out)))
 
 
-def _plan(model: Model, new: Path, target: Path) -> ExportPlan:
-    """Write the model to `new`, which may take the place of `target`, and return the plan for that."""
-    warned = _build(model, new)
-    return replace(_compare(new, target), warnings=warned)
-
-
-def _build(model: Model, new: Path) -> tuple[str, ...]:
-    source = Path(model.directory)
-    files = model_files(source)
-    here_only = left_out(source, files)
-    for file in files:
-        if file != CONFIG_FILE and file not in here_only:
-            (new / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / file, new / file)
-    for version in model.metadata()["versions"]:
-        if not (new / version).is_dir():  # an ensemble's is empty, and has to be there
-            (new / version).mkdir(parents=True)
-            (new / version / _KEEPS).touch()
-    authored = source / CONFIG_FILE
-    text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
-    config = deployable_config(
-        parse_pbtxt(model.config_pbtxt(), "the served config"),
-        parse_pbtxt(text, str(authored)),
-        files=files,
-    )
-    completed = completed_text(text, config)
-    new.mkdir(parents=True, exist_ok=True)
-    (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
-    return (*warnings(config, source, files), *_rewritten(text, completed))
+def _environments(config: ModelConfig) -> Collection[str]:
+    """Return the path, in the model directory, of the environment that the config names."""
+    value = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
+    return [value.removeprefix(f"{MODEL_DIRECTORY}/")] if value.startswith(MODEL_DIRECTORY) else []
 
 
 def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
@@ -188,51 +217,40 @@ def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
 def _compare(new: Path, target: Path) -> ExportPlan:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise FileExistsError(f"{target} exists and is not a directory; nothing was written")
-    ours = set(model_files(new))
-    # everything that is there would go, so everything is named, also what an export would not write
-    theirs = {p.relative_to(target).as_posix() for p in target.rglob("*") if not p.is_dir() or p.is_symlink()}
-    both = ours & theirs
-    same = {file for file in both if filecmp.cmp(new / file, target / file, shallow=False)}
+    ours, theirs = _entries(new), _entries(target)
+    both = {path for path in ours & theirs if not path.endswith("/")}
+    same = {path for path in both if _is_equal(new / path, target / path)}
+    # everything that is there would go, so everything is named, also what an export would not write; an empty
+    # directory is no loss
     return ExportPlan(
         target,
         added=tuple(sorted(ours - theirs)),
         changed=tuple(sorted(both - same)),
-        removed=tuple(sorted(theirs - ours)),
-        unchanged=tuple(sorted(same)),
+        removed=tuple(sorted(path for path in theirs - ours if not path.endswith("/"))),
+        unchanged=tuple(sorted(same | {path for path in ours & theirs if path.endswith("/")})),
     )
 
 
-def _swap(new: Path, target: Path) -> Path:
-    """Move `target` to a backup and `new` to its place; puts it back if the second step fails.
+def _entries(directory: Path) -> set[str]:
+    """Return the files, links and empty directories, these with a slash at their end, relative."""
+    found: set[str] = set()
+    for folder, folders, names in os.walk(directory):
+        below = Path(folder).relative_to(directory)
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        found.update((below / name).as_posix() for name in (*names, *links))
+        if not names and not folders and folder != str(directory):
+            found.add(f"{below.as_posix()}/")
+    return found
 
-    The backup is beside the repository, not in it: a server would take it for a model of the wrong name. On another
-    file system it is a copy. Raises NoRepository where it cannot be made, and nothing is replaced.
-    """
-    repository = target.parent.resolve()
-    backups = repository.with_name(repository.name + ".backup")
-    try:
-        backups.mkdir(exist_ok=True)
-    except OSError as error:
-        text = f"{target} was not replaced, because its backup {backups} cannot be made: {error.strerror}"
-        raise NoRepository(target, text) from error
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    backup = backups / f"{target.name}-{stamp}"
-    number = 1
-    while backup.exists():
-        number += 1
-        backup = backups / f"{target.name}-{stamp}-{number}"
-    aside = backup
-    try:
-        os.replace(target, aside)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        shutil.copytree(target, backup, symlinks=True)
-        aside = new.with_name(f"{new.name}.former")  # goes with the directory that it was built in
-        os.replace(target, aside)
-    try:
-        os.replace(new, target)
-    except OSError:
-        os.replace(aside, target)
-        raise
-    return backup
+
+def _is_equal(one: Path, other: Path) -> bool:
+    """Return whether both are links to the same, or files of the same content that both may be executed or not."""
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
+    if not other.is_file() or _is_executable(one) != _is_executable(other):
+        return False
+    return filecmp.cmp(one, other, shallow=False)
+
+
+def _is_executable(path: Path) -> bool:
+    return bool(path.stat().st_mode & stat.S_IXUSR)

@@ -1,66 +1,77 @@
-"""`LatencyChart`, the frame of a plot of latency against throughput, as SVG text: scales, places and the picture."""
+"""`LatencyChart`, the frame of a picture of latency against throughput: scales, axes, points and their labels."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Sequence
 
-_WIDTH, _HEIGHT, LEFT, _BOTTOM, _TOP, _RIGHT = 640, 260, 70, 40, 22, 24
+from ..core.short_number import duration_text, short_number
+from ..core.svg_picture import LINE, Anchor, Key, Scale, SvgPicture, Tick, axis_width, round_steps, text_width
+
+_WIDTH, _HIGH, _RIGHT = 640, 190, 16
 
 
-@dataclass(frozen=True)
 class LatencyChart:
-    """The scales of a plot. `most_x` is per second; `most_y` is in the unit that `time` turns into text, with it.
-    `name_y`: what the vertical axis shows.
+    """A picture with its legend, scales and axes. `most_rate` is per second, `most_ms` milliseconds; `rate_name` and
+    `latency_name` are the names of the axes.
     """
 
-    most_x: float
-    most_y: float
-    unit_x: str
-    time: Callable[[float], str]
-    count: Callable[[float], str]
-    name_y: str = "latency"
+    def __init__(
+        self,
+        title: str,
+        keys: Sequence[Key],
+        most_rate: float,
+        most_ms: float,
+        rate_name: str,
+        latency_name: str,
+    ) -> None:
+        self.picture = SvgPicture(title, _WIDTH)
+        self.most_ms = most_ms
+        self._taken: list[tuple[float, float, float, float]] = []
+        times = [Tick(value, duration_text(value / 1e3) if value else "0") for value in round_steps(0, most_ms)]
+        rates = [Tick(value, short_number(value)) for value in round_steps(0, most_rate)]
+        self.left = axis_width(times)
+        self.picture.legend(keys, self.left)
+        top = self.picture.height + LINE / 2
+        self._x = Scale(0, most_rate, self.left, _WIDTH - _RIGHT)
+        self._y = Scale(0, most_ms, top + _HIGH, top)
+        self.picture.y_axis(self._y, times, latency_name, self.left, _WIDTH - _RIGHT)
+        self.picture.height = top + _HIGH
+        self.picture.x_axis(self._x, rates, rate_name)
 
-    def place(self, rate: float, latency: float) -> tuple[float, float]:
+    def place(self, rate: float, ms: float) -> tuple[float, float]:
         """Return x and y; what is above the top is drawn at the top."""
-        across, up = _WIDTH - LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-        return LEFT + rate / self.most_x * across, _TOP + (1 - min(latency / self.most_y, 1)) * up
+        return self._x(rate), self._y(min(ms, self.most_ms))
 
-    def line(self, latency: float, style: str) -> str:
-        """Return a line across the whole chart."""
-        _, y = self.place(0, latency)
-        return f"<path d='M{LEFT} {y:.1f}H{_WIDTH - _RIGHT}' {style}/>"
+    def limit(self, ms: float, tone: str, text: str) -> None:
+        """Draw a line across the whole chart, with a text above its begin."""
+        _, y = self.place(0, ms)
+        self.picture.line(self.left, y, _WIDTH - _RIGHT, y, "stroke-dasharray='4 3'", tone)
+        self.picture.text(self.left + 4, y - 4, text, tone=tone)
 
-    def svg(self, title: str, parts: Sequence[str]) -> str:
-        """Return the picture with its scales; `parts` are drawn over them."""
-        title = escape(title)
-        style = "font:11px sans-serif;fill:currentColor;max-width:100%"
-        return (
-            f"<svg role='img' aria-label='{title}' viewBox='0 0 {_WIDTH} {_HEIGHT}' width='{_WIDTH}' style='{style}'>"
-            f"<title>{title}</title>{self._axes()}{''.join(parts)}</svg>"
-        )
+    def point(self, x: float, y: float, radius: float, tone: str, title: str, *, filled: bool = True) -> None:
+        """Draw a point with a tooltip; labels will not cover it."""
+        with self.picture.group(title):
+            self.picture.dot(x, y, radius, tone, filled=filled)
+        self._taken.append((x - radius, y - radius, x + radius, y + radius))
 
-    def _axes(self) -> str:
-        parts = []
-        for value in _ticks(self.most_y):
-            _, y = self.place(0, value)
-            parts.append(self.line(value, "stroke='currentColor' opacity='.15'"))
-            label = self.time(value) if value else "0"
-            parts.append(f"<text x='{LEFT - 6}' y='{y + 4:.1f}' text-anchor='end' opacity='.7'>{label}</text>")
-        for value in _ticks(self.most_x):
-            x, _ = self.place(value, 0)
-            label = self.count(value) if value else "0"
-            parts.append(f"<text x='{x:.1f}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{label}</text>")
-        parts.append(f"<text x='{LEFT - 6}' y='12' text-anchor='end'>{escape(self.name_y)}</text>")
-        middle = (LEFT + _WIDTH - _RIGHT) / 2
-        parts.append(f"<text x='{middle:g}' y='{_HEIGHT - 5}' text-anchor='middle'>{self.unit_x}</text>")
-        return "".join(parts)
+    def label(self, x: float, y: float, text: str) -> None:
+        """Write a text beside a point: above it or, where there is something, left, right or below of it; nowhere if
+        there is no room at all.
+        """
+        wide = text_width(text)
+        places: list[tuple[float, float, Anchor, float]] = [
+            (x, y - 7, "middle", x - wide / 2),
+            (x - 8, y + 4, "end", x - 8 - wide),
+            (x + 8, y + 4, "start", x + 8),
+            (x, y + 17, "middle", x - wide / 2),
+        ]
+        for at, foot, anchor, left in places:
+            box = left, foot - 9, left + wide, foot
+            if left > self.left and box[2] < _WIDTH and not any(_overlap(box, other) for other in self._taken):
+                self.picture.text(at, foot, text, anchor=anchor)
+                self._taken.append(box)
+                return
 
 
-def _ticks(most: float) -> list[float]:
-    """Return round numbers from 0 up to `most`, eight at most."""
-    step = 10.0 ** math.floor(math.log10(most))
-    step = next(step * part for part in (0.2, 0.25, 0.5, 1, 2) if most / (step * part) < 8)
-    return [float(f"{number * step:.3g}") for number in range(int(most / step) + 1)]
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

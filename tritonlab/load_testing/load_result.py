@@ -20,9 +20,9 @@ _ROWS, _NOTES = 24, 12
 
 
 def _cell(kind: str, text: str) -> str:
-    style = (
-        "text-align:right;padding:1px 11px 1px 0;white-space:nowrap;font-variant-numeric:tabular-nums;font-size:12px"
-    )
+    space = "normal" if kind == "th" else "nowrap"  # long heads take two lines: a table of all columns fits 1000 px
+    style = f"text-align:right;padding:1px 9px 1px 0;white-space:{space};font-variant-numeric:tabular-nums"
+    style += ";font-size:12px;vertical-align:bottom"
     return f"<{kind} style='{style}'>{escape(text)}</{kind}>"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..core.short_number import short_number
+from ..core.short_number import duration_text, short_number
 from .load_plan import ARRIVALS, CONCURRENCY, REQUEST_RATE
 from .load_row import LoadRow
 
@@ -20,12 +20,7 @@ HEADS = {CONCURRENCY: "concurrency", REQUEST_RATE: "requests/s", ARRIVALS: "arri
 
 def time_text(us: float | None) -> str:
     """Return microseconds with the unit that reads best."""
-    if us is None:
-        return "-"
-    for size, unit in ((1e6, "s"), (1e3, "ms")):
-        if us >= size:
-            return f"{short_number(us / size)} {unit}"
-    return f"{us:.0f} µs"
+    return "-" if us is None else duration_text(us / 1e6)
 
 
 def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:

@@ -117,7 +117,7 @@ def rare_facts(recording: Recording, model: str, row: int) -> str:
         correlation_id = sequence if sequence >= 0 else record.words.word("sequence", -1 - sequence)
     words = [f"of sequence {correlation_id}"] if correlation_id else []
     words += [f"priority {priority}"] if priority else []
-    words += [f"timeout {timeout:,} us"] if timeout else []
+    words += [f"timeout {timeout:,} µs"] if timeout else []
     if parent >= 0:
         words.append(f"step {step} of request {parent} of an ensemble" if step >= 0 else f"part of request {parent}")
     if caller >= 0:

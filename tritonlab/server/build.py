@@ -12,26 +12,27 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..core.clock import Clock, SystemClock
-from ..core.copies import Copies
-from ..core.failure_capsule import FailureBook
-from ..core.infer_request import InferenceRequest
-from ..core.instrument import Instruments
-from ..core.log_settings import LogSetting, LogSettings
-from ..core.metric_registry import MetricRegistry
-from ..core.metrics_config import MetricsConfig
+from ..core.inference.copies import Copies
+from ..core.inference.infer_request import InferenceRequest
+from ..core.metrics.metric_registry import MetricRegistry
+from ..core.metrics.metrics_config import MetricsConfig
+from ..core.observe.failure_capsule import FailureBook
+from ..core.observe.instrument import Instruments
+from ..core.observe.log_settings import LogSetting, LogSettings
+from ..core.observe.trace_settings import TraceSetting, TraceSettings
 from ..core.status import InvalidArgumentError
-from ..core.trace_settings import TraceSetting, TraceSettings
-from ..instances.debugger import Debugger
-from ..instances.instance_plan import InstanceServices
-from ..instances.request_executor import RequestExecutor
-from ..instances.stub_calls import StubCalls
-from ..ipc.gpu_buffers import GpuBuffers
-from ..ipc.link_reader import LinkReader
-from ..ipc.spin import SpinBudget
-from ..ipc.stub_launcher import StubProcess
-from ..ipc.stub_log import LogBook
-from ..ipc.stub_pool import StubPool
-from ..ipc.visible_gpus import VisibleGpus
+from ..instances.calls.request_executor import RequestExecutor
+from ..instances.calls.stub_calls import StubCalls
+from ..instances.debugging.debugger import Debugger
+from ..instances.life.instance_plan import InstanceServices
+from ..ipc.gpu.gpu_buffers import GpuBuffers
+from ..ipc.gpu.visible_gpus import VisibleGpus
+from ..ipc.link.link_reader import LinkReader
+from ..ipc.link.wait_policy import Cores
+from ..ipc.processes.stub_launcher import StubProcess
+from ..ipc.processes.stub_log import LogBook
+from ..ipc.processes.stub_pool import StubPool
+from ..repository.model_repository_manager import ModelRepositoryManager, check_repositories
 from ..schedulers.timer import Timer
 from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
 from .models.backend_config import shm_settings
@@ -39,7 +40,6 @@ from .models.backends import Backends
 from .models.execution_options import ExecutionOptions
 from .models.model_control import CONTROL_MODES, ModelControl
 from .models.model_lifecycle import ModelVersion
-from .models.model_repository_manager import ModelRepositoryManager, check_repositories
 from .models.repository_poller import RepositoryPoller
 from .models.version_load import LoadServices
 from .observe.announcer import Announcer
@@ -108,8 +108,8 @@ def build(
     gpus = VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = _server_metrics(options, server, instruments, metrics, clock, gpus)
-    spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
-    pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
+    cores, timer, failures = Cores(), Timer(clock), FailureBook(options.kept_failures)
+    pool = StubPool(link_reader := LinkReader(cores), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
     infer, later = partial(server.infer, from_model=True), partial(_call_later, clock, timer)
     patience, copies = int(options.watchdog_seconds * 1e9), Copies(instruments, clock)
@@ -117,7 +117,7 @@ def build(
     calls = StubCalls(metrics, executor, server, announcer.polled, debugger := _debugger(options, later))
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(
-        InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later, failures, debugger),
+        InstanceServices(pool, clock, instruments, announcer.log, cores, calls, calls.end, later, failures, debugger),
         timer,
         backends,
         infer,

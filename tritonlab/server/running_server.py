@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..core.clock import Clock
-from ..core.failure_capsule import FailureBook
+from ..core.observe.failure_capsule import FailureBook
 from ..core.status import NotFoundError, TritonError, UnavailableError
+from ..repository.model_repository_manager import ModelRepositoryManager
 from .build import Parts
 from .models.endings import Ending
 from .models.global_map import GlobalMap
 from .models.loaded_model import LoadedModel
 from .models.model_control import ModelControl
 from .models.model_lifecycle import ModelVersion
-from .models.model_repository_manager import ModelRepositoryManager
 from .observe.idle_memory import MemoryUse
 from .observe.repository_index import repository_index
 from .observe.requests_in_flight import HeldRequest, survey

@@ -9,7 +9,7 @@ from html import escape
 from types import MappingProxyType
 from typing import Any
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.stored_picture import date_line, stored_picture
 from .applied_settings import AppliedSettings, Reload, Sentence
@@ -38,6 +38,8 @@ class WhatIf:
     ) -> None:
         self.name = name
         self._when = time.time()
+        #: add it to a time of the record to get nanoseconds since the epoch
+        self._wall = time.time_ns() - time.monotonic_ns()
         self.recorded = recorded
         self.settings = settings
         self.present = Settings.from_config(config)
@@ -77,7 +79,7 @@ class WhatIf:
 
     def figure(self) -> str:
         """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
-        return what_if_figure(self.name, self.recorded, self.replayed)
+        return what_if_figure(self.name, self.recorded, self.replayed, self._wall)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values; `execution_error_percent` is None where there were too few executions."""

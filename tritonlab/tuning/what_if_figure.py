@@ -1,81 +1,55 @@
-"""Recorded batches and those of a replay, one below the other, as SVG text."""
+"""Recorded batches and those of a replay, one below the other."""
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 
-from ..core.short_number import short_number
+from ..core.svg_picture import BLUE, PURPLE, Key, Scale, SvgPicture, column_width
 from .recorded_executions import RecordedExecutions
 from .replay import ReplayedBatches
 
-_WIDTH, _LEFT, _LANE, _BLOCK, _AXIS, _BOTTOM = 860, 150, 46, 18, 20, 36
-#: How many letters of a name fit into its column.
-_LETTERS = 22
+_LANE, _BLOCK = 46, 18
 #: How many of the last executions are shown.
-_BATCHES = 60
-_REAL, _GHOST = "#1976d2", "#8e5bd0"
+BATCHES = 60
 
 
-def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBatches) -> str:
-    """Draw the time of the last recorded executions, for each instance the recorded ones above the replay's."""
-    start, end = recorded.batch_column("start")[-_BATCHES:], recorded.batch_column("end")[-_BATCHES:]
+def lane_names(recorded: RecordedExecutions, replayed: ReplayedBatches) -> list[str]:
+    """Return the names of the recorded instances, and of those that only the replay has."""
+    count = max(replayed.lane, default=-1) + 1
+    more = range(len(recorded.instances), count)
+    return [*recorded.instances, *(f"instance {n + 1}" for n in more)]
+
+
+def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBatches, wall: int) -> str:
+    """Return the time of the last recorded executions as SVG text, for each instance the recorded ones above the
+    replay's. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    start, end = recorded.batch_column("start")[-BATCHES:], recorded.batch_column("end")[-BATCHES:]
     begin, stop = float(start.min()), float(end.max())
     begin -= (stop - begin) * 0.02
-    scale = (_WIDTH - _LEFT - 4) / max(stop - begin, 1)
-    names = recorded.instances + [
-        f"instance {n + 1}" for n in range(len(recorded.instances), max(replayed.lane, default=-1) + 1)
-    ]
-    parts = []
+    names = lane_names(recorded, replayed)
+    picture = SvgPicture(f"batches of {name}: recorded, and below what would have been")
+    picture.legend([Key("block", BLUE, "recorded, with the batch size"), Key("block", PURPLE, "what if")])
+    left, top = column_width([*names, "what if"]), picture.height
+    scale = Scale(begin, stop, left, picture.width - 4)
     for number, instance in enumerate(names):
-        top = _AXIS + number * _LANE
-        parts.append(f"<text x='0' y='{top + 13}'>{escape(_cut(instance))}<title>{escape(instance)}</title></text>")
-        parts.append(f"<text x='0' y='{top + _BLOCK + 15}' opacity='.7'>what if</text>")
-    lanes, sizes = recorded.lanes[-_BATCHES:], recorded.batch_column("size")[-_BATCHES:]
-    for lane, left, right, size in zip(lanes, start, end, sizes, strict=True):
-        top = _AXIS + lane * _LANE
-        parts.append(_block((left - begin) * scale, (right - left) * scale, top, int(size), _REAL))
+        picture.name(top + number * _LANE + 13, instance, left)
+        picture.text(0, top + number * _LANE + _BLOCK + 15, "what if", dim=True)
+    lanes, sizes = recorded.lanes[-BATCHES:], recorded.batch_column("size")[-BATCHES:]
+    for lane, from_, to, size in zip(lanes, start.tolist(), end.tolist(), sizes.tolist(), strict=True):
+        _draw_batch(picture, scale, (from_, to), top + lane * _LANE, int(size), BLUE)
     first = int(np.searchsorted(replayed.start, begin))
     for n in range(first, len(replayed.start)):
         if replayed.start[n] > stop:
             break
-        top = _AXIS + replayed.lane[n] * _LANE + _BLOCK + 2
-        wide = min(replayed.end[n], stop) - replayed.start[n]
-        parts.append(_block((replayed.start[n] - begin) * scale, wide * scale, top, replayed.size[n], _GHOST))
-    foot = _AXIS + _LANE * len(names)
-    height = foot + _BOTTOM
-    parts.append(f"<text x='{_LEFT}' y='13' fill='{_REAL}'>recorded</text>")
-    parts.append(f"<text x='{_LEFT + 60}' y='13' fill='{_GHOST}'>what if</text>")
-    parts.append(f"<text x='{_LEFT + 110}' y='13' opacity='.7'>numbers: batch size</text>")
-    parts += _time_axis((stop - begin) / 1e6, foot)
-    title = f"batches of {escape(name)}: recorded, and below what would have been"
-    style = "font:11px sans-serif;fill:currentColor;max-width:100%"
-    return (
-        f"<svg role='img' aria-label='{title}' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' style='{style}'>"
-        f"<title>{title}</title>{''.join(parts)}</svg>"
-    )
+        y = top + replayed.lane[n] * _LANE + _BLOCK + 2
+        span = float(replayed.start[n]), min(float(replayed.end[n]), stop)
+        _draw_batch(picture, scale, span, y, replayed.size[n], PURPLE)
+    picture.height = top + _LANE * len(names)
+    picture.time_axis(scale, wall)
+    return picture.svg()
 
 
-def _time_axis(span_ms: float, top: int) -> list[str]:
-    """Return the scale of the time below the lanes, in milliseconds since their begin."""
-    parts = [f"<path d='M{_LEFT} {top}H{_WIDTH - 4}' stroke='currentColor' opacity='.4'/>"]
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = _LEFT + share * (_WIDTH - _LEFT - 4)
-        anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
-        label = short_number(span_ms * share)
-        parts.append(f"<text x='{x:.1f}' y='{top + 14}' text-anchor='{anchor}' opacity='.7'>{label}</text>")
-    middle = (_LEFT + _WIDTH - 4) / 2
-    return [*parts, f"<text x='{middle:g}' y='{top + 30}' text-anchor='middle'>time, ms</text>"]
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LETTERS else "…" + name[1 - _LETTERS :]
-
-
-def _block(left: float, width: float, top: int, size: int, fill: str) -> str:
-    label = ""
-    if width > 14:
-        label = f"<text x='{_LEFT + left + 3:.1f}' y='{top + 13}' fill='#fff'>{size}</text>"
-    place = f"x='{_LEFT + left:.1f}' y='{top}' width='{max(width - 0.5, 0.7):.1f}' height='{_BLOCK}'"
-    return f"<g><title>size {size}</title><rect {place} fill='{fill}'/>{label}</g>"
+def _draw_batch(picture: SvgPicture, scale: Scale, span: tuple[float, float], y: float, size: int, tone: str) -> None:
+    left, right = scale(span[0]), scale(span[1])
+    picture.block(left, y, right - left, _BLOCK, tone, f"{size}", f"size {size}")

@@ -16,7 +16,8 @@ from pathlib import Path
 import tritonlab
 from tests.serving import IDENTITY
 from tritonlab.core.status import TritonError
-from tritonlab.export.repository import NoRepository, export
+from tritonlab.export.repository import export
+from tritonlab.repository.place import NoRepository
 from tritonlab.notebook.authoring.errors import FileError
 
 place = Path(tempfile.gettempdir())

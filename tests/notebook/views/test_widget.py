@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tritonlab.notebook.views import widget as module
-from tritonlab.notebook.views.theme import STATIC
-from tritonlab.notebook.views.widget import LiveView, module_text
+from tritonlab.notebook.views.widget import LiveView
 
 
 class Counter(LiveView):
-    MODULE = "base.js"
+    MODULE = "panel.js"
 
     def __init__(self) -> None:
         super().__init__(count=0)
@@ -130,13 +127,3 @@ def test_without_anywidget_there_is_the_static_form(shown: list[Any], monkeypatc
     view.update(count=1)
     view.freeze()
     assert [bundle["text/plain"] for bundle, _ in shown] == ["counted 0", "counted 1"]
-
-
-@pytest.mark.parametrize("path", sorted(STATIC.glob("*.js")), ids=lambda path: path.name)
-def test_a_module_is_one_text_that_imports_nothing_and_names_everything_once(path: Path) -> None:
-    text = module_text(path.name)
-    assert not re.search(r"^import ", text, re.MULTILINE)
-    if "export default" in text:  # a view's; the others are parts of them
-        assert len(re.findall(r"^export ", text, re.MULTILINE)) == 1
-    named = re.findall(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", text, re.MULTILINE)
-    assert len(named) == len(set(named))

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import Code, TritonError
-from tritonlab.instances.model_stub import ModelSource
-from tritonlab.ipc.interpreter import Interpreter
-from tritonlab.ipc.own_stub import NAME as STUB
-from tritonlab.ipc.own_stub import write_own_stub
-from tritonlab.ipc.stub_launcher import KERNEL
+from tritonlab.instances.life.model_stub import ModelSource
+from tritonlab.ipc.processes.interpreter import Interpreter
+from tritonlab.ipc.processes.own_stub import NAME as STUB
+from tritonlab.ipc.processes.own_stub import write_own_stub
+from tritonlab.ipc.processes.stub_launcher import KERNEL
 from tritonlab.server.models.backends import Backends, force_cpu_only
 
 FILE = "model.py"
@@ -212,11 +212,9 @@ def test_a_backends_own_stub_counts_only_with_its_own_utils(place: Place) -> Non
     assert place.resolve("mine").interpreter == Interpreter(str(models))
 
 
-def test_a_compiled_stub_fails_the_load(place: Place) -> None:
+def test_a_compiled_stub_is_passed_over(place: Place) -> None:
     (place.model / STUB).write_bytes(b"\x7fELF")
-    code, text = place.fails("python", default_model_filename=FILE)
-    assert code is Code.INTERNAL
-    assert "is compiled and speaks only with NVIDIA's server" in text
+    assert place.resolve("python", default_model_filename=FILE).interpreter == KERNEL
 
 
 @rule("2.12.1")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.core.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
+from tritonlab.repository.model_repository_manager import ModelFiles
 from tritonlab.server.models.loaded_model import Changes, LoadedModel, find_changes
 from tritonlab.server.models.model_lifecycle import ModelState
-from tritonlab.server.models.model_repository_manager import ModelFiles
 
 CONFIG = 'name: "m" backend: "python" version_policy { all { } }'
 FILES = {"config.pbtxt": (1, 10), "helper.py": (1, 10), "1/model.py": (1, 10), "2/model.py": (1, 10)}

@@ -12,7 +12,7 @@ import pytest
 from tests.conformance.rules import rule
 from tests.serving import write_model
 from tritonlab.core.status import ModelLoadError
-from tritonlab.server.models.model_repository_manager import ModelRepositoryManager
+from tritonlab.repository.model_repository_manager import ModelRepositoryManager
 from tritonlab.server.models.repository_poller import RepositoryPoller
 from tritonlab.testing import FakeTimer, MockClock
 

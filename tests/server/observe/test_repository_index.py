@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conformance.rules import rule
+from tritonlab.repository.model_repository_manager import ModelRepositoryManager
 from tritonlab.server.models.loaded_model import LoadedModel
 from tritonlab.server.models.model_lifecycle import ModelState
-from tritonlab.server.models.model_repository_manager import ModelRepositoryManager
 from tritonlab.server.observe.repository_index import repository_index
 
 

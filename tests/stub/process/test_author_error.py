@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tritonlab.core.status import RemoteException
-from tritonlab.instances.response_factory import failure_of as model_error
+from tritonlab.instances.execution.response_factory import failure_of as model_error
 from tritonlab.stub._pb_stub.process import author_error
 from tritonlab.stub._pb_stub.process.author_error import (
     failure_of,
@@ -23,13 +23,14 @@ from tritonlab.stub._pb_stub.wire.message_bodies import Failure
 from tritonlab.stub._pb_stub.wire.serialization import MAX_TEXT
 
 
-def raised_by(source: str, file: str = "/repo/m/1/model.py") -> BaseException:
-    """What `call()` of the source raises; called as the stub calls a model, from a frame of ours."""
+def raised_by(source: str, file: str = "/repo/m/1/model.py", through: str = "call()") -> BaseException:
+    """What `call()` of the source raises; called as the stub calls a model, from a frame of ours, whose line is
+    `through`."""
     scope: dict[str, Any] = {"__name__": "1.model"}
     exec(compile(textwrap.dedent(source), file, "exec"), scope)
-    ours: dict[str, Any] = {"call": scope["call"]}
+    ours: dict[str, Any] = dict(scope)
     path = str(Path(author_error.__file__).with_name("model_context.py"))
-    exec(compile("def run():\n    call()\n", path, "exec"), ours)
+    exec(compile(f"def run():\n    {through}\n", path, "exec"), ours)
     try:
         ours["run"]()
     except BaseException as error:
@@ -155,6 +156,23 @@ def test_a_directory_that_only_begins_like_ours_is_the_authors() -> None:
     error = raised_by("def call():\n    raise ValueError('boom')\n", file)
     assert to_wire(error)["frames"] == [[file, 2, "call"]]
     assert file in triton_text(error)
+
+
+def test_frames_through_which_we_called_the_author_are_left_out() -> None:
+    """As those of the future of an `async def execute`; what the author has called stays."""
+    source = "import json\nfrom concurrent.futures import Future, ThreadPoolExecutor\n\n"
+    error = raised_by(
+        source + "def call():\n    json.loads('{')\n", through="ThreadPoolExecutor(1).submit(call).result()"
+    )
+    frames = to_wire(error)["frames"]
+    assert frames[0] == ["/repo/m/1/model.py", 5, "call"]
+    assert frames[1][0].endswith("/json/__init__.py")
+    assert "concurrent/futures" not in traceback_text(error)
+
+
+def test_an_error_without_frames_of_the_author_has_those_of_the_library() -> None:
+    source = "from concurrent.futures import Future\ncall = Future()\ncall.cancel()\n"
+    assert [frame[2] for frame in to_wire(raised_by(source, through="call.result()"))["frames"]] == ["result"]
 
 
 def test_types_are_qualified_for_the_author() -> None:

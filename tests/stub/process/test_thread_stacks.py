@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tritonlab.stub._pb_stub.api import own_threads
-from tritonlab.stub._pb_stub.process import thread_stacks
+from tritonlab.stub._pb_stub.process import author_error, thread_stacks
 from tritonlab.stub._pb_stub.process.deferred_calls import DeferredCalls
 from tritonlab.stub._pb_stub.process.thread_stacks import all_stacks
 
@@ -77,8 +77,8 @@ def test_the_main_thread_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_thread_in_our_code_says_which_call_of_ours_it_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = Blocked("waits in ours")
-    monkeypatch.setattr(thread_stacks, "_OURS", threading.__file__)
-    monkeypatch.setattr(thread_stacks, "_LIBRARY", "/nowhere/")
+    monkeypatch.setattr(author_error, "_OURS", threading.__file__)
+    monkeypatch.setattr(author_error, "_LIBRARY", "/nowhere/")
     lines = part(all_stacks(), "Thread 'waits in ours'")
     blocked.over.set()
     assert lines[-1] == "  [in wait]"
@@ -86,7 +86,7 @@ def test_a_thread_in_our_code_says_which_call_of_ours_it_is_in(monkeypatch: pyte
 
 def test_a_thread_with_nothing_of_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = Blocked("idle")
-    monkeypatch.setattr(thread_stacks, "_OURS", __file__)
+    monkeypatch.setattr(author_error, "_OURS", __file__)
     lines = part(all_stacks(), "Thread 'idle'")
     blocked.over.set()
     assert lines == ["  nothing of the model"]
@@ -119,8 +119,8 @@ def test_a_call_of_an_executor_is_told_by_its_name() -> None:
     frames += [("/stub/awaited_calls.py", "run"), ("/stub/infer_request.py", "exec"), ("/stub/bridge.py", "infer")]
     summaries = [traceback.FrameSummary(file, 1, name, lookup_line=False) for file, name in frames]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thread_stacks, "_OURS", "/stub/")
-        patch.setattr(thread_stacks, "_LIBRARY", "/lib/python3/")
+        patch.setattr(author_error, "_OURS", "/stub/")
+        patch.setattr(author_error, "_LIBRARY", "/lib/python3/")
         assert thread_stacks._part("Thread 'asyncio_0'", summaries) == "Thread 'asyncio_0':\n  [in exec]"
 
 
@@ -135,7 +135,7 @@ def test_a_call_of_an_executor_is_told_by_its_name() -> None:
     ],
 )
 def test_what_is_around_the_authors_code(file: str, around: bool) -> None:
-    assert thread_stacks._is_around(file) == around
+    assert author_error.is_around(file) == around
 
 
 def test_without_a_loop_there_are_no_tasks() -> None:

@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...core.copies import Copies
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.copies import Copies
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...core.status import InternalError
-from ...core.tensor import Tensor
-from ...ipc.link_reader import LoopReader
+from ...ipc.link.link_reader import LoopReader
+from ...ipc.link.wait_policy import SoleSender
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from .classification import classify
 from .cuda_region import CopiedTensor, CudaRegion
-from .lone_requests import LoneRequests
 from .shared_memory_manager import SharedMemoryManager
 
 
@@ -49,9 +49,9 @@ class Exchange:
         self.shared_memory = shared_memory
         #: the reader of the event loop on which the requests of `submit_single` wait, where there is one
         self.reader: LoopReader | None = None
-        self._lone = LoneRequests()
+        self._sole = SoleSender()
         #: notes that a request of `submit_single` is answered, or that nobody waits for its answer any more
-        self.over = self._lone.end
+        self.over = self._sole.end
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
         """Return the READY version that a request is for. `single` names the caller if it can only give its client one
@@ -72,13 +72,13 @@ class Exchange:
         self, version: ModelVersion, request: InferenceRequest, waits: bool = True, sender: object = None
     ) -> None:
         """Start a request that gets one response. With `waits`, the caller waits for the answer if the request is
-        alone and so is answered at once; `sender`: see `LoneRequests`. A refused request counts as `over`."""
+        alone and so is answered at once; `sender`: see `SoleSender`. A refused request counts as `over`."""
         request.reader = self.reader
-        infer = self.core.infer_here if self._lone.begin(request, sender) and waits else self.core.infer
+        infer = self.core.infer_here if self._sole.begin(request, sender) and waits else self.core.infer
         try:
             infer(request, version)
         except BaseException:
-            self._lone.end(request)
+            self._sole.end(request)
             raise
         if self.shared_memory.any_cuda:
             self._tell_inputs(request)

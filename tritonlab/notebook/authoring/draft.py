@@ -10,10 +10,11 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ...core.completed_text import completed_text
-from ...core.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
-from ...core.model_config_rules import is_ensemble
-from ...export.repository import model_files
+from ...core.config.completed_text import completed_text
+from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
+from ...core.config.model_config_rules import is_ensemble
+from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
+from ...repository.model_tree import read_tree
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -27,19 +28,17 @@ if TYPE_CHECKING:
 Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]
 
-CONFIG_FILE = "config.pbtxt"
-MODEL_FILE = "model.py"
-
 
 @dataclass(frozen=True)
 class ModelFile:
     """One file of a model: its bytes, or the path it is copied from at each load.
 
-    `segments` say where its lines were written.
+    `segments` say where its lines were written. `link`: it is a link that leads there instead.
     """
 
     content: bytes | Path
     segments: tuple[Segment, ...] = ()
+    link: str = ""
 
     def text(self) -> str:
         return (self.content if isinstance(self.content, bytes) else self.content.read_bytes()).decode()
@@ -239,13 +238,15 @@ def read_model(name: str, path: Path) -> Draft:
 
     Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
     """
-    folders = [p for p in path.iterdir() if p.is_dir()]
-    versions = sorted(int(p.name) for p in folders if p.name.isdecimal() and str(int(p.name)) == p.name)  # rule 2.1.1
+    versions = version_numbers(path)
     config = path / CONFIG_FILE
     text = config.read_bytes().decode("utf-8") if config.is_file() else ""
+    tree = read_tree(path)
+    copied = {file: ModelFile((path / file).resolve()) for file in tree.files if file != CONFIG_FILE}
+    linked = {link: ModelFile(os.fsencode(end), link=end) for link, end in tree.links.items()}
     draft = Draft(
         name,
-        files={file: ModelFile((path / file).resolve()) for file in model_files(path) if file != CONFIG_FILE},
+        files={**copied, **linked},
         cell_config=ConfigText(text, str(config), model=name),
     )
     sources = [version for version in versions if (path / str(version) / draft.model_file).is_file()]

@@ -15,9 +15,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
 from ...core.plain_facts import by_number
 from ...core.scratch_directory import ScratchDirectory
+from ...repository.model_directory import ModelDirectory
 from ...server.api.server import UNLOAD_SECONDS, Server
 from ...server.models.backend_config import REFUSED
 from .config_options import ConfigOptions
@@ -25,13 +26,12 @@ from .config_text import ConfigText
 from .draft import Draft, Files, ModelFile, Source, model_path
 from .errors import FileError, OptionError
 from .load_report import LoadProgress, LoadReport, pids_of
-from .model_directory import ModelDirectory
 from .notebook_ports import NotebookPorts
 from .source_map import SourceMap, whole
 from .written_model import WrittenModel
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
+    from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
     from ...tuning.settings import Settings

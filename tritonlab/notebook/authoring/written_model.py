@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.status import LoadInterrupted, ModelError, TritonError
+from ...repository.model_directory import Link, ModelDirectory, Stamp, stamp_of
 from .draft import Draft, ModelFile
 from .errors import refused_files
 from .load_report import LoadProgress, LoadReport, PrintedSince, pids_of
-from .model_directory import ModelDirectory, Stamp, stamp_of
 from .source_map import Segment, SourceMap, located
 from .syntax import check_syntax
 
@@ -118,7 +118,8 @@ class WrittenModel:
             path = str(self._directory.path / draft.model_path)
             check_syntax(draft.source.text(), path, model=self.name, version=draft.version, sources=self._sources)
         with refused_files():
-            self._directory.replace(files, draft.version)
+            written = {path: Link(file.link) if file.link else file.content for path, file in files.items()}
+            self._directory.replace(written, draft.version)
 
     def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
         """Put back the files and lines of the version that serves."""

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-#: Style sheets and ES modules.
+#: The style sheet, and the ES modules that `extension/` builds.
 STATIC = Path(__file__).resolve().parents[1] / "static"
 STYLE = f"<style>\n{(STATIC / 'theme.css').read_text(encoding='utf-8')}</style>"

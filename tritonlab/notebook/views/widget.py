@@ -1,5 +1,5 @@
-"""`LiveView`, the base of everything that moves in a notebook: one Python class, one ES module in `notebook/static/`,
-and a static form for where there is no kernel.
+"""`LiveView`, the base of everything that moves in a notebook: one Python class, one ES module, and a static form for
+where there is no kernel. The modules are TypeScript in `extension/src/views`, bundled into `notebook/static/`.
 
 A view is shown as two outputs. The first is its static form, HTML with a text twin: what a saved notebook, nbconvert
 and GitHub show. It is renewed with `freeze`. The second is the widget, which hides the first while it lives. They
@@ -15,7 +15,6 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import re
 import threading
 import uuid
 import weakref
@@ -26,10 +25,9 @@ from typing import Any, ClassVar
 from ...core.plain_facts import few_lines
 from .theme import STATIC, STYLE
 
-#: The comm for requests of views while a cell runs (`base.js`).
+#: The comm for requests of views while a cell runs (`base.ts`).
 _TARGET = "tritonlab.view"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-_IMPORT = re.compile(r'^import .* from "\./(\w+\.js)";\n', re.MULTILINE)
 
 #: The views that the browser may send requests to, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
@@ -81,7 +79,7 @@ class LiveView:
         raise NotImplementedError
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        """Handle `content`: the module has called `ask(model, content)`."""
+        """Handle `content`: the module has called `send(model, content)`."""
 
     # -- for those who have a view
 
@@ -174,7 +172,7 @@ def show_widget(widget: Any) -> None:
 
 
 def show_form(widget: Any, view: str, text: str, html: str, output: str) -> None:
-    """Display widgets of ipywidgets with a static form; one of them calls `goLive` of `base.js`. `output`: the display
+    """Display widgets of ipywidgets with a static form; one of them calls `goLive` of `base.ts`. `output`: the display
     id of the static form, for `renew_form`.
     """
     _display(static_form(view, text, html), display_id=output)
@@ -218,21 +216,8 @@ def _import_widgets() -> None:
 
 
 def module_text(name: str) -> str:
-    """Return the ES module with the text of its imports, each once: anywidget makes a blob of the text, and a blob
-    cannot import modules of ours.
-    """
-    known: set[str] = set()
-
-    def text(name: str) -> str:
-        return _IMPORT.sub(inlined, Path(STATIC / name).read_text(encoding="utf-8"))
-
-    def inlined(found: re.Match[str]) -> str:
-        if found[1] in known:
-            return ""
-        known.add(found[1])
-        return re.sub(r"^export ", "", text(found[1]), flags=re.MULTILINE)
-
-    return text(name)
+    """Return a bundled ES module."""
+    return (STATIC / name).read_text(encoding="utf-8")
 
 
 @functools.cache
@@ -241,7 +226,7 @@ def _widget_class(module: str) -> Any:
     anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
     members = {
         "_esm": module_text(module),
-        "_css": Path(STATIC / "theme.css").read_text(encoding="utf-8"),
+        "_css": (STATIC / "theme.css").read_text(encoding="utf-8"),
         "state": traitlets.Dict().tag(sync=True),
         "view": traitlets.Unicode().tag(sync=True),
         #: the model's id, by which the browser finds whether a kernel stands behind it

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
-from ...core.failure_capsule import FailureCapsule
-from ...core.infer_request import InferenceRequest
-from ...core.instrument import Instruments
-from ...core.model_config import print_pbtxt, to_dict
-from ...core.outputs import Outputs
+from ...core.config.model_config import print_pbtxt, to_dict
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.outputs import Outputs
+from ...core.observe.failure_capsule import FailureCapsule
+from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
-from ...ipc.interrupts import shielded
-from ...ipc.stub_log import LogRecord
-from ...ipc.visible_gpus import VisibleGpus
+from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...ipc.link.interrupts import shielded
+from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
@@ -264,13 +263,8 @@ class Model:
         request, found = self._asked(request, fields)
         core = self._core
         iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, core.explain, core.debugger)
-        return self._start(self._core.infer, iterator, found)
-
-    @staticmethod
-    def _start(infer: Callable[..., None], iterator: ResponseIterator, found: ModelVersion | None) -> ResponseIterator:
-        request = iterator.request
         try:
-            shielded(infer, request, found)
+            shielded(core.infer, request, found)
         except KeyboardInterrupt:
             try:
                 iterator.interrupted()
@@ -310,10 +304,13 @@ class Model:
             raise found.rules.refusal_of_single("ModelInfer RPC", instead)
         # no warning of lists: only notebooks have this form, no program for Triton has it
         tensors = make_tensors(inputs, found.rules.input_types)
-        request = InferenceRequest(self.name, tensors, model_version=self.version)
+        request, core = InferenceRequest(self.name, tensors, model_version=self.version), self._core
         try:
-            iterator = ResponseIterator(request, True, False, self._core.explain, self._core.debugger)
-            answers = self._start(self._core.infer_here, iterator, found)
+            answers = ResponseIterator(request, True, False, core.explain, core.debugger)
+            try:
+                shielded(core.infer_here, request, found)
+            except KeyboardInterrupt:
+                answers.interrupted()
             response = next(answers, None)
             if response is not None and not response.final:
                 _await_end(answers)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...core.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
-from ...core.model_config import ConfigError, ModelConfig, renamed
+from ...core.config.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
+from ...core.config.model_config import ConfigError, ModelConfig, renamed
 from ...core.status import Code, ModelLoadError, TritonError
+from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, poll_failure
 from .dependency_graph import DependencyGraph, composing_models, required_models
 from .endings import Endings
 from .global_map import GlobalMap
 from .loaded_model import LoadedModel, Refusal
-from .model_repository_manager import ModelFiles, ModelRepositoryManager, poll_failure
 
 
 class EnsembleCompletion:

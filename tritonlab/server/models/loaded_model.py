@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...core.model_config_rules import config_differs, identifier
+from ...core.config.model_config_rules import config_differs, identifier
 from ...core.status import TritonError
+from ...repository.layout import Fingerprint
+from ...repository.model_repository_manager import ModelFiles
 from .model_lifecycle import ModelState, ModelVersion
-from .model_repository_manager import Fingerprint, ModelFiles
 
 #: Fields whose change does not need a load of the version (rule 5.11.2).
 _IN_PLACE = {"instance_group", "version_policy"}

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ...core.model_config_rules import is_ensemble
+from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelLoadError, TritonError, UnavailableError, UnsupportedError
+from ...repository.model_repository_manager import ModelRepositoryManager, check_name
 from .endings import Ending, Endings
 from .ensemble_completion import EnsembleCompletion
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import ModelVersion
-from .model_repository_manager import ModelRepositoryManager, check_name
 from .version_load import LoadServices
 from .version_loader import VersionLoader
 

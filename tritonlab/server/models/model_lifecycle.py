@@ -14,19 +14,19 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ...core.delivery import deliver_error
-from ...core.infer_request import InferenceRequest
-from ...core.latency_stats import Histogram
-from ...core.model_config import ModelConfig
-from ...core.request_rules import RequestRules
+from ...core.config.model_config import ModelConfig
+from ...core.inference.delivery import deliver_error
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.request_rules import RequestRules
+from ...core.metrics.latency_stats import Histogram
 from ...core.status import TritonError, UnavailableError
-from ...instances.instance_state import InstanceState
-from ...instances.model_instance import ModelInstance
-from ...ipc.stub_log import LogBook, LogRecord
+from ...instances.life.instance_state import InstanceState
+from ...instances.life.model_instance import ModelInstance
+from ...ipc.processes.stub_log import LogBook, LogRecord
+from ...repository.label_provider import Labels
+from ...repository.model_repository_manager import ModelFiles
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
-from .label_provider import Labels
-from .model_repository_manager import ModelFiles
 from .response_cache import CachedModel
 from .version_load import LoadServices, VersionLoad, final_config
 
@@ -88,7 +88,8 @@ class ModelVersion:
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
-        self._submit: Callable[[InferenceRequest], None]
+        #: where a request goes that `rules` have checked. Raises TritonError; then nothing was executed
+        self.submit: Callable[[InferenceRequest], None]
         self._cached: CachedModel | None = None
 
     @property
@@ -126,7 +127,7 @@ class ModelVersion:
             parts = self.loading.load()
             self.config, self.labels, self.rules = parts.config, parts.labels, parts.rules
             self.scheduler, self.first_response = parts.scheduler, parts.first_response
-            self._submit = self._entrance()
+            self.submit = self._entrance()
         except TritonError as error:
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}")
             raise
@@ -186,11 +187,6 @@ class ModelVersion:
         )
 
     # -- use
-
-    def enqueue(self, request: InferenceRequest) -> None:
-        """Check the request and hand it to the scheduler. Raises TritonError; then nothing was executed."""
-        self.rules.check(request)
-        self._submit(request)
 
     def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
         """Take a request out of the queue and end it with `error`; returns False if it is not there (any more)."""

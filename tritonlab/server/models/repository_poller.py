@@ -19,8 +19,9 @@ from typing import NamedTuple, Protocol
 
 from ...core.clock import Clock
 from ...core.status import TritonError
+from ...repository.layout import Fingerprint, fingerprint
+from ...repository.model_repository_manager import ModelRepositoryManager
 from ...schedulers.scheduler import WakeUp
-from .model_repository_manager import Fingerprint, ModelRepositoryManager, fingerprint
 
 _log = logging.getLogger(__name__)
 

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from ...core.ensemble_graph import EnsembleGraph
-from ...core.infer_request import InferenceRequest
-from ...core.infer_stats import InferStats
-from ...core.latency_stats import Histogram
-from ...core.model_config import ConfigError, ModelConfig, placeholders, to_json
-from ...core.model_config_rules import (
+from ...core.config.ensemble_graph import EnsembleGraph
+from ...core.config.model_config import ConfigError, ModelConfig, placeholders, to_json
+from ...core.config.model_config_rules import (
     final,
     instance_specs,
     is_ensemble,
@@ -26,13 +23,18 @@ from ...core.model_config_rules import (
     normalize_instance_groups,
     step_model,
 )
-from ...core.model_config_validation import validate_instance_groups
-from ...core.request_rules import RequestRules
+from ...core.config.model_config_validation import validate_instance_groups
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.request_rules import RequestRules
+from ...core.metrics.infer_stats import InferStats
+from ...core.metrics.latency_stats import Histogram
 from ...core.status import NotFoundError, TritonError, UnavailableError
-from ...instances.instance_plan import InstanceServices
-from ...instances.model_instance import ModelInstance
-from ...instances.model_stub import ModelSource, ModelStub
-from ...ipc.visible_gpus import VisibleGpus
+from ...instances.life.instance_plan import InstanceServices
+from ...instances.life.model_instance import ModelInstance
+from ...instances.life.model_stub import ModelSource, ModelStub
+from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...repository.label_provider import Labels, read_labels
+from ...repository.model_repository_manager import ModelFiles
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
 from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
@@ -40,8 +42,6 @@ from ...schedulers.timer import Timer
 from .backend_config import check_stub_name
 from .backends import Backends
 from .execution_options import ExecutionOptions
-from .label_provider import Labels, read_labels
-from .model_repository_manager import ModelFiles
 from .serving_instances import ServingInstances
 
 
@@ -58,11 +58,11 @@ class ComposingVersion(Protocol):
 
     config: ModelConfig
     stats: InferStats
+    rules: RequestRules
+    submit: Callable[[InferenceRequest], None]
 
     @property
     def serves(self) -> bool: ...
-
-    def enqueue(self, request: InferenceRequest) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,8 @@ class VersionLoad:
                 if version.serves:
                     raise  # its queue is full
                 # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
-                version.enqueue(request)
+                version.rules.check(request)
+                version.submit(request)
 
         config = final_config(files.config, services.gpus)
         labels = read_labels(config, files.directory)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...repository.model_repository_manager import ModelRepositoryManager
 from ..models.loaded_model import LoadedModel
 from ..models.model_lifecycle import ModelState
-from ..models.model_repository_manager import ModelRepositoryManager
 
 #: What the index says of a name that two repositories have (rule 5.11.10).
 _NOT_UNIQUE = "model appears in two or more repositories"

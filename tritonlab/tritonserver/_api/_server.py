@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from ...core.status import Code, InternalError, ModelLoadError
+from ...repository.model_repository_manager import check_repositories
 from ...server.inference_server import InferenceServer
-from ...server.models.model_repository_manager import check_repositories
 from ...server.observe.log_writer import LogWriter
 from .._c.triton_bindings import InvalidArgumentError, UnavailableError, UnsupportedError
 from .._c.triton_bindings import TRITONSERVER_InstanceGroupKind as InstanceGroupKind

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import traceback
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -17,10 +18,13 @@ STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath
 _PROCESS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: How many frames of one exception are reported, the innermost; Python raises RecursionError after a thousand.
 _MAX_FRAMES = 4096
+_OURS = STUB_DIRECTORY + os.sep
+_LIBRARY = os.path.dirname(threading.__file__) + os.sep
+_PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
-def _is_ours(file: str) -> bool:
-    return file.startswith(STUB_DIRECTORY + os.sep)
+def is_ours(file: str) -> bool:
+    return file.startswith(_OURS)
 
 
 def triton_text(error: BaseException, depth: int = 0) -> str:
@@ -54,7 +58,7 @@ def _frames(error: BaseException) -> str:
     lines = []  # type: List[str]
     while frame is not None and len(lines) < _MAX_FRAMES:
         code = frame.f_code
-        if not _is_ours(code.co_filename):
+        if not is_ours(code.co_filename):
             line = -1 if frame.f_lineno is None else frame.f_lineno  # code that was made by a tool may have no lines
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
         elif lines and code.co_filename.startswith(_PROCESS):
@@ -135,12 +139,36 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Option
 
 
 def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSummary]:
-    return [frame for frame in frames if is_authors(frame.filename)]
+    """Return the frames that are shown to authors, without those of a library through which we called the author's
+    code, such as asyncio's."""
+    shown = []  # type: List[traceback.FrameSummary]
+    between = []  # type: List[traceback.FrameSummary]
+    by_us = False
+    for frame in frames:
+        if not is_authors(frame.filename):
+            by_us = by_us or is_ours(frame.filename)
+        elif by_us and not shown and is_library(frame.filename):
+            between.append(frame)
+        else:
+            shown.append(frame)
+    return shown or between
 
 
 def is_authors(file: str) -> bool:
     """Return whether a frame of this file is shown to authors: it is neither ours nor importlib's."""
-    return not _is_ours(file) and not file.startswith("<frozen importlib")
+    return not is_ours(file) and not file.startswith("<frozen importlib")
+
+
+def is_library(file: str) -> bool:
+    """Return whether a frame of this file is of a library, and not of the author's own files."""
+    return is_around(file) or any(packages in file for packages in _PACKAGES)
+
+
+def is_around(file: str) -> bool:
+    """Return whether a frame of this file is ours or the standard library's."""
+    if file.startswith((_OURS, "<frozen ")):
+        return True
+    return file.startswith(_LIBRARY) and not any(packages in file for packages in _PACKAGES)
 
 
 _SYNTAX_DETAIL = ("msg", "filename", "lineno", "offset", "text", "end_lineno", "end_offset")

@@ -19,8 +19,7 @@ import numpy as np
 from ..api.infer_request import InferenceRequest
 from ..api.pb_tensor import Tensor
 from ..wire.message_bodies import FrameState
-from .author_error import is_authors
-from .thread_stacks import is_library
+from .author_error import is_authors, is_library
 
 #: How many frames are told, the innermost, and variables of each; how long a text may be.
 _MOST_FRAMES = 20

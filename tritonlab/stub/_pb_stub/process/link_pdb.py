@@ -20,8 +20,8 @@ from ..api import bridge
 from ..api.bridge import BridgeError
 from ..wire.debugger_bodies import Attach, Prompt, Resumed
 from ..wire.serialization import bounded
+from .author_error import is_library
 from .frame_states import PATIENCE, variables_of
-from .thread_stacks import is_library
 
 _sessions = itertools.count(1)
 #: Modules of ours by name: the debugger does not stop there.

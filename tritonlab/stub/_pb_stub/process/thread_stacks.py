@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 import traceback
@@ -11,11 +10,7 @@ from typing import Any, List, Optional, Tuple
 
 from ..api import own_threads
 from ..wire.serialization import bounded
-from .author_error import STUB_DIRECTORY
-
-_OURS = STUB_DIRECTORY + os.sep
-_LIBRARY = os.path.dirname(threading.__file__) + os.sep
-_PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+from .author_error import is_around, is_ours
 
 
 def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
@@ -67,22 +62,10 @@ def _part(title: str, summaries: List[traceback.FrameSummary]) -> str:
 
 def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.FrameSummary], str]:
     """Cut a stack to the author's frames and what they called; also returns which call of ours it ended in."""
-    first = next((i for i, summary in enumerate(summaries) if not _is_around(summary.filename)), len(summaries))
+    first = next((i for i, summary in enumerate(summaries) if not is_around(summary.filename)), len(summaries))
     own = summaries[first:]
     for index, summary in enumerate(own):
-        if summary.filename.startswith(_OURS):
+        if is_ours(summary.filename):
             return own[:index], summary.name
-    called = [summary.name for summary in summaries if summary.filename.startswith(_OURS)]
+    called = [summary.name for summary in summaries if is_ours(summary.filename)]
     return own, "exec" if not own and "exec" in called else ""
-
-
-def is_library(file: str) -> bool:
-    """Return whether a frame of this file is of a library, and not of the author's own files."""
-    return _is_around(file) or any(packages in file for packages in _PACKAGES)
-
-
-def _is_around(file: str) -> bool:
-    """Return whether a frame of this file is ours or the standard library's."""
-    if file.startswith((_OURS, "<frozen ")):
-        return True
-    return file.startswith(_LIBRARY) and not any(packages in file for packages in _PACKAGES)

@@ -1,0 +1,108 @@
+// The card of a model. `views/live_card.py` decides what it shows: HTML, buttons, and how a button failed.
+import { Cleanup, Model, RenderContext } from "./anywidget.js";
+import { add, goLive, send } from "./base.js";
+
+interface Button {
+  do: string;
+  label: string;
+  title: string;
+}
+
+interface State {
+  state: string;
+  html: string;
+  /** why the last button failed, or "" */
+  said: string;
+  buttons: Button[];
+  busy: string;
+  open: string;
+}
+
+const TICK_MS = 100;
+const FOLDS = ["details.tl-printed", "details.tl-executing"];
+const PRINTED = ".tl-printed .tl-lines";
+const CLOCK = ".tl-clock";
+const PANELS = ["playground", "view", "export"];
+
+function render({ model, el }: RenderContext<State>): Cleanup {
+  const card = add(el, "div", "tl-card");
+  const body = add(card, "div");
+  const problem = add(card, "div", "tl-note tl-bad-note tl-text");
+  const bar = add(card, "div", "tl-buttons");
+  problem.setAttribute("role", "alert");
+
+  const draw = (): void => {
+    const state = model.get("state");
+    card.dataset.state = state.state;
+    drawBody(body, state.html);
+    problem.textContent = state.said;
+    problem.hidden = !state.said;
+    drawButtons(bar, state, (button) => void press(model, button));
+  };
+  draw();
+  model.on("change:state", draw);
+  const ticking = setInterval(() => tick(body), TICK_MS);
+  const end = goLive(model, el);
+  return () => {
+    clearInterval(ticking);
+    model.off("change:state", draw);
+    end();
+  };
+}
+
+/** New HTML in the place of the old; an unfolded log stays so, and stays at its end if it was there. */
+function drawBody(body: HTMLElement, html: string): void {
+  if (body.dataset.html === html) return;
+  const open = FOLDS.map((fold) => body.querySelector<HTMLDetailsElement>(fold)?.open);
+  const lines = body.querySelector(PRINTED);
+  const top = lines?.scrollTop ?? 0;
+  const atEnd = !lines || lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 4;
+  body.innerHTML = body.dataset.html = html;
+  for (const [place, fold] of FOLDS.entries()) {
+    const details = body.querySelector<HTMLDetailsElement>(fold);
+    if (details && open[place] !== undefined) details.open = open[place];
+  }
+  const after = body.querySelector(PRINTED);
+  if (after) after.scrollTop = atEnd ? after.scrollHeight : top;
+  for (const clock of body.querySelectorAll<HTMLElement>(CLOCK)) {
+    clock.dataset.since = String(performance.now() - Number(clock.dataset.age) * 1000);
+  }
+}
+
+function tick(body: HTMLElement): void {
+  for (const clock of body.querySelectorAll<HTMLElement>(CLOCK)) {
+    clock.textContent = `${((performance.now() - Number(clock.dataset.since)) / 1000).toFixed(1)} s`;
+  }
+}
+
+/** Buttons are kept and changed, so that none loses the keyboard's focus. */
+function drawButtons(bar: HTMLElement, state: State, onPress: (button: HTMLButtonElement) => void): void {
+  const wanted = new Map(state.buttons.map((button) => [button.do, button]));
+  for (const button of bar.querySelectorAll("button")) if (!wanted.has(button.dataset.do ?? "")) button.remove();
+  for (const [name, { label, title }] of wanted) {
+    let button = bar.querySelector<HTMLButtonElement>(`[data-do="${name}"]`);
+    if (!button) {
+      const made = (button = document.createElement("button"));
+      made.type = "button";
+      made.dataset.do = name;
+      made.className = "tl-button";
+      made.onclick = () => onPress(made);
+    }
+    bar.append(button);
+    button.textContent = label;
+    button.title = title;
+    button.disabled = state.busy === name && name !== "stop";
+    if (PANELS.includes(name)) button.setAttribute("aria-expanded", String(state.open === name));
+  }
+}
+
+async function press(model: Model, button: HTMLButtonElement): Promise<void> {
+  const kernel = model.widget_manager?.kernel;
+  if (button.dataset.do === "stop" && kernel && !kernel.supportsSubshells) {
+    await kernel.interrupt(); // a message would be read only once the load has ended
+  } else {
+    await send(model, { do: button.dataset.do });
+  }
+}
+
+export default { render };

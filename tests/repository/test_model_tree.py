@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tritonlab.repository.model_tree import LeftOut, Reason, read_tree, shortened
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.py").write_text("pass\n")
+    return tmp_path / "m"
+
+
+def test_modes_links_and_empty_directories_are_copied_as_they_are(root: Path, tmp_path: Path) -> None:
+    (root / "1" / "x.sh").write_text("#!/bin/sh\n")
+    (root / "1" / "x.sh").chmod(0o750)
+    (root / "lib").mkdir()
+    (root / "lib" / "a.txt").write_text("a")
+    (root / "lib64").symlink_to("lib")
+    (root / "1" / "b.txt").symlink_to("../lib/a.txt")
+    (root / "empty" / "within").mkdir(parents=True)
+    read_tree(root, include=()).copy(tmp_path / "copy")
+    copy = tmp_path / "copy"
+    assert (copy / "1" / "x.sh").stat().st_mode & 0o777 == 0o750
+    assert (os.readlink(copy / "lib64"), os.readlink(copy / "1" / "b.txt")) == ("lib", "../lib/a.txt")
+    assert (copy / "empty" / "within").is_dir()
+    assert sorted(os.listdir(copy)) == ["1", "empty", "lib", "lib64"]
+
+
+def test_a_link_out_of_the_directory_brings_what_it_leads_to(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared" / "deep").mkdir(parents=True)
+    (tmp_path / "shared" / "deep" / "a.txt").write_text("a")
+    (tmp_path / "shared" / "deep" / "again").symlink_to("..")  # a circle
+    (root / "absolute").symlink_to(tmp_path / "shared")
+    (root / "relative").symlink_to("../shared/deep/a.txt")
+    tree = read_tree(root, include=())
+    assert tree.files == ["1/model.py", "absolute/deep/a.txt", "relative"]
+    assert (tree.links, tree.left_out) == ({}, [])
+
+
+def test_a_dangling_link_and_one_to_what_is_left_out_are_named(root: Path) -> None:
+    (root / "1" / "gone.bin").symlink_to("../nowhere")
+    (root / ".secret").write_text("x")
+    (root / "seen").symlink_to(".secret")
+    tree = read_tree(root, include=())
+    assert tree.left_out == [
+        LeftOut(".secret", Reason.HIDDEN),
+        LeftOut("1/gone.bin", Reason.DANGLING, "../nowhere"),
+        LeftOut("seen", Reason.DANGLING, ".secret"),
+    ]
+    assert tree.links == {}
+
+
+def test_hidden_and_large_files_are_left_out_unless_they_are_requested(root: Path) -> None:
+    (root / ".env").write_text("TOKEN=1")
+    (root / ".git").mkdir()
+    (root / ".git" / "HEAD").write_text("x")
+    (root / "1" / ".gitkeep").touch()
+    (root / "1" / "weights.bin").write_bytes(b"12345")
+    (root / "1" / "__pycache__").mkdir()
+
+    def files(*include: str, **settings: object) -> list[str]:
+        return read_tree(root, include=include, large=4, **settings).files  # type: ignore[arg-type]
+
+    left = read_tree(root, include=(), large=4).left_out
+    assert [(each.path, each.reason.value, each.detail) for each in left] == [
+        (".env", "hidden", ""),
+        (".git/", "hidden", ""),
+        ("1/model.py", "large", "5"),
+        ("1/weights.bin", "large", "5"),
+    ]
+    assert files() == ["1/.gitkeep"]
+    assert files("*.bin", ".env") == [".env", "1/.gitkeep", "1/weights.bin"]
+    assert files("1/model.py", ".git") == [".git/HEAD", "1/.gitkeep", "1/model.py"]
+    assert files(needed=["1/weights.bin"]) == ["1/.gitkeep", "1/weights.bin"]
+    assert read_tree(root, large=4).files == [".env", ".git/HEAD", "1/.gitkeep", "1/model.py", "1/weights.bin"]
+
+
+def test_an_environment_is_taken_as_it_is(root: Path) -> None:
+    (root / "env" / "bin").mkdir(parents=True)
+    (root / "env" / "bin" / "activate").touch()
+    (root / "env" / "pkg" / ".libs").mkdir(parents=True)
+    (root / "env" / "pkg" / ".libs" / "a.so").write_bytes(b"123456")
+    tree = read_tree(root, include=(), large=5)
+    assert "env/pkg/.libs/a.so" in tree.files and tree.left_out == []
+
+
+def test_a_directory_with_many_files_is_one_line() -> None:
+    paths = ["1/model.py", *(f"env/lib/p{n}/x.py" for n in range(3365)), "env/bin/python", "labels.txt", "empty/"]
+    assert shortened(paths) == ["1/model.py", "empty/", "env/…  (3,366 files)", "labels.txt"]
+    assert shortened([f"1/f{n:02}" for n in range(30)], most=4) == ["1/f00", "1/f01", "1/…  (28 more files)"]
+    assert shortened(["1/a/b", "1/c"]) == ["1/a/b", "1/c"]

@@ -1,0 +1,36 @@
+"""The label files of a model's outputs, for classification (rule 6.6.2)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..core.config.model_config import ModelConfig
+from ..core.status import InternalError, UnsupportedError
+
+#: Output -> the label of each index.
+Labels = dict[str, tuple[str, ...]]
+
+
+def read_labels(config: ModelConfig, directory: Path) -> Labels:
+    """Return the labels of every output that names a file, which has one per line. Raises InternalError for a file
+    that cannot be read, UnsupportedError for one outside the model directory (rule 5.3.4).
+    """
+    labels: Labels = {}
+    root = directory.resolve()
+    for output in config.output:
+        if not output.label_filename:
+            continue
+        path = directory / output.label_filename
+        if not path.resolve().is_relative_to(root):
+            raise UnsupportedError(
+                f"label file path '{output.label_filename}' for output '{output.name}' in model '{config.name}' is "
+                "outside model directory"
+            )
+        try:
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise InternalError(f"failed to open text file for read {path}: {reason}") from None
+        labels[output.name] = tuple(line.removesuffix("\r") for line in text.split("\n"))
+    return labels

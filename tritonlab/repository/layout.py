@@ -1,0 +1,91 @@
+"""The layout of a model directory: the names that Triton gives to its parts, and what is there at one moment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+CONFIG_FILE = "config.pbtxt"
+#: The directory for configurations of other names (rule 5.1.7).
+CONFIGS = "configs"
+MODEL_FILE = "model.py"
+#: What Python leaves behind while a model runs is no change of the model (server issue 7489: Triton reloads for it).
+_IGNORED = ("__pycache__",)
+#: What Python and Jupyter leave behind, which is not part of a model.
+LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
+
+#: path relative to the model directory -> (modification time ns, size)
+Fingerprint = dict[str, tuple[int, int]]
+
+
+class DirectoryContents(NamedTuple):
+    """What is in a model directory. `versions`: lowest first. `first_files`: the names in the directory of the version
+    whose name sorts first, `/` behind those of directories."""
+
+    fingerprint: Fingerprint
+    versions: list[int]
+    first_files: list[str]
+
+
+def read_contents(directory: Path) -> DirectoryContents:
+    """Look into a model directory once. Raises OSError if that or the first version's cannot be read."""
+    found: Fingerprint = {}
+    versions = _versions(_walk(str(directory), "", found))
+    first = min(map(str, versions), default="")
+    files: list[str] = []
+    if first:
+        with os.scandir(directory / first) as entries:
+            files = [entry.name + "/" * entry.is_dir() for entry in entries]
+    return DirectoryContents(found, versions, files)
+
+
+def fingerprint(directory: Path) -> Fingerprint:
+    """Return what a reload compares: every file with its modification time and size. Files that come or go meanwhile
+    do no harm.
+    """
+    found: Fingerprint = {}
+    try:
+        _walk(str(directory), "", found)
+    except OSError:  # it is gone
+        return {}
+    return found
+
+
+def _walk(path: str, below: str, found: Fingerprint) -> list[os.DirEntry[str]]:
+    """Add the files of a directory, whose names begin with `below`, to `found`, and return its entries."""
+    with os.scandir(path) as scanned:
+        entries = [entry for entry in scanned if entry.name not in _IGNORED]
+    for entry in entries:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                _walk(entry.path, f"{below}{entry.name}/", found)
+            elif entry.is_file():
+                status = entry.stat()
+                found[below + entry.name] = (status.st_mtime_ns, status.st_size)
+        except OSError:  # it is gone, or may not be read
+            continue
+    return entries
+
+
+def version_numbers(directory: Path) -> list[int]:
+    """Return the numbers of the directories with a decimal name without a leading zero, `0` itself included (rule
+    2.1.1), lowest first.
+    """
+    with os.scandir(directory) as entries:
+        return _versions(list(entries))
+
+
+def _versions(entries: list[os.DirEntry[str]]) -> list[int]:
+    names = [entry.name for entry in entries if entry.name.isascii() and entry.name.isdecimal() and entry.is_dir()]
+    return sorted(int(name) for name in names if str(int(name)) == name)
+
+
+def model_files(directory: Path) -> list[str]:
+    """Return the files of a model directory, relative and sorted, without what Python and Jupyter leave behind."""
+    found = []
+    for folder, folders, names in os.walk(directory, followlinks=True):
+        folders[:] = sorted(f for f in folders if f not in LEFT_BEHIND)
+        below = Path(folder).relative_to(directory)
+        found += [(below / name).as_posix() for name in names if not name.endswith((".pyc", ".pyo"))]
+    return sorted(found)

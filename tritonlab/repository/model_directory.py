@@ -1,0 +1,98 @@
+"""One model's directory in a repository, replaced as a whole, and put back when the new one does not load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from .model_tree import copy_file
+
+Stamp = tuple[str, int, int]
+
+
+class Link(NamedTuple):
+    """A symbolic link, by the path it leads to."""
+
+    target: str
+
+
+class ModelDirectory:
+    """`<repository>/<name>` on disk. `replace` builds the new tree elsewhere and swaps two directory names.
+
+    `spare` is on the repository's file system and not below it, so that no server takes the spare trees for models.
+    """
+
+    def __init__(self, path: Path, spare: Path) -> None:
+        self.path = path
+        self._new = spare / f"{path.name}.new"
+        self._old = spare / f"{path.name}.old"
+        self._stamps: dict[str, Stamp] = {}
+        self._old_stamps: dict[str, Stamp] = {}
+
+    def replace(self, files: Mapping[str, bytes | Path | Link], version: int = 1) -> None:
+        """Make the directory hold exactly `files` (their contents, the paths that they are copied from, or links) and the
+        directory of `version`, which an ensemble needs although it is empty. The former tree is kept until `forget` or
+        `restore`.
+
+        A file copied from a path is not copied again while its source, size and modification time are the same.
+        """
+        for tree in (self._new, self._old):
+            shutil.rmtree(tree, ignore_errors=True)
+        try:
+            stamps = self._written(files, version)
+        except BaseException:
+            shutil.rmtree(self._new, ignore_errors=True)  # where no space is left, it would take what there is
+            raise
+        if self.path.exists():
+            os.replace(self.path, self._old)
+        os.replace(self._new, self.path)
+        self._old_stamps, self._stamps = self._stamps, stamps
+
+    def _written(self, files: Mapping[str, bytes | Path | Link], version: int) -> dict[str, Stamp]:
+        """Write the new tree, and return the stamps of the files that were copied."""
+        stamps = {}
+        (self._new / str(version)).mkdir(parents=True)
+        for relative, content in files.items():
+            target = self._new / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Link):
+                target.symlink_to(content.target)
+                continue
+            if isinstance(content, bytes):
+                target.write_bytes(content)
+                continue
+            stamps[relative] = stamp_of(content)
+            kept = self.path / relative
+            if self._stamps.get(relative) == stamps[relative] and kept.is_file():
+                _link_or_copy(kept, target)
+            else:
+                copy_file(content, target)
+        return stamps
+
+    def restore(self) -> None:
+        """Put the former tree back, if there was one."""
+        if self._old.exists():
+            os.replace(self.path, self._new)
+            os.replace(self._old, self.path)
+            shutil.rmtree(self._new, ignore_errors=True)
+            self._stamps = self._old_stamps
+
+    def forget(self) -> None:
+        """Drop the former tree, because the new one is good."""
+        shutil.rmtree(self._old, ignore_errors=True)
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return the facts that change when the content of a file does."""
+    found = path.stat()
+    return str(path), found.st_size, found.st_mtime_ns
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        copy_file(source, target)

@@ -1,0 +1,321 @@
+"""Model repositories on disk: which models there are, their configuration, versions and fingerprints.
+Nothing is loaded here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.config.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
+from ..core.config.model_config_rules import identifier, polled
+from ..core.scratch_directory import ScratchDirectory
+from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
+from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """One model as it lies on disk, read and filled in, before its own auto_complete_config.
+
+    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those the
+    policy selects, lowest first. `fingerprint` is of the directory alone: like Triton, a load does not see that a
+    Python-based backend's model.py or an archive elsewhere has changed (measured on 2.51); unload, then load does.
+    """
+
+    name: str
+    directory: Path
+    config: ModelConfig
+    versions: tuple[int, ...]
+    fingerprint: Fingerprint
+    #: the config JSON that was passed with the load, if any
+    override: str | None = None
+    #: the directory made for file overrides; it is removed when the last version that uses it is gone
+    temporary: ScratchDirectory | None = None
+    #: the path of the configuration file, whether it is there or not
+    config_file: str = CONFIG_FILE
+    #: the repository that the model is from, if that tells models of one name apart
+    namespace: str = ""
+
+    @property
+    def identifier(self) -> str:
+        return identifier(self.name, self.namespace)
+
+    @property
+    def configured(self) -> bool:
+        """Return whether there is a configuration, or one was passed; else the model's auto_complete_config has to say
+        it all.
+        """
+        return self.override is not None or self.config_file in self.fingerprint
+
+    def is_configuration(self, path: str) -> bool:
+        """Return whether `path` is a configuration: the file that is read, or one of those beside it under other
+        names."""
+        return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
+
+
+def check_repositories(paths: Sequence[str | Path]) -> None:
+    """Refuse paths that are no directories when a server starts, with Triton's texts (measured). Raises InternalError,
+    InvalidArgumentError.
+    """
+    for path in paths:
+        if not os.path.exists(path):
+            raise InternalError(f"failed to stat file {path}")
+        if not os.path.isdir(path):
+            raise InvalidArgumentError("repository path is not a valid directory")
+
+
+class ModelRepositoryManager:
+    """The models of one or more repositories, by their identifiers.
+
+    An identifier is the model's name, which only one repository may have (rule 5.11.10), or with `namespacing` the
+    repository and the name (rule 5.11.12). `strict`: each model needs a configuration (rule 5.1.5). `config_name`: the
+    configuration is in the file of this name, if there is one (rule 5.1.7).
+    """
+
+    def __init__(
+        self,
+        repositories: Sequence[str | Path],
+        strict: bool = False,
+        config_name: str = "",
+        namespacing: bool = False,
+    ) -> None:
+        self.repositories = [Path(repository) for repository in repositories]
+        self._strict = strict
+        self._config_name = config_name
+        self.namespacing = namespacing
+        #: repository -> directory name -> model name, where they differ
+        self._mappings: dict[Path, dict[str, str]] = {}
+        #: names that lead out of a repository or deeper into it, of models that are loaded at the start
+        self._elsewhere: frozenset[str] = frozenset()
+
+    def allow(self, names: Iterable[str]) -> None:
+        """Let these models lie outside a repository, or deeper in it: the one who starts the server may say
+        `team/model`, its clients may not (rule 5.11.4).
+        """
+        self._elsewhere = frozenset(filter(_leads_elsewhere, names))
+
+    def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
+        """Add a repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
+        AlreadyExistsError, with Triton's texts.
+        """
+        path, mapping = Path(repository), dict(name_mapping or {})
+        if not path.is_dir():
+            raise InvalidArgumentError(f"failed to register '{repository}', repository not found")
+        if path in self.repositories:
+            raise AlreadyExistsError(f"model repository '{repository}' has already been registered")
+        taken = {name for known in self._mappings.values() for name in known.values()}
+        for number, name in enumerate(mapping.values()):
+            if name in taken:
+                raise AlreadyExistsError(f"failed to register '{name}', there is a conflicting mapping for '{name}'")
+            if name in list(mapping.values())[:number]:
+                raise InvalidArgumentError(
+                    f"failed to register '{repository}', there is a conflicting mapping for '{name}'"
+                )
+        self._mappings[path] = mapping
+        self.repositories = [*self.repositories, path]
+
+    def unregister(self, repository: str | Path) -> None:
+        """Forget a repository; what was loaded from it stays loaded. Raises InvalidArgumentError."""
+        path = Path(repository)
+        if path not in self.repositories:
+            raise InvalidArgumentError(f"failed to unregister '{repository}', repository not found")
+        self.repositories = [known for known in self.repositories if known != path]
+        self._mappings.pop(path, None)
+
+    def directories(self) -> dict[str, list[Path]]:
+        """Return every model directory of every repository by the model's identifier, sorted by it.
+
+        Hidden ones are left out, unlike in Triton, where an `.ipynb_checkpoints` is a model that cannot be loaded.
+        """
+        found: dict[str, list[Path]] = {}
+        for repository in self.repositories:
+            mapping = self._mappings.get(repository, {})
+            for path in repository.iterdir() if repository.is_dir() else ():
+                if path.is_dir() and not path.name.startswith("."):
+                    name = mapping.get(path.name, path.name)
+                    found.setdefault(identifier(name, self._namespace(repository)), []).append(path)
+        return dict(sorted(found.items()))
+
+    def names(self) -> list[str]:
+        """Return every model of every repository, sorted."""
+        return list(self.directories())
+
+    def _namespace(self, repository: Path) -> str:
+        return str(repository) if self.namespacing else ""
+
+    def split(self, identifier: str) -> tuple[str, str]:
+        """Return the namespace and the name in an identifier."""
+        for repository in self.repositories if self.namespacing else ():
+            if identifier.startswith(f"{repository}::"):
+                return str(repository), identifier.removeprefix(f"{repository}::")
+        return "", identifier
+
+    def namespaces(self, name: str) -> list[str]:
+        """Return the namespaces that have a model of this name; none without namespacing."""
+        found = map(self._namespace, self.repositories) if self.namespacing else ()
+        return [namespace for namespace in found if self.holds(identifier(name, namespace))]
+
+    def identifiers(self, name: str) -> list[str]:
+        """Return the identifiers that a load by this name is about: the model of every repository that has one."""
+        return [identifier(name, namespace) for namespace in self.namespaces(name)] or [name]
+
+    def holds(self, identifier: str) -> bool:
+        """Return whether there is exactly one such model."""
+        return len(self._places(identifier)) == 1
+
+    def _places(self, identifier: str) -> list[Path]:
+        namespace, name = self.split(identifier)
+        if _leads_elsewhere(name) and name not in self._elsewhere:
+            return []
+        found = []
+        for repository in self.repositories:
+            if self._namespace(repository) != namespace:
+                continue
+            mapping = self._mappings.get(repository, {})
+            named = next((directory for directory, model in mapping.items() if model == name), name)
+            # not Path.is_dir, which raises for a name that no directory can have
+            if os.path.isdir(repository / named) and mapping.get(named, named) == name:
+                found.append(repository / named)
+        return found
+
+    def _directory(self, identifier: str) -> Path:
+        """Return the directory of the model. Raises ModelLoadError if it is nowhere, or at more than one place (rule
+        5.11.10).
+        """
+        found = self._places(identifier)
+        name = self.split(identifier)[1]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise poll_failure(name, f"failed to poll model '{name}': not unique across all model repositories")
+        searched = ", ".join(f"'{repository}'" for repository in self.repositories) or "no repository"
+        raise poll_failure(
+            name,
+            f"failed to poll model '{name}': model not found in any model repository: "
+            f"there is no directory '{name}' in {searched}",
+        )
+
+    def read(
+        self, identifier: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
+    ) -> ModelFiles:
+        """Read the model, with what a load request overrides (rule 5.11.3).
+
+        Raises ModelLoadError with the short text clients get; its `reason` is what Triton only logs (rule 2.5.3).
+        """
+        try:
+            return self._read(identifier, config, files)
+        except ConfigError as error:
+            detail = f" ({error.detail})" if error.detail else ""
+            reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"
+            raise poll_failure(self.split(identifier)[1], reason) from None
+
+    def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
+        namespace, name = self.split(identifier)
+        override = json.dumps(config) if isinstance(config, dict) else config
+        given = None if override is None else from_json(override)
+        temporary = None
+        if files:
+            if given is None:
+                raise poll_failure(name, "Load parameter 'config' must be specified for model file override")
+            temporary = ScratchDirectory("model-")
+            directory = temporary.path
+            _write_files(directory, files)
+            # as Triton does: the model finds its configuration there, whatever the files say
+            (directory / CONFIG_FILE).write_text(print_pbtxt(given), encoding="utf-8")
+        else:
+            directory = self._directory(identifier)
+        contents = read_contents(directory)  # first: what changes while the model loads is a change for the next load
+        config_file = self._config_file(directory)
+        found = self._read_config(directory / config_file) if given is None else given
+        filled = polled(found, model_name=name, files=contents.first_files)
+        return ModelFiles(
+            name=name,
+            directory=directory,
+            config=filled,
+            versions=_select(filled, contents.versions),
+            fingerprint=contents.fingerprint,
+            override=override,
+            temporary=temporary,
+            config_file=config_file,
+            namespace=namespace,
+        )
+
+    def _config_file(self, directory: Path) -> str:
+        named = f"{CONFIGS}/{self._config_name}.pbtxt"
+        return named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
+
+    def _read_config(self, path: Path) -> ModelConfig:
+        if not path.is_file():
+            if self._strict:
+                raise ConfigError(f"failed to open text file for read {path}: No such file or directory")
+            return ModelConfig()
+        try:
+            # what is not UTF-8 may stand in a comment
+            return parse_pbtxt(path.read_text(encoding="utf-8", errors="surrogateescape"), str(path))
+        except OSError as error:
+            raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from error
+
+
+def check_name(name: str) -> None:
+    """Refuse names that nobody may ask to load or unload (rule 5.11.4). Raises InvalidArgumentError."""
+    trimmed = name.strip()
+    if not trimmed:
+        raise InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.")
+    if _leads_elsewhere(trimmed):
+        raise InvalidArgumentError(
+            f"invalid model name '{name}', model name must not contain path traversal characters"
+        )
+
+
+def _leads_elsewhere(name: str) -> bool:
+    """Return whether a directory of this name would not be one of the repository's own."""
+    return "/" in name or name in ("", ".", "..")
+
+
+def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
+    """Return the versions that the policy wants of those there are (rule 5.11.6), lowest first."""
+    policy = config.version_policy
+    if policy.HasField("specific"):
+        return tuple(version for version in versions if version in policy.specific.versions)
+    if policy.HasField("latest"):
+        newest = policy.latest.num_versions
+        return tuple(versions[-newest:]) if newest else ()
+    return tuple(versions)  # `all`, and a policy that names none of the three
+
+
+def _write_files(directory: Path, files: dict[str, bytes]) -> None:
+    """Write file overrides as a model directory of their own; keys without the prefix are ignored, as Triton does
+    (rules 1.15.4, 5.11.3). Raises ConfigError.
+    """
+    root = os.path.realpath(directory)
+    for key, content in files.items():
+        if not key.startswith("file:"):
+            continue
+        # all paths begin at the directory, `/1/model.py` too; nothing there is a link, so names decide
+        name = key.removeprefix("file:").lstrip("/")
+        path = os.path.normpath(os.path.join(root, name))
+        if not Path(path).is_relative_to(root):
+            raise ConfigError(
+                f"Invalid file parameter '{key}' with normalized path '{path}' must stay within model directory."
+            )
+        path += "/" * name.endswith("/")  # what is called a directory cannot be written
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(content)
+        except (OSError, ValueError, RecursionError) as error:  # of as many directories as no path can have
+            cause = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigError(f"failed to open binary file for write {path}: {cause}") from None
+
+
+def poll_failure(name: str, reason: str) -> ModelLoadError:
+    """Return the error of a model that cannot be read: clients get the short text, `reason` is only logged (rule
+    2.5.3)."""
+    return ModelLoadError(
+        f"failed to load '{name}', failed to poll from model repository", code=Code.INTERNAL, reason=reason
+    )

@@ -1,0 +1,181 @@
+"""The tree of a model directory as an export takes it: files with their modes, links that stay links, empty
+directories, and what is left out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+#: Larger files are left out unless they are requested: a repository in git or in an image is no place for them.
+LARGE = 100_000_000
+#: What Python and Jupyter leave behind; nobody misses it.
+_LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
+#: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
+KEEPS = ".gitkeep"
+
+
+class Reason(Enum):
+    """Why a path is left out."""
+
+    HIDDEN = "hidden"
+    LARGE = "large"
+    DANGLING = "dangling"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A path that is left out. `detail`: where a link leads, or the bytes of a large file."""
+
+    path: str
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass
+class ModelTree:
+    """The entries of the directory `root`, by paths relative to it. `files` are also those that a link outside of the
+    directory leads to; `directories` are empty."""
+
+    root: Path
+    files: list[str] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
+    directories: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def size(self) -> int:
+        """Return the bytes of all files."""
+        return sum((self.root / file).stat().st_size for file in self.files)
+
+    def copy(
+        self, target: Path, besides: Collection[str] = (), copied: Callable[[str, int], object] = lambda file, size: 0
+    ) -> None:
+        """Write the tree to `target`, without the files in `besides`. `copied` is called after each file with its path
+        and size."""
+        for file in self.files:
+            if file not in besides:
+                place = target / file
+                place.parent.mkdir(parents=True, exist_ok=True)
+                copy_file(self.root / file, place)
+                copied(file, place.stat().st_size)
+        for link, end in self.links.items():
+            (target / link).parent.mkdir(parents=True, exist_ok=True)
+            (target / link).symlink_to(end)
+        for directory in self.directories:
+            (target / directory).mkdir(parents=True, exist_ok=True)
+
+
+def read_tree(
+    root: Path, *, include: Collection[str] | None = None, needed: Collection[str] = (), large: int = LARGE
+) -> ModelTree:
+    """Return the tree of a model directory.
+
+    include: patterns of names or paths to take although they are hidden or large; None takes everything. needed: paths
+    to take however large they are. An environment is taken as it is: its libraries may lie in hidden directories.
+    """
+    reader = _Reader(root, include, needed, large)
+    reader.read("", root, ())
+    return reader.finish()
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file with its mode."""
+    shutil.copyfile(source, target)
+    shutil.copymode(source, target)
+
+
+def is_environment(directory: Path) -> bool:
+    """Return whether the directory is a Python environment."""
+    return (directory / "bin" / "activate").exists() or (directory / "pyvenv.cfg").exists()
+
+
+class _Reader:
+    def __init__(self, root: Path, include: Collection[str] | None, needed: Collection[str], large: int) -> None:
+        self._tree = ModelTree(root)
+        self._include = include
+        self._needed = needed
+        self._large = large
+
+    def read(self, below: str, directory: Path, above: tuple[str, ...], takes_all: bool = False) -> None:
+        """Add what is in a directory. `above`: the real paths of the directories around it."""
+        takes_all = takes_all or self._include is None or is_environment(directory)
+        above = (*above, os.path.realpath(directory))
+        names = sorted(name for name in os.listdir(directory) if not _is_left_behind(name))
+        if not names and below:
+            self._tree.directories.append(below)
+        for name in names:
+            path, entry = f"{below}/{name}".lstrip("/"), directory / name
+            if name.startswith(".") and name != KEEPS and not (takes_all or self._requested(path)):
+                self._leave_out(path + "/" * entry.is_dir(), Reason.HIDDEN)
+            elif entry.is_symlink() and (end := os.readlink(entry)) and not entry.exists():
+                self._leave_out(path, Reason.DANGLING, end)
+            elif entry.is_symlink() and self._stays(directory, below, end):
+                self._tree.links[path] = end
+            elif entry.is_dir():
+                if os.path.realpath(entry) not in above:  # otherwise a link to a directory that it is in
+                    self.read(path, entry, above, takes_all or self._requested(path))
+            elif entry.is_file():
+                size = entry.stat().st_size
+                if size > self._large and not (takes_all or self._requested(path) or path in self._needed):
+                    self._leave_out(path, Reason.LARGE, str(size))
+                else:
+                    self._tree.files.append(path)
+
+    def finish(self) -> ModelTree:
+        """Leave out the links to what is left out."""
+        tree = self._tree
+        away = [each.path.rstrip("/") for each in tree.left_out]
+        for link, end in list(tree.links.items()):
+            leads_to = os.path.normpath(os.path.join(os.path.dirname(link), end))
+            if any(leads_to == path or leads_to.startswith(path + "/") for path in away):
+                del tree.links[link]
+                self._leave_out(link, Reason.DANGLING, end)
+        tree.files.sort()
+        return tree
+
+    def _leave_out(self, path: str, reason: Reason, detail: str = "") -> None:
+        self._tree.left_out.append(LeftOut(path, reason, detail))
+
+    def _requested(self, path: str) -> bool:
+        include, name = self._include or (), PurePosixPath(path).name
+        return any(fnmatchcase(path, each.rstrip("/")) or fnmatchcase(name, each.rstrip("/")) for each in include)
+
+    def _stays(self, directory: Path, below: str, end: str) -> bool:
+        """Return whether a link leads within the model directory wherever that is."""
+        root = self._tree.root
+        inside = os.path.realpath(directory) == os.path.join(os.path.realpath(root), below).rstrip("/")
+        leads_to = os.path.normpath(os.path.join(below, end))
+        return inside and not os.path.isabs(end) and leads_to.split("/")[0] != ".."
+
+
+def _is_left_behind(name: str) -> bool:
+    return name in _LEFT_BEHIND or name.endswith((".pyc", ".pyo"))
+
+
+def shortened(paths: Collection[str], most: int = 25) -> list[str]:
+    """Return sorted paths in which a directory with more than `most` files is one line with their number. A version
+    directory is opened; many files in one directory are counted after the first ones."""
+    return list(_shortened("", sorted(paths), most))
+
+
+def _shortened(below: str, paths: list[str], most: int) -> Iterator[str]:
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        head, slash, _ = path.removeprefix(below).partition("/")
+        groups.setdefault(below + head + slash, []).append(path)
+    files = [group for group in groups if not group.endswith("/")]
+    shown = files if len(files) <= most else files[: most // 2]
+    for group, within in groups.items():
+        if not group.endswith("/") or within == [group]:
+            if group in shown or group.endswith("/"):
+                yield group
+            if shown and group == shown[-1] and len(shown) < len(files):
+                yield f"{below}…  ({len(files) - len(shown):,} more files)"
+        elif len(within) > most and not (below == "" and group[:-1].isdecimal()):
+            yield f"{group}…  ({len(within):,} files)"
+        else:
+            yield from _shortened(group, within, most)

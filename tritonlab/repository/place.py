@@ -1,0 +1,83 @@
+"""Where a repository can be, and where its models are built before they are moved into it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from os import PathLike
+from pathlib import Path
+
+from ..core.explained import Explained
+from ..core.status import Code
+
+#: How the directories begin in which models are built.
+SCRATCH = ".tritonlab-export-"
+
+
+class NoRepository(Explained, OSError):
+    """A path at which no repository can be."""
+
+    code = Code.INVALID_ARG
+
+    def __init__(self, path: str | Path, text: str) -> None:
+        super().__init__(text)
+        self._path = str(path)
+
+    def place(self) -> str:
+        return self._path
+
+    def remedy(self) -> str:
+        return "name another directory"
+
+
+def repository_path(directory: str | PathLike[str]) -> Path:
+    """Return the path as a person means it, with `~` for the home directory. Nothing is written.
+
+    Raises NoRepository if no directory can be there.
+    """
+    try:
+        path = Path(os.path.abspath(Path(directory).expanduser()))
+    except RuntimeError:
+        raise NoRepository(str(directory), f"{directory}: there is no such user on this machine") from None
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise NoRepository(there, f"{there} is not a directory, so it cannot hold a model repository")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise NoRepository(there, f"this user may not write into {there}")
+    return path
+
+
+def make_repository(directory: str | PathLike[str]) -> Path:
+    """Make the directory, if it is not there, and return its path. Raises NoRepository."""
+    path = repository_path(directory)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise NoRepository(path, f"{path} cannot be made: {why.lower()}") from error
+    return path
+
+
+def scratch_place(repository: Path) -> Path:
+    """Return the directory in which models are built: beside the repository, where no server looks for models. That is
+    in the repository if it is a file system of its own, such as a mounted volume, or nobody may write beside it: models
+    are moved, and only within a file system.
+    """
+    repository = repository.resolve()
+    beside, moved = (parent / scratch_name() for parent in (repository.parent, repository))
+    try:
+        beside.touch(0o600, exist_ok=False)
+        os.replace(beside, moved)  # a file: servers look at directories
+    except OSError:
+        return repository
+    finally:  # also at an interrupt
+        for path in (beside, moved):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    return repository.parent
+
+
+def scratch_name() -> str:
+    """Return a name that no other export uses."""
+    return SCRATCH + secrets.token_hex(8)
