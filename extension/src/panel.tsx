@@ -23,8 +23,9 @@ export interface Around {
 class PanelModel {
   overview: Overview | null = null;
   log: Log | null = null;
-  /** why a button failed, until the next one */
+  /** why a button failed, until the next one, or until the model that it was for serves again */
   said = "";
+  private _saidOf: { name: string; state?: string } | null = null;
   shown = { model: "", level: "VERBOSE", search: "" };
   readonly changed = new Signal<this, void>(this);
   private _link: KernelLink | null = null;
@@ -60,6 +61,7 @@ class PanelModel {
       if (link?.state === "open") {
         const [overview, log] = await Promise.all([link.ask("overview", {}), link.ask("logs", this.shown)]);
         if (link === this.link) [this.overview, this.log] = [overview, log];
+        this._forget(overview);
       } else {
         [this.overview, this.log] = [null, null];
       }
@@ -75,7 +77,7 @@ class PanelModel {
 
   /** Has the kernel do something; what fails is said in the panel. */
   async press<K extends keyof Calls>(call: K, given: Calls[K]["with"]): Promise<void> {
-    this.said = "";
+    [this.said, this._saidOf] = ["", null];
     const link = this.link;
     try {
       // without subshells (ipykernel 6) the kernel would hear of it after the load
@@ -83,8 +85,17 @@ class PanelModel {
       else await link?.ask(call, given);
     } catch (error) {
       this.said = error instanceof Error ? error.message : String(error);
+      if ("name" in given) this._saidOf = { name: given.name };
     }
     await this.look();
+  }
+
+  /** Takes the error of a button away once its model serves, as it did not when the error came. */
+  private _forget(overview: Overview): void {
+    const state = overview.models.find(({ name }) => name === this._saidOf?.name)?.state;
+    if (!this._saidOf || state === undefined) return;
+    if (this._saidOf.state === undefined) this._saidOf.state = state;
+    else if (state !== this._saidOf.state && state === "READY") [this.said, this._saidOf] = ["", null];
   }
 
   show(shown: Partial<PanelModel["shown"]>): void {
