@@ -13,6 +13,9 @@ export const tritonIcon = icon(
     '<path d="M12 1l2.5 4h-5zM6 2l2.2 3.5H3.8zM18 2l2.2 3.5h-4.4z"/>',
 );
 
+/** The same for the launcher, which shows an image for what belongs to notebooks: it is to be seen on light and dark. */
+export const tritonImage = `data:image/svg+xml;base64,${btoa(tritonIcon.svgstr.replaceAll("#616161", "#3f8fd6"))}`;
+
 export const ejectIcon = icon("eject", '<path d="M12 5 5.3 15h13.4L12 5zM5 17h14v2.5H5z"/>');
 
 /** A form with a button. */

@@ -7,7 +7,7 @@ import { NotebookActions, NotebookPanel } from "@jupyterlab/notebook";
 import { ReadonlyJSONObject, ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import { activeModel, CATEGORY, Commands, NAME, speaksTriton, takes } from "./commands.js";
-import { playgroundIcon, timelineIcon, tritonIcon } from "./icons.js";
+import { playgroundIcon, timelineIcon, tritonIcon, tritonImage } from "./icons.js";
 import { KernelLinks } from "./links.js";
 import { TEMPLATE } from "./template.js";
 
@@ -51,7 +51,7 @@ export function addNotebookCommands(
   for (const command of [Commands.playground, Commands.view, Commands.create]) {
     palette?.addItem({ command, category: CATEGORY, args: { isPalette: true } });
   }
-  launcher?.add({ command: Commands.create, category: "Notebook", rank: 20 });
+  launcher?.add({ command: Commands.create, category: "Notebook", rank: 20, kernelIconUrl: tritonImage });
 }
 
 /** The model that is named, else that of the active cell, else the only one that serves. */

@@ -6,6 +6,7 @@ import { ejectIcon } from "./icons.js";
 import { KernelError, KernelLink } from "./link.js";
 import { KernelLinks } from "./links.js";
 import { Calls, Log, ModelNow, Overview, RequestNow } from "./protocol.js";
+import { ms, rate, seconds } from "./words.js";
 
 /** The id of the panel. */
 export const PANEL = "tritonlab-panel";
@@ -22,8 +23,9 @@ export interface Around {
 class PanelModel {
   overview: Overview | null = null;
   log: Log | null = null;
-  /** why a button failed, until the next one */
+  /** why a button failed, until the next one, or until the model that it was for serves again */
   said = "";
+  private _saidOf: { name: string; state?: string } | null = null;
   shown = { model: "", level: "VERBOSE", search: "" };
   readonly changed = new Signal<this, void>(this);
   private _link: KernelLink | null = null;
@@ -59,6 +61,7 @@ class PanelModel {
       if (link?.state === "open") {
         const [overview, log] = await Promise.all([link.ask("overview", {}), link.ask("logs", this.shown)]);
         if (link === this.link) [this.overview, this.log] = [overview, log];
+        this._forget(overview);
       } else {
         [this.overview, this.log] = [null, null];
       }
@@ -74,7 +77,7 @@ class PanelModel {
 
   /** Has the kernel do something; what fails is said in the panel. */
   async press<K extends keyof Calls>(call: K, given: Calls[K]["with"]): Promise<void> {
-    this.said = "";
+    [this.said, this._saidOf] = ["", null];
     const link = this.link;
     try {
       // without subshells (ipykernel 6) the kernel would hear of it after the load
@@ -82,8 +85,17 @@ class PanelModel {
       else await link?.ask(call, given);
     } catch (error) {
       this.said = error instanceof Error ? error.message : String(error);
+      if ("name" in given) this._saidOf = { name: given.name };
     }
     await this.look();
+  }
+
+  /** Takes the error of a button away once its model serves, as it did not when the error came. */
+  private _forget(overview: Overview): void {
+    const state = overview.models.find(({ name }) => name === this._saidOf?.name)?.state;
+    if (!this._saidOf || state === undefined) return;
+    if (this._saidOf.state === undefined) this._saidOf.state = state;
+    else if (state !== this._saidOf.state && state === "READY") [this.said, this._saidOf] = ["", null];
   }
 
   show(shown: Partial<PanelModel["shown"]>): void {
@@ -196,7 +208,9 @@ function Content({ model, around }: { model: PanelModel; around: Around }): JSX.
       <LogView model={model} />
       <h2>Server</h2>
       <div className="tritonlab-small">
-        <p>{overview.memory}</p>
+        {overview.memory.split("\n").map((line) => (
+          <p key={line}>{line}</p>
+        ))}
         {overview.gpus && <p>{overview.gpus}</p>}
         <p>{ports(overview.ports)}</p>
       </div>
@@ -215,7 +229,7 @@ function ModelRow({ one, model, around }: { one: ModelNow; model: PanelModel; ar
   return (
     <section className="tritonlab-model" data-model={name} data-state={one.state}>
       <div className="tritonlab-row">
-        <h3>{name}</h3>
+        <h3 title={name}>{name}</h3>
         <span className="tritonlab-state">{state(one)}</span>
         {one.state === "LOADING" ? (
           <Button label={`Stop loading ${name}`} icon={stopIcon} press={does("stop")} />
@@ -248,14 +262,24 @@ function RequestRow({ one, model }: { one: RequestNow; model: PanelModel }): JSX
   const by = one.called_by ? `, called by ${one.called_by}` : "";
   return (
     <li className="tritonlab-row" data-serial={one.serial}>
-      <span>
+      <span className="tritonlab-long" title={`${one.model} ${name}`}>
         {one.model} {name}
       </span>
       <span className="tritonlab-dim tritonlab-state">
         {one.state} {seconds(one.age)}
         {by}
       </span>
-      <Button label={`Cancel request ${name} of ${one.model}`} icon={stopIcon} press={() => model.press("cancel", { serial: one.serial })} />
+      {one.ends === "" && (
+        <Button label={`Cancel request ${name} of ${one.model}`} icon={stopIcon} press={() => model.press("cancel", { serial: one.serial })} />
+      )}
+      {one.ends !== "" && (
+        <p className="tritonlab-warning">
+          {one.ends}
+          <button type="button" className="tritonlab-button" onClick={() => void model.press("kill", { name: one.model })}>
+            Kill the process of {one.model}
+          </button>
+        </p>
+      )}
     </li>
   );
 }
@@ -318,7 +342,7 @@ function traffic(one: ModelNow): string {
   const failed = one.failed ? `, ${one.failed} failed` : "";
   const total = `version ${one.version} · ${one.answered.toLocaleString("en")} answered${failed}`;
   if (one.p50_ms === null || one.p99_ms === null) return `${total} · none in the last 10 s`;
-  return `${total} · ${one.rate.toPrecision(3)}/s · p50 ${ms(one.p50_ms)} · p99 ${ms(one.p99_ms)}`;
+  return `${total} · ${rate(one.rate)}/s · p50 ${ms(one.p50_ms)} · p99 ${ms(one.p99_ms)}`;
 }
 
 function instance(each: ModelNow["instances"][number]): string {
@@ -326,15 +350,6 @@ function instance(each: ModelNow["instances"][number]): string {
   const place = each.kind === "GPU" ? `, ${each.place}` : "";
   const holds = each.holds && `, holds ${each.holds}`;
   return `${each.state}${place}${holds}${each.pid ? `, process ${each.pid}` : ""}${restarts}${each.failure ? `: ${each.failure}` : ""}`;
-}
-
-function ms(value: number): string {
-  if (value < 1) return `${Math.round(value * 1000)} µs`;
-  return value < 1000 ? `${value.toPrecision(3)} ms` : seconds(value / 1000);
-}
-
-function seconds(value: number): string {
-  return value < 60 ? `${value.toFixed(1)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
 }
 
 function ports(open: Record<string, string>): string {

@@ -56,7 +56,7 @@ export interface ModelNow {
   p99_ms: number | null;
 }
 
-/** A request in flight. `age` in seconds. */
+/** A request in flight. `age` in seconds. `ends`: what ends it once it was cancelled in vain, "" before. */
 export interface RequestNow {
   model: string;
   version: number;
@@ -66,6 +66,7 @@ export interface RequestNow {
   age: number;
   instance: string;
   called_by: string;
+  ends: string;
 }
 
 export interface Overview {
@@ -73,6 +74,7 @@ export interface Overview {
   requests: RequestNow[];
   more: number;
   draining: { name: string; text: string }[];
+  /** a sentence on each line */
   memory: string;
   gpus: string;
   ports: Record<string, string>;

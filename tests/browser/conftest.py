@@ -135,13 +135,17 @@ def chromium(jupyter: JupyterServer) -> Iterator[Any]:
 
 
 class Lab:
-    """One notebook open in one page. `foreign` lists addresses outside this machine that the page asked for."""
+    """One notebook open in one page. `foreign` lists addresses outside this machine that the page asked for, `errors`
+    what the page threw, `console` what it wrote to the browser's console as errors.
+    """
 
     def __init__(self, jupyter: JupyterServer, page: Any) -> None:
         self.jupyter = jupyter
         self.page = page
         self.foreign: list[str] = []
         self.errors: list[str] = []
+        self.console: list[str] = []
+        page.on("console", lambda line: self.console.append(line.text) if line.type == "error" else None)
         page.route("**/*", self._guard)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 

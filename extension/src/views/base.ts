@@ -4,6 +4,8 @@ import { Cleanup, Comm, Kernel, Model } from "./anywidget.js";
 
 const TARGET = "tritonlab.view";
 const SUBSHELL_MS = 2000;
+// what JupyterLab's comms throw once they are closed
+const CLOSED = "Cannot send";
 // a page of nbconvert's, which may hold the widgets' last state and no kernel
 const SAVED_PAGE = 'script[type="application/vnd.jupyter.widget-state+json"]';
 
@@ -56,7 +58,16 @@ export async function send(model: Model, content: unknown): Promise<void> {
     (await channel).send({ view: model.get("view"), content });
   } catch {
     channel = undefined;
-    model.send(content);
+    sendItself(model, content);
+  }
+}
+
+/** Sends by the widget's own comm. After a restart it is closed, and there is nobody who would hear of it. */
+export function sendItself(model: Model, content: unknown, buffers: ArrayBuffer[] = []): void {
+  try {
+    model.send(content, undefined, buffers);
+  } catch (error) {
+    if (!(error instanceof Error && error.message === CLOSED)) throw error;
   }
 }
 

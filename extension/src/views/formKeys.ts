@@ -1,7 +1,7 @@
 // Keys of a form in a notebook's output: Ctrl+Enter sends, and no other key reaches the notebook, which would move to
 // another cell at an arrow, run the cell at Enter, or cut it at "x". Its Copy button copies its snippet.
 import { Cleanup, RenderContext } from "./anywidget.js";
-import { closest, find, goLive } from "./base.js";
+import { closest, find, goLive, sendItself } from "./base.js";
 
 const MOST_DROPPED = 50_000_000; // bytes of a file; `views/input_pages.py` has the same number
 const FIELDS = "textarea, input[type=text], input[type=number]";
@@ -30,7 +30,7 @@ function render({ model, el }: RenderContext): Cleanup {
     event.stopPropagation();
     // the field's widget takes it over at once; what is typed next is newer than any answer of the kernel
     event.target?.dispatchEvent(new Event("change", { bubbles: true }));
-    model.send({ kind: "send", ...fieldText(event.target) });
+    sendItself(model, { kind: "send", ...fieldText(event.target) });
   }
 
   function onKey(event: KeyboardEvent): void {
@@ -63,7 +63,7 @@ function render({ model, el }: RenderContext): Cleanup {
     const small = files.every((file) => file.size <= MOST_DROPPED);
     const contents = small ? await Promise.all(files.map((file) => file.arrayBuffer())) : [];
     const facts = files.map((file) => ({ name: file.name, size: file.size }));
-    model.send({ kind: "drop", input, files: facts }, undefined, contents);
+    sendItself(model, { kind: "drop", input, files: facts }, contents);
   }
 
   function attach(): void {

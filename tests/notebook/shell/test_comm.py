@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm import PROTOCOL, Windows
@@ -187,7 +189,7 @@ def test_the_overview_says_what_happens_now(window: Window, notebook: Notebook) 
     assert model["rate"] == pytest.approx(0.3)
     assert 0 < model["p50_ms"] <= model["p99_ms"]
     assert (overview["requests"], overview["ports"]) == ([], {})
-    assert overview["memory"].startswith("memory: ")
+    assert re.match(r"This kernel uses [\d,]+ MB of memory, its 1 model process uses [\d,]+ MB\.", overview["memory"])
     json.dumps(overview)
 
 
@@ -200,6 +202,22 @@ def test_a_request_is_cancelled_from_the_window(window: Window, notebook: Notebo
     with pytest.raises(Exception, match="gone"):
         list(answers)
     assert not window.ask("cancel", serial=request["serial"])["cancelled"]
+
+
+def test_what_cannot_be_cancelled_is_killed_from_the_window(window: Window, notebook: Notebook) -> None:
+    hangs = SLEEPY.replace("not all(request.is_cancelled() for request in requests)", "True")
+    notebook.run(f"%%triton_model hangs {IDENTITY_OPTIONS}\n{hangs}")
+    answers = notebook["hangs"].infer(inputs={"IN": [[1.0]]}, raise_on_error=False)
+    eventually(lambda: window.ask("overview")["requests"][0]["state"] == "executing")
+    (request,) = window.ask("overview")["requests"]
+    assert request["ends"] == "" and window.ask("kill", name="hangs")["killed"] == []  # nobody has given it up
+    window.ask("cancel", serial=request["serial"])
+    eventually(lambda: window.ask("overview")["requests"][0]["ends"])
+    (request,) = window.ask("overview")["requests"]
+    assert request["state"] == "executing, cancel requested"
+    assert "Python code cannot be cancelled" in request["ends"] and "%triton kill hangs" in request["ends"]
+    assert window.ask("kill", name="hangs")["killed"]
+    assert next(answers).error is not None
 
 
 def test_the_log_is_filtered(window: Window, notebook: Notebook) -> None:

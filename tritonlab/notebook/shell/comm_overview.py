@@ -11,10 +11,10 @@ from ...profile.recording import Recording
 from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
 from ..views.card.draining import draining_text, lasting
-from ..views.card.hanging import hanging_texts
+from ..views.card.hanging import cancelled_text, hanging_texts
 from ..views.card.model_facts import current_facts
 from ..views.card.placement_text import gpus_text, held_text, place_text
-from ..views.card.status_table import memory_text
+from ..views.card.status_table import memory_lines
 from .logs import LogLine
 
 #: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
@@ -40,7 +40,7 @@ def overview(workspace: Workspace) -> dict[str, Any]:
             *({"name": each["model"], "text": draining_text(each)} for each in lasting(server.draining())),
             *({"name": name, "text": text} for name, text in hanging_texts(server).items()),
         ],
-        "memory": memory_text(server.memory()),
+        "memory": "\n".join(memory_lines(server.memory())),
         "gpus": gpus_text(server.gpus()),
         "ports": dict(ports.places) if ports else {},
     }
@@ -48,9 +48,9 @@ def overview(workspace: Workspace) -> dict[str, Any]:
 
 def _request(facts: dict[str, Any]) -> dict[str, Any]:
     told = {key: value for key, value in facts.items() if key not in ("pid", "cancelled")}
-    if facts["cancelled"] and facts["state"] == "executing":
-        ends = f"; %triton kill {facts['model']} ends it" if facts["instance"] else ""
-        told["state"] = f"executing, cancel requested: Python cannot be cancelled, is_cancelled() has to look{ends} ·"
+    told["ends"] = cancelled_text(facts)
+    if told["ends"]:
+        told["state"] = "executing, cancel requested"
     return told
 
 

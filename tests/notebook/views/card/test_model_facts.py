@@ -7,7 +7,7 @@ import pytest
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card.model_facts import instance_troubles, model_facts
-from tritonlab.notebook.views.card.status_table import memory_text, status_table
+from tritonlab.notebook.views.card.status_table import memory_lines, memory_text, status_table
 from tritonlab.server.api.model import Model
 from tritonlab.server.observe.idle_memory import MemoryUse
 
@@ -78,6 +78,20 @@ def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
     assert memory_text(MemoryUse(1 << 20, 1 << 20, 1, warm=80 << 20, warm_limit=6 << 30, imports=("torch",))) == (
         "memory: 1 MB in this kernel, 1 MB in 1 model process, 80 of at most 6144 MB kept warm (torch)"
     )
+    busy = MemoryUse(
+        kernel=210 << 20,
+        models=1200 << 20,
+        processes=3,
+        given_back=680 << 20,
+        given_back_at=1.0,
+        warm=80 << 20,
+        warm_limit=6 << 30,
+        imports=("torch",),
+    )
+    first, second, third = memory_lines(busy)
+    assert first == "This kernel uses 210 MB of memory, its 3 model processes use 1,200 MB."
+    assert second == "80 MB are kept for quick loads, in processes with torch imported; at most 6,144 MB may be."
+    assert third.startswith("680 MB were given back to the machine at ")
 
 
 def test_the_status_gives_no_reason_for_what_was_unloaded(workspace: Workspace) -> None:

@@ -28,9 +28,23 @@ def hanging_texts(server: Server, name: str = "") -> dict[str, str]:
     }
 
 
+def cancelled_text(request: Mapping[str, Any]) -> str:
+    """Return why a request goes on although it was cancelled, and what ends it; "" for any other request."""
+    if not request["cancelled"] or request["state"] != "executing" or not request["instance"]:
+        return ""
+    model = request["model"]
+    return (
+        f"Python code cannot be cancelled: it goes on until it looks at request.is_cancelled(). Killing the process of "
+        f"{model} ends it and the requests beside it, and another process takes over (%triton kill {model})."
+    )
+
+
 def kill_pressed(server: Server, name: str) -> list[dict[str, Any]]:
-    """End what a button for it was shown for, which may have ended by itself just now: what drains, or what hangs."""
-    return server.kill(name, serving=name in hanging_texts(server, name))
+    """End what a button for it was shown for, which may have ended by itself just now: what drains, or what hangs, or
+    what was cancelled in vain.
+    """
+    in_vain = any(each["model"] == name and cancelled_text(each) for each in server.requests())
+    return server.kill(name, serving=in_vain or name in hanging_texts(server, name))
 
 
 def _text(model: str, requests: Sequence[Mapping[str, Any]]) -> str:

@@ -220,6 +220,20 @@ def status_table(workspace: Workspace) -> StatusTable:
     return StatusTable(rows, endpoints, memory, draining, server.gpus(), [*hanging_texts(server).values()])
 
 
+def memory_lines(memory: MemoryUse) -> list[str]:
+    """Return what the memory is used for, in sentences."""
+    models = "1 model process uses" if memory.processes == 1 else f"{memory.processes} model processes use"
+    lines = [f"This kernel uses {memory.kernel >> 20:,} MB of memory, its {models} {memory.models >> 20:,} MB."]
+    if memory.warm:
+        imports = f" with {' and with '.join(memory.imports)} imported" if memory.imports else ""
+        most = f"at most {memory.warm_limit >> 20:,} MB may be"
+        lines.append(f"{memory.warm >> 20:,} MB are kept for quick loads, in processes{imports}; {most}.")
+    if memory.given_back_at:
+        when = time.strftime("%H:%M:%S", time.localtime(memory.given_back_at))
+        lines.append(f"{memory.given_back >> 20:,} MB were given back to the machine at {when}, while nothing ran.")
+    return lines
+
+
 def memory_text(memory: MemoryUse) -> str:
     """Return `memory: 210 MB in this kernel, 96 MB in 3 model processes, 80 of at most 6000 MB kept warm (torch); 680
     MB given back at 12:00:01`.
