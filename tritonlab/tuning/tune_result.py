@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..core.axes import axes_of
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
