@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from html import escape
@@ -145,15 +145,19 @@ def _step_text(step: int) -> str:
     return duration_text(step / 1e9)
 
 
-def clock_text(at: int, step: int) -> str:
-    """Return the time of day of nanoseconds since the epoch, as exactly as marks need that are `step` apart."""
-    moment = time.localtime(at // _SECOND)
+def clock_text(at: int, step: int, zone: Callable[[float], time.struct_time] = time.localtime) -> str:
+    """Return the time of day of nanoseconds since the epoch, as exactly as marks need that are `step` apart. `zone`
+    returns the moment of seconds since the epoch.
+    """
+    digits = max(9 - int(math.log10(step)), 0)
+    unit = 10 ** (9 - digits)
+    at = (at + unit // 2) // unit * unit
+    moment = zone(at // _SECOND)
     if step >= _DAY:
         return time.strftime("%d %b", moment)
     if step >= 60 * _SECOND:
         return time.strftime("%H:%M", moment)
     text = time.strftime("%H:%M:%S", moment)
-    digits = max(9 - int(math.log10(step)), 0)
     return f"{text}.{at % _SECOND:09d}"[: len(text) + 1 + digits] if digits else text
 
 

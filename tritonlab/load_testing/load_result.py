@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..core.axes import axes_of
+from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from .load_figure import load_figure
+from .load_plot import plot_load
 from .load_row import LoadRow
 from .load_text import cells, heads, notes, table_lines
 from .perf_csv import csv_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The most rows, and the most sentences after them, that the text shows: 40 lines in all.
 _ROWS, _NOTES = 24, 12
@@ -76,6 +82,18 @@ class LoadResult:
     def figure(self) -> str:
         """Return the latency against the throughput as SVG text; empty for less than two rows."""
         return load_figure(self.model, self.mode, self.rows)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the latency against the throughput with matplotlib and return the Axes: p50 and p99 of each row, with
+        its level of load. `ax`: where to draw, instead of in a new figure. Raises ImportError without matplotlib, and
+        UnavailableError if no request succeeded.
+        """
+        rows = [row for row in self.rows if row.latency is not None]
+        if not rows:
+            raise UnavailableError(f"there is nothing to plot: no request to '{self.model}' succeeded")
+        ax = axes_of(ax)
+        plot_load(ax, self.model, self.mode, rows)
+        return ax
 
     def html(self, *, live: bool = False) -> str:
         """Return table and figure: inline SVG for a live view, else an image, with the date. It uses classes of

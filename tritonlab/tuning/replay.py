@@ -129,10 +129,22 @@ class ReplayedBatches:
     def numbers(self, skip: float = 0.0) -> Numbers:
         """Sum up all batches but the first share of them, `skip`."""
         first = int(len(self.start) * skip)
+        arrived, answered = self._times(first)
+        ends, sizes = np.array(self.end[first:], float), np.array(self.size[first:], float)
+        return Numbers.from_times(answered - arrived, arrived, ends, sizes)
+
+    @property
+    def latency(self) -> Floats:
+        """The latency of each request, in the order of the batches."""
+        arrived, answered = self._times(0)
+        return answered - arrived
+
+    def _times(self, first: int) -> tuple[Floats, Floats]:
+        """Return when the requests of the batches from `first` on arrived, and when they were answered."""
         batches = self.requests[first:]
         ends, counts = np.array(self.end[first:], float), np.array([len(batch) for batch in batches], int)
         arrived = np.array([request.arrived for batch in batches for request in batch], float)
-        return Numbers.from_times(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size[first:], float))
+        return arrived, np.repeat(ends, counts)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..core.axes import axes_of
 from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
@@ -18,8 +19,12 @@ from .applied_settings import AppliedSettings, Reload, Sentence
 from .front_figure import front_figure
 from .gain_figure import gain_figure
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
+from .result_plots import plot_front, plot_gains
 from .search import Calibration, Figure, SearchResult, Trial, p99_of, rate_of
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FRONT = 8
 #: A replayed gain of less than this share is none.
@@ -235,6 +240,35 @@ class TuneResult:
     def figure(self) -> str:
         """Return latency against throughput, the front and the measurements, as SVG text; empty without a front."""
         return front_figure(self.name, self.front, [one.live for one in self.confirmed], self.p99_ms)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw p99 latency, milliseconds, against throughput, requests/s, with matplotlib and return the Axes: the
+        predicted front, the measured settings, and the limit. `ax`: where to draw, instead of in a new figure. Raises
+        ImportError without matplotlib, and UnavailableError if the run found nothing.
+        """
+        self._winner()
+        ax = axes_of(ax)
+        plot_front(ax, self.name, self.front, [one.live for one in self.confirmed], self.p99_ms)
+        return ax
+
+    def plot_gains(self, ax: Axes | None = None) -> Axes:
+        """Draw the gain of each setting, percent, with matplotlib and return the Axes: as replayed, unless a
+        measurement contradicts it, and as measured. `ax`: where to draw, instead of in a new figure. Raises ImportError
+        without matplotlib, and UnavailableError if no gain is known.
+        """
+        if not self.gains:
+            raise UnavailableError(f"there is nothing to plot: the gain of no setting of '{self.name}' is known")
+        best, ax = self._winner(), axes_of(ax)
+        gains = [
+            (
+                f"{one.part} {one.was} → {one.became}",
+                None if self._is_contradicted(one) else one.gain,
+                one.live_gain(best),
+            )
+            for one in self.gains
+        ]
+        plot_gains(ax, gains, self.name, "throughput gained" if best.load.closed else "p99 shortened by")
+        return ax
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""

@@ -7,16 +7,21 @@ import time
 from collections.abc import Mapping
 from html import escape
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..core.axes import axes_of
 from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.stored_picture import date_line, stored_picture
 from .applied_settings import AppliedSettings, Reload, Sentence
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
+from .result_plots import plot_lanes, plot_latency
 from .settings import Settings
 from .what_if_figure import what_if_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class WhatIf:
@@ -80,6 +85,26 @@ class WhatIf:
     def figure(self) -> str:
         """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
         return what_if_figure(self.name, self.recorded, self.replayed, self._wall)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the latencies, milliseconds, before and after with matplotlib and return the Axes: the share of requests
+        that were answered within a time, and the requests/s over busy time. `ax`: where to draw, instead of in a new
+        figure. Raises ImportError without matplotlib.
+        """
+        ax = axes_of(ax)
+        latency = self.recorded.answered - self.recorded.request_column("arrived")
+        runs = [("recorded", latency, self.before), ("what if", self.replayed.latency, self.after)]
+        plot_latency(ax, f"What if {self.name} had\n{self.settings}?", runs)
+        return ax
+
+    def plot_lanes(self, ax: Axes | None = None) -> Axes:
+        """Draw the last recorded batches, and below each instance's those of the replay, over the time of day with
+        matplotlib and return the Axes. `ax`: where to draw, instead of in a new figure. Raises ImportError without
+        matplotlib.
+        """
+        ax = axes_of(ax)
+        plot_lanes(ax, self.name, self.recorded, self.replayed, self._wall)
+        return ax
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values; `execution_error_percent` is None where there were too few executions."""

@@ -29,6 +29,7 @@ class Memory(Metrics):
     """
 
     LABEL = "Memory"
+    NOTHING = "no instance of the model runs"
 
     def __init__(
         self, recording: Recording, name: str, measured: Callable[[], list[InstanceMemory]], simulated: bool
@@ -36,7 +37,6 @@ class Memory(Metrics):
         super().__init__(Recording(), name, lambda: "")
         self._measured = measured
         self._simulated = simulated
-        self.update(nothing="No instance of the model runs.")
         for family, about in _FAMILIES.items():
             self.recording.metrics.describe(family, "bytes", about)
 
@@ -82,6 +82,9 @@ class Memory(Metrics):
     def to_dict(self) -> dict[str, Any]:
         found = self.measure(time.monotonic_ns())
         return {"model": self.name, "instances": [one._asdict() for one in found], "shm_size": shm_size(found)}
+
+    def _renew_record(self) -> None:
+        self.measure(time.monotonic_ns())
 
     def figure(self) -> str:
         """Return what was measured as SVG text."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ....core.axes import axes_of
 from ....core.plain_facts import plain
+from ....core.status import InvalidArgumentError, UnavailableError
 from ....profile.metric_record import CHANGES, Key, MetricRecord
 from ....profile.recording import Recording
 from ....profile.ring import Ring
 from ..figures.metrics_figure import label_text, metrics_figure, series_text
+from ..record_plots import plot_metrics
 from .record_view import RecordView
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Those of Triton's own metrics that show how a model does.
 _OWN = (
@@ -38,10 +44,12 @@ class Metrics(RecordView):
 
     MODULE = "metrics.js"
     LABEL = "Metrics"
+    #: why there is nothing to see
+    NOTHING: ClassVar[str] = "no custom metric has changed yet"
 
     def __init__(self, recording: Recording, name: str, own: Callable[[], str] | None = None) -> None:
         super().__init__(recording, name, (lambda: {}) if own is not None else None)
-        self.update(capacity=CHANGES, nothing="No custom metric has changed yet.")
+        self.update(capacity=CHANGES, nothing=f"{self.NOTHING.capitalize()}.")
         self._text_of = own
         self._own = MetricRecord()
         self._read_at = 0.0
@@ -118,6 +126,28 @@ class Metrics(RecordView):
     def figure(self) -> str:
         """Return the custom metrics as SVG text."""
         return metrics_figure(self.recording.metrics, self.recording.wall)
+
+    def plot(self, ax: Axes | None = None, names: str | Sequence[str] | None = None) -> Axes:
+        """Draw the changes over the time of day with matplotlib and return the Axes: a line for each set of labels, in
+        the metric's own unit, bytes in MiB. `ax`: where to draw, instead of in a new figure; `names`: only these
+        metrics. Raises ImportError without matplotlib, UnavailableError if nothing has changed yet, and
+        InvalidArgumentError for a name that no metric has.
+        """
+        self._renew_record()
+        record = self.recording.metrics
+        series = [(key, ring) for key, ring in sorted(record.series().items()) if len(ring)]
+        if not series:
+            raise UnavailableError(f"there is nothing to plot: {self.NOTHING}")
+        wanted = {names} if isinstance(names, str) else set(names or ())
+        if missing := wanted - {key[0] for key, _ in series}:
+            known = ", ".join(sorted({key[0] for key, _ in series}))
+            raise InvalidArgumentError(f"no metric '{min(missing)}' has a value; those that have one: {known}")
+        ax, chosen = axes_of(ax), [one for one in series if not wanted or one[0][0] in wanted]
+        plot_metrics(ax, record, chosen, self.recording.wall, f"{self.LABEL} of {self.name}")
+        return ax
+
+    def _renew_record(self) -> None:
+        """Measure what is only measured when somebody looks."""
 
     def html(self) -> str:
         text = self.text()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ....core.axes import axes_of
 from ....core.plain_facts import plain
 from ....core.short_number import duration_text
+from ....core.status import UnavailableError
 from ....profile.batch_facts import BatchFacts, batch_facts
 from ....profile.call_tree import rare_facts
 from ....profile.device_copies import device_copies
@@ -18,8 +20,12 @@ from ....schedulers.dynamic_batch import BatchConfig
 from ....tuning.tuned_model import TunedModel
 from ..card.copies_text import copies_text
 from ..figures.timeline_figure import timeline_figure
+from ..record_plots import plot_batch_sizes, plot_executions
 from .record_view import Live, RecordView
 from .what_if_lanes import WhatIfLanes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _MARKS = 6
 #: How many of the last executions a program gets one by one.
@@ -124,6 +130,30 @@ class Timeline(RecordView):
     def figure(self) -> str:
         """Return the last executions as SVG text."""
         return timeline_figure(self.record, self.recording.wall)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the last executions over the time of day with matplotlib and return the Axes: a lane for each instance,
+        and above each its requests while they waited. `ax`: where to draw, instead of in a new figure. Raises
+        ImportError without matplotlib, and UnavailableError if nothing was executed yet.
+        """
+        self._check_executed()
+        ax = axes_of(ax)
+        plot_executions(ax, self.record, self.recording.wall)
+        return ax
+
+    def plot_batch_sizes(self, ax: Axes | None = None) -> Axes:
+        """Draw how many executions had a batch of each size with matplotlib and return the Axes. `ax`: where to draw,
+        instead of in a new figure. Raises ImportError without matplotlib, and UnavailableError if nothing was executed
+        yet.
+        """
+        self._check_executed()
+        ax = axes_of(ax)
+        plot_batch_sizes(ax, self.name, batch_facts(self.record).sizes)
+        return ax
+
+    def _check_executed(self) -> None:
+        if not len(self.record.batches):
+            raise UnavailableError(f"there is nothing to plot: no request to '{self.name}' has been executed yet")
 
     def html(self) -> str:
         text = self.text()
