@@ -19,12 +19,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..core.completed_text import CompletedText, completed_text
+from ..core.config.completed_text import CompletedText, completed_text
+from ..core.config.model_config import ModelConfig, parse_pbtxt
 from ..core.explained import Explained
-from ..core.model_config import ModelConfig, parse_pbtxt
 from ..core.os_limits import explained
 from ..core.unknown_option import explains_unknown
-from ..ipc.execution_env import MODEL_DIRECTORY, PARAMETER
+from ..ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from . import left_out
 from .deployable_config import deployable_config
 from .machine_bound import starts_our_stub, warnings
