@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -55,3 +56,11 @@ def test_without_a_command_it_says_which_there_are() -> None:
     done = subprocess.run([sys.executable, "-m", "tritonlab"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "usage: tritonlab" in done.stderr
+
+
+def test_releases_prints_the_table_as_text_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["releases", "--sources"]) == 0
+    text = capsys.readouterr().out
+    assert "2.51    24.10      0.5.13-0.7.0" in text and "facts-2: measured" in text
+    assert main(["releases", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verified_until"] == "2.51"

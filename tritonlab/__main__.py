@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import golden_run
+from .export.releases import table_facts, table_text
 from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
 from .ipc.processes.interpreter import Interpreter, InterpreterError
@@ -28,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("serve", help="serves a model repository over HTTP and gRPC, as tritonserver does")
     add_stub_command(commands)
     add_test_command(commands)
+    add_releases_command(commands)
     options = parser.parse_args(words)
     try:
         return options.run(options) or 0
@@ -60,6 +63,19 @@ def add_test_command(commands: Any) -> None:
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="for each cell (600)")
     parser.set_defaults(run=lambda options: golden_run.run(options.paths, options.junit, options.timeout))
+
+
+def add_releases_command(commands: Any) -> None:
+    """Add `releases`, which prints the table that `--target` judges by."""
+    text = "prints which releases of Triton there are, what they bring and what they lack"
+    parser = commands.add_parser("releases", help=text, description=f"This command {text}.")
+    parser.add_argument("--sources", action="store_true", help="also where each cell of the table is from")
+    parser.add_argument("--json", action="store_true", help="print the table as JSON, with the sources")
+    parser.set_defaults(run=print_releases)
+
+
+def print_releases(options: argparse.Namespace) -> None:
+    print(json.dumps(table_facts(), indent=1) if options.json else table_text(options.sources))
 
 
 def write_stub(options: argparse.Namespace) -> None:
