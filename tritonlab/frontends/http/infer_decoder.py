@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.data_type import DataType
-from ...core.infer_request import ClientRequest, InferenceRequest
+from ...core.infer_request import ClientRequest, InferenceRequest, RequestSpec
 from ...core.infer_response import ParameterValue
 from ...core.model_config import dims_text
 from ...core.status import InternalError, InvalidArgumentError, TritonError
@@ -138,7 +138,7 @@ class InferDecoder:
                 "Use --http-max-input-size to increase the limit."
             )
 
-    def _set_parameters(self, request: InferenceRequest, parameters: Any, outputs: RequestedOutputs) -> None:
+    def _set_parameters(self, request: RequestSpec, parameters: Any, outputs: RequestedOutputs) -> None:
         if parameters == BINARY_OUTPUT and parameters["binary_data_output"] is True:
             outputs.default = BINARY
             return
@@ -159,7 +159,7 @@ class InferDecoder:
 
     # -- inputs
 
-    def _add_input(self, request: InferenceRequest, entry: Any, blobs: _Blobs) -> None:
+    def _add_input(self, request: RequestSpec, entry: Any, blobs: _Blobs) -> None:
         _, parameters = find(entry, "parameters")
         has_data, data = find(entry, "data")
         has_binary, binary_size = find(parameters, "binary_data_size")
@@ -215,7 +215,7 @@ class InferDecoder:
         return BINARY if binary else JSON
 
 
-def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bool:
+def _add_plain_input(request: RequestSpec, entry: Any, blobs: _Blobs) -> bool:
     """Add an input that has nothing unusual; returns False if it must be looked at member by member."""
     plain = plain_input(entry)
     if plain is None or plain.name in request.inputs or plain.size > blobs.left:
@@ -225,7 +225,7 @@ def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bo
     return True
 
 
-def _add_plain_data(request: InferenceRequest, entry: Any) -> bool:
+def _add_plain_data(request: RequestSpec, entry: Any) -> bool:
     """Add an input of numbers in the JSON that has nothing unusual; return False as `_add_plain_input` does."""
     found = plain_data(entry)
     if found is None or found[0] in request.inputs:
@@ -234,7 +234,7 @@ def _add_plain_data(request: InferenceRequest, entry: Any) -> bool:
     return True
 
 
-def set_id(request: InferenceRequest, document: Any) -> None:
+def set_id(request: RequestSpec, document: Any) -> None:
     given, value = find(document, "id")
     if given:
         request.request_id = _string("id", value)

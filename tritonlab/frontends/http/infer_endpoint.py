@@ -263,7 +263,7 @@ class InferEndpoint:
 
     def forget(self, call: HttpInferCall) -> None:
         """Note that nobody waits for the answer any more."""
-        self._exchange.over(call.request)
+        self._exchange.end_single(call.request)
 
     def _begin(
         self,
@@ -310,12 +310,12 @@ class InferEndpoint:
         try:
             await call.wait()
         except BaseException:
-            self._exchange.over(call.request)
+            self._exchange.end_single(call.request)
             raise
         return await self._work.run(self._end, call) if call.is_large() else self._end(call)
 
     def _end(self, call: HttpInferCall) -> HttpReply:
-        self._exchange.over(call.request)
+        self._exchange.end_single(call.request)
         response = call.response
         assert response is not None
         if response.error is not None:  # not raised: its traceback would keep this call, body and all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
+from ...core.infer_request import InferenceRequest, RequestSpec
 from ...core.model_config import ModelConfig
 from ...core.status import InvalidArgumentError
 from ...core.tensor import Tensor, wire_elements
@@ -47,7 +47,7 @@ def raw_request(
     return request
 
 
-def _deduce(request: InferenceRequest, name: str, dims: list[int], elements: int) -> None:
+def _deduce(request: RequestSpec, name: str, dims: list[int], elements: int) -> None:
     """Gives the variable dimension the elements that the fixed ones leave."""
     variable = [index for index, size in enumerate(dims) if size == -1]
     if len(variable) > 1:
