@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 from ...core.infer_request import ClientRequest, InferenceRequest, RequestSpec
 from ...core.infer_response import ParameterValue
-from ...core.model_config import dims_text
+from ...core.model_config import ModelConfig, dims_text
 from ...core.status import InternalError, InvalidArgumentError, TritonError
 from ...core.tensor import Tensor, wire_elements
 from ..shared.exchange import OutputPlan
@@ -33,6 +33,7 @@ from .json_document import (
 from .large_json import LargeArray
 from .plain_inputs import KnownTexts, plain_data, plain_input
 from .rapidjson_reader import PIECE
+from .raw_input import raw_request
 from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 
 _MAX_INT64 = INT64.stop - 1
@@ -93,14 +94,22 @@ class InferDecoder:
         self._known = KnownTexts()
 
     def decode(
-        self, body: bytes | bytearray | memoryview, json_size: int, model: str, version: int
+        self,
+        body: bytes | bytearray | memoryview,
+        json_size: int,
+        model: str,
+        version: int,
+        config: ModelConfig | None = None,
     ) -> tuple[InferenceRequest, RequestedOutputs]:
-        """Return the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; 0 is not
-        allowed.
+        """Return the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; with 0 the body
+        is the only input of the model with that `config`.
 
         Inputs are views of `body`. Raises TritonError with the text that Triton has for the first fault, which checks
         in this order: id, parameters, inputs, superfluous data, outputs.
         """
+        if not json_size and config is not None:
+            self.check_size(len(body))
+            return raw_request(body, model, version, config), RequestedOutputs(default=BINARY)
         kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         data = memoryview(body)
         json_part = data[:json_size] if json_size > PIECE else bytes(data[:json_size])
