@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.clock import Clock
-from ..core.failure_capsule import FailureBook
+from ..core.observe.failure_capsule import FailureBook
 from ..core.status import NotFoundError, TritonError, UnavailableError
 from .build import Parts
 from .models.endings import Ending
