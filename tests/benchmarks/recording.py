@@ -144,7 +144,7 @@ def hook_us(requests: int) -> float:
         InferenceRequest("m", {"INPUT0": Tensor.from_numpy(A), "INPUT1": Tensor.from_numpy(B)}) for _ in range(requests)
     ]
     for request in asked:
-        request.alike = "m"  # as the rules of a model with fixed dims say
+        request.shape_key = "m"  # as the rules of a model with fixed dims say
     times, hook, calls = ExecuteTimes(1, 2, 3), instruments.batch_executed, 2000
     assert hook is not None
     rounds = []

@@ -39,14 +39,14 @@ def told(record: ModelRecord) -> dict[str, Any]:
     return {**tables, "words": record.words.lists(), "ids": list(record.ids), "dropped": record.dropped}
 
 
-def hear(heard: Heard, executed: Sequence[Any], alike: bool, looks: int) -> ModelRecord:
-    """Executes all that; with `alike` as the rules of models with fixed dims say. A view looks at each `looks`-th."""
+def hear(heard: Heard, executed: Sequence[Any], keyed: bool, looks: int) -> ModelRecord:
+    """Executes all that; with shape keys as models with fixed dims give them. A view looks at each `looks`-th."""
     record, serial = heard.recording.model("add"), 0
     for number, (count, columns, facts, fields) in enumerate(executed):
         requests = [asked(serial + i, number, columns, **fields) for i in range(count)]
         serial += count
         for request in requests:
-            request.alike = (ONE if columns == 2 else OTHER) if alike else None
+            request.shape_key = (ONE if columns == 2 else OTHER) if keyed else None
         heard.execute(*requests, start=number + 1, end=number + 2, **facts)
         if looks and number % looks == 0:
             assert record.requests.total == serial and record.batches.total == number + 1
@@ -56,17 +56,17 @@ def hear(heard: Heard, executed: Sequence[Any], alike: bool, looks: int) -> Mode
 @settings(deadline=None)
 @given(st.lists(EXECUTED, max_size=40), st.integers(0, 5), st.sampled_from([1, 7, 200]))
 def test_notes_become_the_rows_that_would_have_been_written(executed: list[Any], looks: int, events: int) -> None:
-    noted = hear(Heard(events), executed, alike=True, looks=looks)
-    assert told(noted) == told(hear(Heard(events), executed, alike=False, looks=0))
+    noted = hear(Heard(events), executed, keyed=True, looks=looks)
+    assert told(noted) == told(hear(Heard(events), executed, keyed=False, looks=0))
 
 
 @pytest.mark.parametrize("count", [1, 255, 256, NOTES - 1, NOTES, NOTES + 1, 2 * NOTES + 70])
 @pytest.mark.parametrize("events", [10, NOTES + 5, 10_000])
 def test_many_notes_become_rows_too(count: int, events: int) -> None:
     executed = [(1, 2, {"instance": f"add_0_{number % 3}"}, {}) for number in range(count)]
-    noted = hear(Heard(events), executed, alike=True, looks=0)
+    noted = hear(Heard(events), executed, keyed=True, looks=0)
     assert len(noted.lone.notes) <= NOTES * 80
-    assert told(noted) == told(hear(Heard(events), executed, alike=False, looks=0))
+    assert told(noted) == told(hear(Heard(events), executed, keyed=False, looks=0))
     assert not noted.lone.notes
 
 
@@ -77,7 +77,7 @@ def test_only_executions_that_are_known_are_noted() -> None:
     def noted(*requests: InferenceRequest, **facts: Any) -> bool:
         record.settle()
         for request in requests:
-            request.alike = ONE
+            request.shape_key = ONE
         heard.execute(*requests, start=1, end=2, **facts)
         return bool(record.lone.notes)
 
@@ -93,9 +93,9 @@ def test_only_executions_that_are_known_are_noted() -> None:
 
 def test_tables_fit_together_while_the_lock_is_held() -> None:
     heard = Heard()
-    record = hear(heard, [(1, 2, {}, {})] * 3, alike=True, looks=0)
+    record = hear(heard, [(1, 2, {}, {})] * 3, keyed=True, looks=0)
     late = asked(4)
-    late.alike = ONE
+    late.shape_key = ONE
     with record.lock:
         batches = record.batches.total
         heard.execute(late, start=1, end=2)  # as another thread may
@@ -113,23 +113,23 @@ def test_kinds_without_end_do_not_fill_the_memory() -> None:
 def test_what_is_forgotten_meanwhile_is_heard_again() -> None:
     heard = Heard()
     executed = [(1, 2, {}, {})] * 3
-    old = hear(heard, executed, alike=True, looks=0)
+    old = hear(heard, executed, keyed=True, looks=0)
     heard.recording.clear()
     heard.recording.learn(old, ("add", ONE, 1, "add_0_0", 1, "full", False), LoneKind(0, 1, 1, 0, 0, 0))  # too late
-    assert hear(heard, executed, alike=True, looks=0).requests.total == 3
+    assert hear(heard, executed, keyed=True, looks=0).requests.total == 3
 
 
 def test_threads_note_and_look_at_the_same_time() -> None:
     heard = Heard()
     first = asked(0)
-    first.alike = ONE
+    first.shape_key = ONE
     heard.execute(first, start=0, end=0)
     record, looked, done = heard.recording.model("add"), [0], threading.Event()
 
     def note(thread: int) -> None:
         for number in range(2_000):
             request = asked(1 + thread * 2_000 + number, at=number)
-            request.alike = ONE
+            request.shape_key = ONE
             heard.execute(request, start=number, end=number + 1)
 
     def look() -> None:

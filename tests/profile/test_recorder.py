@@ -71,9 +71,9 @@ def test_an_execution_is_a_row_with_its_requests() -> None:
 def test_shapes_of_requests_that_are_alike_are_looked_at_once() -> None:
     heard, rules, others = Heard(), object(), object()
 
-    def of(serial: int, alike: object, columns: int, batch_size: int = 1) -> InferenceRequest:
+    def of(serial: int, key: object, columns: int, batch_size: int = 1) -> InferenceRequest:
         request = asked(serial, columns=columns)
-        request.alike, request.batch_size = alike, batch_size
+        request.shape_key, request.batch_size = key, batch_size
         return request
 
     heard.execute(of(1, rules, 2), start=0, end=1)
@@ -87,7 +87,7 @@ def test_shapes_of_requests_that_are_alike_are_looked_at_once() -> None:
     assert dict(record.words.word("shapes", record.requests.rows()[-1, 5]))["IN"] == (1, 5)
     for number in range(20):
         heard.execute(of(10 + number, object(), 2), start=5, end=6)
-    assert len(record.alike) == 8
+    assert len(record.shapes_by_key) == 8
 
 
 def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:

@@ -91,7 +91,7 @@ class Bench:
             fields = {"priority": one.priority, "timeout": one.timeout}
             request = InferenceRequest("m", {"X": Tensor.from_numpy(array)}, **fields)
             request.serial, request.batch_size, request.request_start = number + 1, one.size, at
-            request.alike = one.columns  # as the rules of a model with fixed dims say
+            request.shape_key = one.columns  # as the rules of a model with fixed dims say
             try:
                 self.scheduler.enqueue(request)
             except TritonError:

@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Mapping
 
 from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_request import RequestSpec
 from .http_document import NOT_IN_JSON, json_value, request_document
 from .literal import base64_lines, is_read
 
 
-def curl_command(request: InferenceRequest, address: str, header_file: str, outputs: Mapping[str, DataType]) -> str:
+def curl_command(request: RequestSpec, address: str, header_file: str, outputs: Mapping[str, DataType]) -> str:
     """Return the command. `header_file`: a file whose header is sent, if there is one; on a command line every user
     could read it. `outputs`: the datatypes of the model's outputs; if one of them has no JSON form, the command saves
     the answer as it is.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.tensor import Tensor
 
 #: The most elements that the JSON holds; tensors with more go into the `.npz`.
@@ -82,7 +82,7 @@ def read_case(path: Path) -> GoldenCase:
         raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None
 
 
-def non_default_fields(request: InferenceRequest) -> dict[str, Any]:
+def non_default_fields(request: RequestSpec) -> dict[str, Any]:
     """Return what a request says besides its inputs, without the fields that have their default values."""
     found = {field: getattr(request, field) for field in _FIELDS}
     return {field: list(value) if field == "requested_outputs" else value for field, value in found.items() if value}

@@ -10,7 +10,7 @@ from google.protobuf import json_format
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
 from ..core.inference.infer_response import InferenceResponse, ParameterValue
 from ..core.inference.tensor import Tensor, wire_elements
 from ..core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
@@ -74,7 +74,7 @@ class GrpcLink:
     def statistics(self, name: str, version: str) -> dict[str, Any]:
         return _document(self._ask("ModelStatistics", service_pb2.ModelStatisticsRequest(name=name, version=version)))
 
-    def send(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
+    def send(self, request: RequestSpec, decoupled: bool) -> Iterator[InferenceResponse]:
         message = infer_message(request)
         if not decoupled:
             yield _response(self._ask("ModelInfer", message))
@@ -113,7 +113,7 @@ def _document(message: Any) -> dict[str, Any]:
     )
 
 
-def infer_message(request: InferenceRequest) -> Any:
+def infer_message(request: RequestSpec) -> Any:
     version = str(request.model_version) if request.model_version != -1 else ""
     message = service_pb2.ModelInferRequest(model_name=request.model_name, model_version=version, id=request.request_id)
     for name, tensor in request.inputs.items():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor, wire_elements
 from ..core.status import InternalError
@@ -18,7 +18,7 @@ from ..core.status import InternalError
 NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 
 
-def request_document(request: InferenceRequest, binary: bool) -> dict[str, Any]:
+def request_document(request: RequestSpec, binary: bool) -> dict[str, Any]:
     """Return the document of a request without the data of its inputs."""
     parameters: dict[str, Any] = dict(request.parameters or {})
     if request.correlation_id:
@@ -55,7 +55,7 @@ def json_value(tensor: Tensor) -> list[Any] | None:
     return [float(str(value)) if array.dtype.kind == "f" else value.item() for value in array.flat]
 
 
-def request_body(request: InferenceRequest, binary: bool) -> tuple[bytes, int | None]:
+def request_body(request: RequestSpec, binary: bool) -> tuple[bytes, int | None]:
     """Return the body, and the length of its JSON if tensors follow it. `binary`: whether the server knows that
     extension.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_request import RequestSpec
 from ..core.inference.infer_response import InferenceResponse
 from ..core.status import Code, NotFoundError, TritonError, UnavailableError, UnsupportedError
 from .http_document import read_response, request_body
@@ -54,7 +54,7 @@ class HttpLink:
             self._binary = "binary_tensor_data" in self.server().get("extensions", ())
         return self._binary
 
-    def send(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
+    def send(self, request: RequestSpec, decoupled: bool) -> Iterator[InferenceResponse]:
         if decoupled:
             raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
         body, head = request_body(request, self.binary)

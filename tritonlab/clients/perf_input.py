@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.explained import Explained
 from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_request import RequestSpec
 from ..core.inference.tensor import Tensor
 from ..core.status import Code
 from .literal import MOST_BYTES, TooLarge
@@ -21,7 +21,7 @@ class NotSendable(Explained, ValueError):
     code = Code.UNSUPPORTED
 
 
-def perf_input(request: InferenceRequest, batching: bool) -> dict[str, Any]:
+def perf_input(request: RequestSpec, batching: bool) -> dict[str, Any]:
     """Return the JSON document. For a model that batches, each row is an entry of its own without the batch dimension,
     because perf_analyzer makes the batches itself (`-b`).
 

@@ -30,7 +30,7 @@ _KINDS = 1_000
 _MANY = 256
 
 
-#: The key of a kind of execution: model, its request's `alike`, size, instance, version, reason, whether it
+#: The key of a kind of execution: model, its request's `shape_key`, size, instance, version, reason, whether it
 #: failed.
 LoneKey = tuple[str, object, int, str, int, str, bool]
 

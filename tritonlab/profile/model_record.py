@@ -22,7 +22,7 @@ MARKS = 1_000
 #: How many different words of each kind are kept: shapes and instances that always differ must not fill the memory.
 _WORDS = 10_000
 #: Of how many loads of a model the shapes of its requests are known.
-_LIKES = 8
+_KEYS = 8
 
 #: A row is one execution. `first`: its first row in REQUESTS, which has its `count` requests one after the other.
 BATCHES = ["start", "end", "instance", "batch_id", "version", "size", "count", "reason"]
@@ -171,10 +171,10 @@ class ModelRecord:
         self.streams = Ring(STREAMS, events)
         self.copies = Ring(COPIES, events)
         self.words = Words()
-        #: by `InferenceRequest.alike` and batch size, the number of the shapes of requests
-        self.alike: dict[object, dict[int, int]] = {}
-        #: the same for requests without an `alike`: stays empty, as no two of them are known to be alike
-        self.unlike: Mapping[int, int] = {}
+        #: by `InferenceRequest.shape_key` and batch size, the number of the shapes of requests
+        self.shapes_by_key: dict[object, dict[int, int]] = {}
+        #: the same for requests without a key: stays empty, as no two of them are known to have the same shapes
+        self.no_shapes: Mapping[int, int] = {}
         #: the datatype of each input, by its name
         self.datatypes: dict[str, str] = {}
         self.marks: deque[Mark] = deque(maxlen=MARKS)
@@ -240,11 +240,11 @@ class ModelRecord:
         facts = cancelling.polls, cancelling.asked, cancelling.noticed
         self.streams.add((serial, *span, stream.count, kind, *facts))
 
-    def know(self, alike: object, batch_size: int, shapes: int) -> None:
-        """Record the number of the shapes of all requests that are alike."""
-        self.alike.setdefault(alike, {})[batch_size] = shapes
-        while len(self.alike) > _LIKES:
-            del self.alike[next(iter(self.alike))]
+    def know(self, key: object, batch_size: int, shapes: int) -> None:
+        """Record the number of the shapes of all requests with that key."""
+        self.shapes_by_key.setdefault(key, {})[batch_size] = shapes
+        while len(self.shapes_by_key) > _KEYS:
+            del self.shapes_by_key[next(iter(self.shapes_by_key))]
 
     def name_of(self, row: int) -> str:
         """Return a name for the request of a row: its request id, or its number."""
@@ -259,8 +259,8 @@ class ModelRecord:
         if number is None:
             self.datatypes |= {name: tensor.datatype.name for name, tensor in request.inputs.items()}
             number = self.words.number("shapes", shapes)
-        if request.alike is not None:
-            self.know(request.alike, request.batch_size, number)
+        if request.shape_key is not None:
+            self.know(request.shape_key, request.batch_size, number)
         return number
 
     def shapes(self, tensors: Mapping[str, Tensor]) -> int:

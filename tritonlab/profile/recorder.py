@@ -63,7 +63,7 @@ class Recorder(Instrument):
         extra = request.request_id or request.correlation_id or request.priority or request.timeout or request.made
         if len(requests) == 1 and not extra:
             try:
-                notes, kind = self.recording.kinds[model, request.alike, size, instance, version, reason, failed]
+                notes, kind = self.recording.kinds[model, request.shape_key, size, instance, version, reason, failed]
             except KeyError:
                 pass  # the first of its kind
             else:
@@ -103,7 +103,7 @@ class Recorder(Instrument):
         table, batches = record.requests, record.batches
         data, write, size_of, capacity = table.data or table.reserve(), table.write, table.size, table.capacity
         batch, first = batches.total, table.total
-        known = record.alike.get(requests[0].alike, record.unlike)
+        known = record.shapes_by_key.get(requests[0].shape_key, record.no_shapes)
         row = first
         for request in requests:
             rows = request.batch_size
@@ -125,9 +125,10 @@ class Recorder(Instrument):
         before, took, after = times.compute_input, times.compute_infer, times.compute_output
         write(data, at, begun, now, where, batch_id, version, size, count, why, before, took, after, failed, first)
         batches.total = batch + 1
-        if count == 1 and not extra and size == rows and request.alike is not None:
-            kind = LoneKind(where, version, size, why, failed, record.alike[request.alike][rows])
-            self.recording.learn(record, (record.name, request.alike, size, instance, version, reason, failed), kind)
+        if count == 1 and not extra and size == rows and request.shape_key is not None:
+            kind = LoneKind(where, version, size, why, failed, record.shapes_by_key[request.shape_key][rows])
+            key = request.shape_key
+            self.recording.learn(record, (record.name, key, size, instance, version, reason, failed), kind)
 
     def stream_response(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         record = self.recording.model(request.model_name)

@@ -137,14 +137,14 @@ class InferenceServer(RunningServer):
 
     def infer_here(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
         """Do as `infer`, for a thread that only waits for the answer: it reads that itself if it comes at once."""
-        request.waiter = threading.get_ident()
+        request.waiting_thread = threading.get_ident()
         try:
             self.infer(request, version)
         finally:
-            request.waiter = 0
-            executor = request.kept or request.executor
+            request.waiting_thread = 0
+            executor = request.reserved_lead or request.executor
             if executor is not None:
-                request.kept = None
+                request.reserved_lead = None
                 executor.lead(lambda: request.executor is None or request.state is _RELEASED, patient=False)
 
     def loop_reader(self) -> LoopReader:

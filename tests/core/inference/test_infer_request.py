@@ -1,13 +1,28 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from tritonlab.core.inference.infer_request import TRANSITIONS, InferenceRequest, RequestEvent, RequestState
+from tritonlab.core.inference.infer_request import (
+    TRANSITIONS,
+    InferenceRequest,
+    RequestEvent,
+    RequestSpec,
+    RequestState,
+)
 from tritonlab.core.inference.infer_response import InferenceResponse
 
 
 def request(**more: object) -> InferenceRequest:
     return InferenceRequest("m", {}, **more)  # type: ignore[arg-type]
+
+
+def test_what_a_sender_states_is_what_a_request_is_made_of() -> None:
+    assert sorted(RequestSpec.__slots__) == sorted(inspect.signature(InferenceRequest).parameters)
+    assert set(RequestSpec.__annotations__) == set(RequestSpec.__slots__)
+    assert not set(RequestSpec.__slots__) & set(InferenceRequest.__slots__)
+    assert set(RequestSpec.to_dict(request())) == set(RequestSpec.__slots__) - {"on_response"}
 
 
 @pytest.mark.parametrize("state", list(RequestState))

@@ -330,17 +330,17 @@ def test_names_and_kind() -> None:
     assert (checker.decoupled, checker.max_batch_size) == (True, 0)
 
 
-def test_requests_whose_shapes_the_configuration_fixes_are_alike() -> None:
-    def alike(checked: RequestRules, **tensors: Tensor) -> object:
+def test_requests_whose_shapes_the_configuration_fixes_have_one_shape_key() -> None:
+    def shape_key(checked: RequestRules, **tensors: Tensor) -> object:
         request = InferenceRequest("m", tensors)
         checked.check(request)
-        return request.alike
+        return request.shape_key
 
     plain = rules(PLAIN)
-    first, second = (alike(plain, A=fp32(2), B=fp32(2)) for _ in range(2))
+    first, second = (shape_key(plain, A=fp32(2), B=fp32(2)) for _ in range(2))
     assert first is second is not None
-    assert alike(rules(PLAIN), A=fp32(2), B=fp32(2)) is not first
-    assert alike(rules(BATCHED), A=fp32(1, 2), B=fp32(1, 5)) is None
-    assert alike(rules(OPTIONAL), A=fp32(2)) is None
-    assert alike(rules(SEQUENCE), A=fp32(1, 1)) is None
-    assert alike(rules("max_batch_size: 4 " + inputs("A FP32 [0]")), A=fp32(0, 0)) is None
+    assert shape_key(rules(PLAIN), A=fp32(2), B=fp32(2)) is not first
+    assert shape_key(rules(BATCHED), A=fp32(1, 2), B=fp32(1, 5)) is None
+    assert shape_key(rules(OPTIONAL), A=fp32(2)) is None
+    assert shape_key(rules(SEQUENCE), A=fp32(1, 1)) is None
+    assert shape_key(rules("max_batch_size: 4 " + inputs("A FP32 [0]")), A=fp32(0, 0)) is None

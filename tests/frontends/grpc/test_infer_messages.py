@@ -253,7 +253,7 @@ def test_many_elements_are_read_in_pieces_between_which_others_run(
     monkeypatch: pytest.MonkeyPatch, field: str, datatype: DataType, values: Any
 ) -> None:
     turns: list[None] = []
-    monkeypatch.setattr(infer_request_reader, "give_way", lambda: turns.append(None))
+    monkeypatch.setattr(infer_request_reader, "pause_work", lambda: turns.append(None))
     message = Request(model_name="m")
     tensor = message.inputs.add(name="A", datatype=datatype.name, shape=[len(values)])
     getattr(tensor.contents, field).extend(values.tolist())

@@ -370,7 +370,7 @@ def test_a_defect_of_ours_behind_a_known_head(
     connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: Seen
 ) -> None:
     assert data(connection.ask(infer(document(1)))) == [1]
-    monkeypatch.setattr(InferDecoder, "decode", lambda *args: 1 / 0)
+    monkeypatch.setattr(InferDecoder, "decode", lambda *args, **named: 1 / 0)
     reply = connection.ask(infer(document(1)))
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text

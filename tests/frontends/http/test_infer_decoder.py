@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.rules import rule
+from tritonlab.core.config.model_config import from_json
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import Code, TritonError
@@ -179,12 +180,22 @@ def test_a_document_may_not_be_larger_than_the_limit_but_its_blobs_may() -> None
     small = InferDecoder(SharedMemoryManager(), 200)
     head = json.dumps(with_input(shape=[250], data=None, parameters={"binary_data_size": 1000})).encode()
     small.decode(head + bytes(1000), len(head), "m", -1)
-    with pytest.raises(TritonError) as raised:
-        small.decode(head + b" " * 200, len(head) + 200, "m", -1)
-    assert raised.value.message == (
-        f"Request JSON size of {len(head) + 200} bytes exceeds the maximum allowed value of 200 bytes. "
-        "Use --http-max-input-size to increase the limit."
-    )
+    raw = from_json({"name": "m", "input": [{"name": "IN", "data_type": "TYPE_INT8", "dims": [-1]}]})
+    for body, json_size in ((head + b" " * 200, len(head) + 200), (bytes(201), 0)):
+        with pytest.raises(TritonError) as raised:
+            small.decode(body, json_size, "m", -1, config=raw)
+        assert raised.value.message == (
+            f"Request JSON size of {len(body)} bytes exceeds the maximum allowed value of 200 bytes. "
+            "Use --http-max-input-size to increase the limit."
+        )
+
+
+@rule("6.5.3")
+def test_a_body_without_json_is_the_only_input() -> None:
+    config = from_json({"name": "m", "input": [{"name": "IN", "data_type": "TYPE_INT8", "dims": [-1]}]})
+    request, outputs = DECODER.decode(b"\1\2", 0, "m", 3, config=config)
+    assert (request.model_version, request.inputs["IN"].numpy().tolist()) == (3, [1, 2])
+    assert outputs.default is BINARY and not outputs.by_name
 
 
 @rule("6.3.3")

@@ -27,7 +27,7 @@ def small_pieces() -> Iterator[None]:
         patch.setattr(json_document, "PIECE", 16)
         patch.setattr(rapidjson_reader, "PIECE", 16)
         for module in (large_json, rapidjson_reader):
-            patch.setattr(module, "give_way", lambda: None)
+            patch.setattr(module, "pause_work", lambda: None)
         yield
 
 

@@ -123,9 +123,9 @@ def test_small_requests_stay_on_the_event_loop(http: RawHTTP, monkeypatch: pytes
     for owner, name in ((InferDecoder, "decode"), (InferEncoder, "encode")):
         call: Callable[..., Any] = getattr(owner, name)
 
-        def noted(*args: Any, call: Callable[..., Any] = call) -> Any:
+        def noted(*args: Any, call: Callable[..., Any] = call, **named: Any) -> Any:
             threads.add(threading.current_thread().name)
-            return call(*args)
+            return call(*args, **named)
 
         monkeypatch.setattr(owner, name, noted)
     assert http.infer("identity", json.loads(document(100))).status == 200

@@ -48,8 +48,8 @@ class RequestRules:
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
         # Requests differ where a dimension may have any size, or an input may be left out.
         fixed = not added and all(-1 not in rule.dims and not rule.optional for rule in self._rules.values())
-        #: the mark that requests have in common (`InferenceRequest.alike`)
-        self._alike = object() if fixed else None
+        #: the mark that requests have in common (`InferenceRequest.shape_key`)
+        self._shape_key = object() if fixed else None
         self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
         self._platform: str = config.platform or config.backend
         self._input_metadata = [self._metadata(tensor) for tensor in config.input]
@@ -68,11 +68,11 @@ class RequestRules:
         if not request.inputs and self._needs_input:
             raise InvalidArgumentError(f"{request.prefix}out of bounds index 0: request has 0 inputs")
         request.batch_size = batch or 1
-        request.alike = self._alike
+        request.shape_key = self._shape_key
         if self._reshapes:
             self._reshape(request)
         if not batch:
-            request.alike = None
+            request.shape_key = None
             request.inputs = {name: _with_shape(each, each.shape[1:]) for name, each in request.inputs.items()}
 
     def _accept(self, request: InferenceRequest) -> int:

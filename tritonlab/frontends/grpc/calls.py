@@ -20,7 +20,7 @@ a stub before it lends them (1.69 instead of 1.55; with one connection 1.49 inst
 
 The queue and the operations on calls are grpcio's private `cygrpc`, the floor its two public servers stand on. All that
 is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it. A grpcio that has it no
-more, or another one, is served through its public server (`public_floor.py`), and `MISSING` says what was not found.
+more, or another one, is served through its public server (`public_server.py`), and `MISSING` says what was not found.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ import grpc
 
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.unread_responses import OVERHEAD, too_much_unread
-from . import public_floor
+from . import public_server
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _private_floor() -> tuple[Any, str]:
 #: `MISSING` says which private part this grpcio lacks or has changed; "" if none.
 cygrpc, MISSING = _private_floor()
 if MISSING:
-    cygrpc = public_floor
+    cygrpc = public_server
 
 _COMPRESSION = cygrpc.GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY
 _HINT = cygrpc.WriteFlag.buffer_hint

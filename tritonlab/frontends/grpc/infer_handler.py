@@ -110,7 +110,7 @@ class ModelInferCall(UnaryCall):
             if not response.final:
                 return
             response = self._earlier.take()
-        self._service.exchange.over(request)
+        self._service.exchange.end_single(request)
         self._held = None
         try:
             message = self._service.writer.response(response, self._wanted) if response.error is None else b""

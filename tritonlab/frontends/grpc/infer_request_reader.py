@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.inference.data_type import DataType
-from ...core.inference.infer_request import ClientRequest, InferenceRequest
+from ...core.inference.infer_request import ClientRequest, InferenceRequest, RequestSpec
 from ...core.inference.infer_response import ParameterValue
 from ...core.inference.tensor import WIRE_ELEMENTS, Tensor, wire_elements
 from ...core.status import InvalidArgumentError
@@ -19,9 +19,9 @@ from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded
 from ..shared.exchange import OutputPlan
-from ..shared.give_way import give_way
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
+from ..shared.work_pause import pause_work
 from .message_parser import DATATYPES, PlainHead, Raw
 
 ENABLE_EMPTY_FINAL = "triton_enable_empty_final_response"
@@ -153,7 +153,7 @@ class InferRequestReader:
             plans = {}  # outputs may be on a GPU
         return request, plans, empty_final
 
-    def _set_inputs(self, request: InferenceRequest, inputs: Any, raw: Raw) -> None:
+    def _set_inputs(self, request: RequestSpec, inputs: Any, raw: Raw) -> None:
         found = request.inputs
         count = len(raw)
         position = 0  # inputs in shared memory have no part in `raw`
@@ -183,7 +183,7 @@ class InferRequestReader:
                 )
             found[each.name] = Tensor(datatype, tuple(each.shape), data)
 
-    def _outputs(self, request: InferenceRequest, outputs: Any) -> dict[str, OutputPlan] | None:
+    def _outputs(self, request: RequestSpec, outputs: Any) -> dict[str, OutputPlan] | None:
         request.requested_outputs = [each.name for each in outputs]
         plans: dict[str, OutputPlan] = {}
         for each in outputs:
@@ -213,7 +213,7 @@ def _forward_headers(
         request.parameters = {**(request.parameters or {}), **found}
 
 
-def _check_names(request: InferenceRequest, inputs: Any) -> None:
+def _check_names(request: RequestSpec, inputs: Any) -> None:
     seen = set()
     for each in inputs:
         if each.name in seen:
@@ -269,7 +269,7 @@ def _numbers(values: Any, width: Any) -> NDArray[Any]:
     found = np.empty(len(values), width)
     for start in range(0, len(values), _AT_ONCE):
         if start:
-            give_way()
+            pause_work()
         piece = values[start : start + _AT_ONCE]
         found[start : start + len(piece)] = piece
     return found

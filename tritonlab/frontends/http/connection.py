@@ -180,20 +180,16 @@ class HttpConnection(asyncio.Protocol):
         reply = known.answer(body)
         if reply is None:
             return False
-        if isinstance(reply, HttpReply):
-            if (whole := reply.whole(True, known.request.reply_headers)) is not None:
-                self._transport.write(whole)
-            else:
-                self._start(known.request, _given(reply))
-        elif isinstance(reply, LaterReply):
-            self._current, self._later = known.request, reply
+        self._current = known.request
+        if isinstance(reply, LaterReply):
+            self._later = reply
             reply.then(self._take)
         else:
-            self._start(known.request, reply)
+            self._take(reply)
         return True
 
     def _take(self, reply: Reply) -> None:
-        """Send the reply that has come to a request with a known head. A task is made only where one has to wait."""
+        """Send the reply to a request with a known head. A task is made only where one has to wait."""
         request, self._later = self._current, None
         assert request is not None
         goes_on = not self._server.stopping

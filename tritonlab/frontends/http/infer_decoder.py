@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.config.model_config import dims_text
+from ...core.config.model_config import ModelConfig, dims_text
 from ...core.inference.data_type import DataType
-from ...core.inference.infer_request import ClientRequest, InferenceRequest
+from ...core.inference.infer_request import ClientRequest, InferenceRequest, RequestSpec
 from ...core.inference.infer_response import ParameterValue
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError, TritonError
@@ -33,6 +33,7 @@ from .json_document import (
 from .large_json import LargeArray
 from .plain_inputs import KnownTexts, plain_data, plain_input
 from .rapidjson_reader import PIECE
+from .raw_input import raw_request
 from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 
 _MAX_INT64 = INT64.stop - 1
@@ -93,14 +94,22 @@ class InferDecoder:
         self._known = KnownTexts()
 
     def decode(
-        self, body: bytes | bytearray | memoryview, json_size: int, model: str, version: int
+        self,
+        body: bytes | bytearray | memoryview,
+        json_size: int,
+        model: str,
+        version: int,
+        config: ModelConfig | None = None,
     ) -> tuple[InferenceRequest, RequestedOutputs]:
-        """Return the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; 0 is not
-        allowed.
+        """Return the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; with 0 the body
+        is the only input of the model with that `config`.
 
         Inputs are views of `body`. Raises TritonError with the text that Triton has for the first fault, which checks
         in this order: id, parameters, inputs, superfluous data, outputs.
         """
+        if not json_size and config is not None:
+            self.check_size(len(body))
+            return raw_request(body, model, version, config), RequestedOutputs(default=BINARY)
         kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         data = memoryview(body)
         json_part = data[:json_size] if json_size > PIECE else bytes(data[:json_size])
@@ -138,7 +147,7 @@ class InferDecoder:
                 "Use --http-max-input-size to increase the limit."
             )
 
-    def _set_parameters(self, request: InferenceRequest, parameters: Any, outputs: RequestedOutputs) -> None:
+    def _set_parameters(self, request: RequestSpec, parameters: Any, outputs: RequestedOutputs) -> None:
         if parameters == BINARY_OUTPUT and parameters["binary_data_output"] is True:
             outputs.default = BINARY
             return
@@ -159,7 +168,7 @@ class InferDecoder:
 
     # -- inputs
 
-    def _add_input(self, request: InferenceRequest, entry: Any, blobs: _Blobs) -> None:
+    def _add_input(self, request: RequestSpec, entry: Any, blobs: _Blobs) -> None:
         _, parameters = find(entry, "parameters")
         has_data, data = find(entry, "data")
         has_binary, binary_size = find(parameters, "binary_data_size")
@@ -215,7 +224,7 @@ class InferDecoder:
         return BINARY if binary else JSON
 
 
-def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bool:
+def _add_plain_input(request: RequestSpec, entry: Any, blobs: _Blobs) -> bool:
     """Add an input that has nothing unusual; returns False if it must be looked at member by member."""
     plain = plain_input(entry)
     if plain is None or plain.name in request.inputs or plain.size > blobs.left:
@@ -225,7 +234,7 @@ def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bo
     return True
 
 
-def _add_plain_data(request: InferenceRequest, entry: Any) -> bool:
+def _add_plain_data(request: RequestSpec, entry: Any) -> bool:
     """Add an input of numbers in the JSON that has nothing unusual; return False as `_add_plain_input` does."""
     found = plain_data(entry)
     if found is None or found[0] in request.inputs:
@@ -234,7 +243,7 @@ def _add_plain_data(request: InferenceRequest, entry: Any) -> bool:
     return True
 
 
-def set_id(request: InferenceRequest, document: Any) -> None:
+def set_id(request: RequestSpec, document: Any) -> None:
     given, value = find(document, "id")
     if given:
         request.request_id = _string("id", value)

@@ -23,11 +23,10 @@ from .connection import LaterReply, Reply
 from .infer_decoder import InferDecoder
 from .infer_encoder import InferEncoder
 from .large_work import LargeWork
-from .raw_input import raw_request
 from .reply import BINARY as BINARY_KIND
 from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Headers, HttpReply, failure, header, refusal
 from .request_parser import Request
-from .requested_outputs import BINARY, RequestedOutputs
+from .requested_outputs import RequestedOutputs
 from .restricted_features import RestrictedFeatures
 from .version_number import version_number
 
@@ -87,14 +86,15 @@ class LoopThread(NamedTuple):
         return cls(asyncio.get_running_loop(), get_ident())
 
 
-class HttpInferCall:
-    """A request on its way; `found` is the version it went to. Its one response may come on any thread; on the event
-    loop's own it goes out at once."""
+class HttpInferCall(LaterReply):
+    """A request on its way, and the reply to it; `found` is the version it went to. Its one response may come on any
+    thread; on the event loop's own it goes out at once."""
 
-    __slots__ = ("_home", "_on_answer", "_parts", "found", "head", "outputs", "polled", "request", "response")
+    __slots__ = ("_endpoint", "_home", "_parts", "_take", "found", "head", "outputs", "polled", "request", "response")
 
     def __init__(
         self,
+        endpoint: InferEndpoint,
         head: InferHead,
         request: InferenceRequest,
         outputs: RequestedOutputs,
@@ -109,21 +109,32 @@ class HttpInferCall:
         self.response: InferenceResponse | None = None
         #: whether the event loop reads the answer itself, and then looks whether it is there
         self.polled = False
+        self._endpoint = endpoint
         self._home = home
-        self._on_answer: Callable[[HttpInferCall], None] | None = None
+        self._take: Callable[[Reply], None] | None = None
         self._parts: OneResponse | None = None  # what came before the final response
         request.on_response = self._on_response
 
-    async def wait(self) -> None:
-        """Wait until the response is there."""
-        if self.response is None:
-            future: asyncio.Future[None] = self._home.loop.create_future()
-            self.on_answer(partial(_settle, future))
-            await future
+    def then(self, take: Callable[[Reply], None]) -> None:
+        self._take = take
 
-    def on_answer(self, then: Callable[[HttpInferCall], None] | None) -> None:
-        """Have `then` called on the event loop when the response, which is not there yet, has come; None: nothing."""
-        self._on_answer = then
+    def give_up(self) -> None:
+        self._take = None
+        self._endpoint.forget(self)
+
+    async def reply(self) -> HttpReply:
+        """Return the reply, once it is there."""
+        if self.response is not None:
+            reply = self._endpoint.reply(self)
+        else:
+            future: asyncio.Future[Reply] = self._home.loop.create_future()
+            self.then(partial(_settle, future))
+            try:
+                reply = await future
+            except BaseException:
+                self.give_up()
+                raise
+        return reply if isinstance(reply, HttpReply) else await reply
 
     def is_large(self) -> bool:
         """Return whether the answer, which is there, takes long to encode."""
@@ -160,35 +171,16 @@ class HttpInferCall:
             self._home.loop.call_soon_threadsafe(self._answered)
 
     def _answered(self) -> None:
-        then, self._on_answer = self._on_answer, None
-        if then is not None:
-            then(self)
+        take, self._take = self._take, None
+        if take is not None:
+            take(self._endpoint.reply(self))
 
 
-def _settle(future: asyncio.Future[None], call: HttpInferCall) -> None:
+def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
     if not future.done():
-        future.set_result(None)
-
-
-class LaterAnswer(LaterReply):
-    """The reply to an infer call on its way, for a connection that knew the head."""
-
-    __slots__ = ("_call", "_endpoint", "_take")
-
-    def __init__(self, endpoint: InferEndpoint, call: HttpInferCall) -> None:
-        self._endpoint = endpoint
-        self._call = call
-
-    def then(self, take: Callable[[Reply], None]) -> None:
-        self._take = take
-        self._call.on_answer(self._answered)
-
-    def give_up(self) -> None:
-        self._call.on_answer(None)
-        self._endpoint.forget(self._call)
-
-    def _answered(self, call: HttpInferCall) -> None:
-        self._take(self._endpoint.reply(call))
+        future.set_result(reply)
+    elif not isinstance(reply, HttpReply):  # nobody waits for it any more
+        reply.close()
 
 
 class InferEndpoint:
@@ -227,7 +219,7 @@ class InferEndpoint:
         else:
             begun = self._begin(head, body, home)
         del body
-        reply = await self._finish(begun) if isinstance(begun, HttpInferCall) else begun
+        reply = await begun.reply() if isinstance(begun, HttpInferCall) else begun
         if reply.status == 200 and request.remember is not None and not large:
             request.remember(partial(self._answer, head, home))
         return reply
@@ -250,20 +242,20 @@ class InferEndpoint:
             begun = self._begin(head, body, home)
         except Exception as error:
             return self._on_defect(error)
-        if isinstance(begun, HttpReply):
+        if isinstance(begun, HttpReply) or begun.response is None:
             return begun
-        return LaterAnswer(self, begun) if begun.response is None else self.reply(begun)
+        return self.reply(begun)
 
     def reply(self, call: HttpInferCall) -> Reply:
         """Return the reply to a call whose response is there, or what makes it if that takes long."""
         try:
-            return self._finish(call) if call.is_large() else self._end(call)
+            return self._work.run(self._end, call) if call.is_large() else self._end(call)
         except Exception as error:
             return self._on_defect(error)
 
     def forget(self, call: HttpInferCall) -> None:
         """Note that nobody waits for the answer any more."""
-        self._exchange.over(call.request)
+        self._exchange.end_single(call.request)
 
     def _begin(
         self,
@@ -288,15 +280,12 @@ class InferEndpoint:
         except TritonError as error:
             return refusal(error, TEXT)
         try:
-            if json_size:
-                request, outputs = self._decoder.decode(body, json_size, model, number)
-            else:
-                request, outputs = self._decode_raw(body, model, number, found), RequestedOutputs(default=BINARY)
+            request, outputs = self._decoder.decode(body, json_size, model, number, config=found.config)
             if self._forwarded is not None and (forwarded := head.parameters(self._forwarded)):
                 request.parameters = {**(request.parameters or {}), **forwarded}
         except TritonError as error:
             return refusal(error)
-        call = HttpInferCall(head, request, outputs, found, home)
+        call = HttpInferCall(self, head, request, outputs, found=found, home=home)
         call.polled = polls
         try:
             self._exchange.submit_single(found, request, polls, head.sender)
@@ -306,16 +295,8 @@ class InferEndpoint:
         call.polled = False
         return call
 
-    async def _finish(self, call: HttpInferCall) -> HttpReply:
-        try:
-            await call.wait()
-        except BaseException:
-            self._exchange.over(call.request)
-            raise
-        return await self._work.run(self._end, call) if call.is_large() else self._end(call)
-
     def _end(self, call: HttpInferCall) -> HttpReply:
-        self._exchange.over(call.request)
+        self._exchange.end_single(call.request)
         response = call.response
         assert response is not None
         if response.error is not None:  # not raised: its traceback would keep this call, body and all
@@ -329,12 +310,6 @@ class InferEndpoint:
         else:
             reply = HttpReply(200, text)
         return reply if call.head.accepts is None else _compressed(reply, call.head.accepts)
-
-    def _decode_raw(
-        self, body: bytes | bytearray | memoryview, model: str, number: int, found: ModelVersion
-    ) -> InferenceRequest:
-        self._decoder.check_size(len(body))
-        return raw_request(body, model, number, found.config)
 
 
 def _is_large(head: InferHead, size: int) -> bool:

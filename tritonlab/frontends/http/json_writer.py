@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...core.json_text import fractions
-from ..shared.give_way import give_way
+from ..shared.work_pause import pause_work
 
 #: Numbers that are written without letting other threads run: 2 ms.
 _AT_ONCE = 1 << 12
@@ -67,7 +67,7 @@ def numbers(array: NDArray[Any]) -> bytes:
     pieces = [b"["]
     for start in range(0, flat.size, _AT_ONCE):
         pieces += (_numbers(flat[start : start + _AT_ONCE])[1:-1], b",")
-        give_way()
+        pause_work()
     pieces[-1] = b"]"
     return b"".join(pieces)  # without the interpreter lock, if they are many bytes
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..shared.give_way import give_way
+from ..shared.work_pause import pause_work
 from .rapidjson_reader import MAX_DEPTH, PIECE, ReadError, mark_size, read
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
@@ -154,7 +154,7 @@ class LargeReader:
                 if self._body[whole] & 0xC0 != 0x80:
                     end = whole
                     break
-            give_way()
+            pause_work()
             parts.append(read(b'"%b"' % bytes(self._body[at:end])))
             at = end
 
@@ -187,7 +187,7 @@ class LargeReader:
     def _some(self, at: int, depth: int, brackets: bytes) -> tuple[Any, int, bool]:
         """Return as many elements or members as fit into a piece, where they end, and whether they are the last."""
         window = bytes(self._body[at : at + PIECE])
-        give_way()
+        pause_work()
         levels, size = _elements(window)
         if size:
             if (deep := levels[:size] > MAX_DEPTH - depth).any():

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from ..shared.give_way import CLIENT_GONE, ClientGoneError
+from ..shared.work_pause import CLIENT_GONE, ClientGoneError
 from .reply import CutOffError
 from .request_parser import Request
 

@@ -20,7 +20,7 @@ from typing import IO, Any, Final, cast
 import numpy as np
 import rapidjson
 
-from ..shared.give_way import give_way
+from ..shared.work_pause import pause_work
 
 #: Bytes that are read at once; 64 KB of numbers take 0.5 ms.
 PIECE = 1 << 16
@@ -131,7 +131,7 @@ class _Pieces:
         self._left = body
 
     def read(self, size: int) -> bytes:
-        give_way()
+        pause_work()
         piece, self._left = self._left[:size], self._left[size:]
         return bytes(piece).translate(_MASK)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...core.config.model_config import ModelConfig
 from ...core.inference.data_type import DataType
-from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_request import InferenceRequest, RequestSpec
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InvalidArgumentError
 
@@ -47,7 +47,7 @@ def raw_request(
     return request
 
 
-def _deduce(request: InferenceRequest, name: str, dims: list[int], elements: int) -> None:
+def _deduce(request: RequestSpec, name: str, dims: list[int], elements: int) -> None:
     """Gives the variable dimension the elements that the fixed ones leave."""
     variable = [index for index, size in enumerate(dims) if size == -1]
     if len(variable) > 1:

@@ -3,8 +3,8 @@
 A frontend turns bytes into a request and responses into bytes. Between the two it asks its `Exchange`:
 
     find      which version the request is for, once; whether that answers more often than the client can hear
-    submit    hands the request over; `submit_single` also waits for the answer, where it comes at once, and hears by
-              `over` that the request is answered
+    submit    hands the request over; `submit_single` also waits for the answer, where it comes at once, and
+              `end_single` ends what that began
     OneResponse collects what a client can hear that gets one response, however its model sent it
     place     how the client wants an output: as it is, as its highest classes, or in its own shared memory
 """
@@ -51,7 +51,7 @@ class Exchange:
         self.reader: LoopReader | None = None
         self._sole = SoleSender()
         #: notes that a request of `submit_single` is answered, or that nobody waits for its answer any more
-        self.over = self._sole.end
+        self.end_single = self._sole.end
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
         """Return the READY version that a request is for. `single` names the caller if it can only give its client one
@@ -72,7 +72,7 @@ class Exchange:
         self, version: ModelVersion, request: InferenceRequest, waits: bool = True, sender: object = None
     ) -> None:
         """Start a request that gets one response. With `waits`, the caller waits for the answer if the request is
-        alone and so is answered at once; `sender`: see `SoleSender`. A refused request counts as `over`."""
+        alone and so is answered at once; `sender`: see `SoleSender`. A refused request is answered."""
         request.reader = self.reader
         infer = self.core.infer_here if self._sole.begin(request, sender) and waits else self.core.infer
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
 from ...core.inference.infer_response import ParameterValue
 from ...core.inference.request_rules import check_correlation_id
 from ...core.status import InvalidArgumentError
@@ -40,7 +40,7 @@ class ParameterValues(Protocol):
         """Return the value for the model."""
 
 
-def set_parameters(request: InferenceRequest, parameters: Mapping[str, Any], values: ParameterValues) -> None:
+def set_parameters(request: RequestSpec, parameters: Mapping[str, Any], values: ParameterValues) -> None:
     """Set the fields of `request` that the parameters name, in their order; parameters without a meaning of their own
     go to `request.parameters`."""
     others: dict[str, ParameterValue] = {}
@@ -63,29 +63,29 @@ def check_forwarded(header: str) -> None:
         raise InvalidArgumentError(f"Header '{header}' is reserved for Triton usage and cannot be forwarded.")
 
 
-def _set_correlation_id(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+def _set_correlation_id(request: RequestSpec, key: str, value: Any, values: ParameterValues) -> None:
     correlation_id = values.correlation_id(value)
     check_correlation_id(correlation_id)  # before what comes after it, as Triton
     request.correlation_id = correlation_id
 
 
-def _set_flag(flag: int) -> Callable[[InferenceRequest, str, Any, ParameterValues], None]:
-    def set_flag(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+def _set_flag(flag: int) -> Callable[[RequestSpec, str, Any, ParameterValues], None]:
+    def set_flag(request: RequestSpec, key: str, value: Any, values: ParameterValues) -> None:
         if values.boolean(key, value):
             request.flags |= flag
 
     return set_flag
 
 
-def _set_priority(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+def _set_priority(request: RequestSpec, key: str, value: Any, values: ParameterValues) -> None:
     request.priority = values.unsigned(key, value)
 
 
-def _set_timeout(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+def _set_timeout(request: RequestSpec, key: str, value: Any, values: ParameterValues) -> None:
     request.timeout = values.unsigned(key, value)
 
 
-_FIELDS: dict[str, Callable[[InferenceRequest, str, Any, ParameterValues], None]] = {
+_FIELDS: dict[str, Callable[[RequestSpec, str, Any, ParameterValues], None]] = {
     "sequence_id": _set_correlation_id,
     "sequence_start": _set_flag(SEQUENCE_START),
     "sequence_end": _set_flag(SEQUENCE_END),

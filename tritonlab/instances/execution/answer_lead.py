@@ -19,7 +19,7 @@ class AnswerLead:
         self._link = link
         self._policy = policy
 
-    def keep(self, request: InferenceRequest) -> None:
+    def reserve(self, request: InferenceRequest) -> None:
         """Reserve the answer for this thread if it is the one that waits for it. Otherwise the link reader would be
         woken for an answer that comes before the call that sends the batch has returned.
 
@@ -27,8 +27,8 @@ class AnswerLead:
         with 100 requests a second that woke the link reader each time, for 6 % of the processor time of HTTP and gRPC
         requests."""
         policy = self._policy
-        if request.waiter == get_ident() and policy.is_quick and self._link.hold(unwatch=policy.has_slept):
-            request.waiter, request.kept = 0, self
+        if request.waiting_thread == get_ident() and policy.is_quick and self._link.hold(unwatch=policy.has_slept):
+            request.waiting_thread, request.reserved_lead = 0, self
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """Read the answers as `core.infer_request.Leadable` says. It polls first if the last execution was short and a

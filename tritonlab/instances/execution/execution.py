@@ -152,8 +152,8 @@ class StubExecutor:
             policy.plan(sent := services.clock.now())
             if link.reader is not first.reader:
                 link.read_by(first.reader)
-            if first.waiter and self._leader is not None:
-                self._leader.keep(first)
+            if first.waiting_thread and self._leader is not None:
+                self._leader.reserve(first)
             try:
                 link.send_batch(execution.batch_id, packed, policy.stub_spin_us)
                 if policy.has_slept and link.held and policy.gives_way(sent):

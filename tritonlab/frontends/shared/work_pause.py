@@ -22,7 +22,7 @@ class ClientGoneError(Exception):
     """Nobody wants the result of the work any more."""
 
 
-def give_way() -> None:
+def pause_work() -> None:
     """Give up the interpreter lock for a moment. Raises ClientGoneError."""
     time.sleep(_PAUSE)
     is_gone = CLIENT_GONE.get()
