@@ -21,6 +21,7 @@ from ..stub._pb_stub.wire.serialization import WIRE_VERSION
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from .child_process import ChildProcess
 from .death_cause import DeathCause
+from .first_imports import FirstImports
 from .fork_links import ForkLinks
 from .interpreter import STUB, Interpreter
 from .link_reader import LinkReader, Watch
@@ -104,6 +105,8 @@ class StubProcess:
         self.interpreter = interpreter
         #: which modules the model has to import itself, and why; empty if the process has them all
         self.imports_anew = ""
+        #: those that its model begins with; None if they were not looked for
+        self.first_imports: FirstImports | None = None
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
         self._ended = threading.Event()
