@@ -21,11 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .core.metric_registry import MetricRegistry
-from .core.model_config import ModelConfig, parse_pbtxt
-from .core.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
+from .core.config.model_config import ModelConfig, parse_pbtxt
+from .core.config.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
+from .core.inference.tensor import Tensor as ServerTensor
+from .core.metrics.metric_registry import MetricRegistry
 from .core.status import TritonError
-from .core.tensor import Tensor as ServerTensor
 from .stub._pb_stub.api import bridge
 from .stub._pb_stub.api.infer_request import InferenceRequest
 from .stub._pb_stub.api.infer_response import InferenceResponse

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.infer_response import InferenceResponse
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
-from ..core.tensor import Tensor
 from .literal import floats
 from .outcome import Outcome
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
-from ..core.infer_response import InferenceResponse
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
 from ..core.plain_facts import few_lines
 from ..core.status import TritonError
 from .comparison import Comparison, compare

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.infer_request import InferenceRequest
-from ..core.tensor import Tensor
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.tensor import Tensor
 
 #: The most elements that the JSON holds; tensors with more go into the `.npz`.
 _MOST_INLINE = 64

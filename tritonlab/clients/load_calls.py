@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import grpc
 import httptools
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import TritonError
 from .grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
 from .http_document import request_body

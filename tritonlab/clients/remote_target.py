@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import TritonError, UnsupportedError
 from ..load_testing.call_log import CallLog
 from ..load_testing.request_mix import Lane, ModelInputs, RequestMix

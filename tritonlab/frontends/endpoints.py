@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.os_limits import explained
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import InvalidArgumentError, TritonError, UnavailableError
-from ..ipc.stub_log import LogRecord
+from ..ipc.processes.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer

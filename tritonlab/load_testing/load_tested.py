@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from ..core.infer_response import ParameterValue
+from ..core.inference.infer_response import ParameterValue
 from ..server.api.model_signature import with_field_parameters
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..core.infer_request import InferenceRequest
-from ..core.tensor import Tensor
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.tensor import Tensor
 from .lone_executions import LoneExecutions, RecordLock
 from .ring import Ring
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.execute_times import ExecuteTimes
-from ..core.infer_request import InferenceRequest, ModelRequest, StepRequest
-from ..core.infer_response import InferenceResponse
-from ..core.instrument import Instrument, Instruments
+from ..core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.metrics.execute_times import ExecuteTimes
+from ..core.observe.instrument import Instrument, Instruments
 from ..core.status import Code
 from .lone_executions import FULL, LoneKind, note
 from .model_record import EMPTY, ERROR, EVENTS, FINAL, REJECTIONS, ModelRecord, OpenStream

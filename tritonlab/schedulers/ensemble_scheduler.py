@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable
 
 from ..core.clock import Clock
-from ..core.copies import Copies
-from ..core.delivery import deliver
-from ..core.ensemble_graph import EnsembleGraph
-from ..core.execute_times import ExecuteTimes
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
-from ..core.infer_response import InferenceResponse, ParameterValue
-from ..core.infer_stats import InferStats
-from ..core.instrument import Instruments
+from ..core.config.ensemble_graph import EnsembleGraph
+from ..core.inference.copies import Copies
+from ..core.inference.delivery import deliver
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
+from ..core.inference.infer_response import InferenceResponse, ParameterValue
+from ..core.inference.tensor import Tensor
+from ..core.metrics.execute_times import ExecuteTimes
+from ..core.metrics.infer_stats import InferStats
+from ..core.observe.instrument import Instruments
 from ..core.status import EnsembleError, TritonError, UnavailableError
-from ..core.tensor import Tensor
 from .ensemble_errors import deadlock, failed_step
 from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING

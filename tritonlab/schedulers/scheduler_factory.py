@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.clock import Clock
-from ..core.infer_stats import InferStats
-from ..core.instrument import Instruments
-from ..core.model_config import ModelConfig
-from ..instances.rate_limiter import RateLimiter
+from ..core.config.model_config import ModelConfig
+from ..core.metrics.infer_stats import InferStats
+from ..core.observe.instrument import Instruments
+from ..instances.execution.rate_limiter import RateLimiter
 from .dynamic_batch import BatchConfig
 from .dynamic_batch_scheduler import DynamicBatchScheduler
 from .policy_queue import QueuePolicies

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.status import CancelledError, TritonError
-from ..instances.payload import Payload
+from ..instances.execution.payload import Payload
 from .direct_batch import SlotBatch, take_slots
 from .dynamic_batch import Batch, WaitUntil, take_batch
 from .response_order import ResponseOrder

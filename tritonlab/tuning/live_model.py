@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.status import InternalError
 from ..load_testing.load_model import first_request, load_model
 from ..load_testing.load_result import LoadResult

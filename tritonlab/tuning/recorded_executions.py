@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.infer_request import InferenceRequest
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
+from ..core.inference.infer_request import InferenceRequest
 from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from ..schedulers.policy_queue import QueuePolicies
 from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, ReplayedRequest, replay

@@ -18,9 +18,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import UnavailableError
-from ..instances.payload import Payload
+from ..instances.execution.payload import Payload
 from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.dynamic_batch_scheduler import decide
 from ..schedulers.instance_roster import InstanceRoster

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..schedulers.policy_queue import QueuePolicies
 from .offered_load import Load, RequestPattern
 from .replay import Numbers, Pace, replay

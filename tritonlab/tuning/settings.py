@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..core.model_config import ModelConfig, print_pbtxt
+from ..core.config.model_config import ModelConfig, print_pbtxt
 from ..core.status import InvalidArgumentError, UnsupportedError
 from ..schedulers.dynamic_batch import BatchConfig
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.status import InvalidArgumentError, TritonError
 from ..core.unknown_option import UnknownOption
-from ..ipc.interrupts import shielded
+from ..ipc.link.interrupts import shielded
 from ..server.api.model import Model
 from .ablation import PartGain, taken_back
 from .applied_settings import Reload

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.model_config import ModelConfig, to_dict
+from ..core.config.model_config import ModelConfig, to_dict
 from ..core.status import InvalidArgumentError
 from ..profile.model_record import ModelRecord
 from ..profile.recorder import Recorder

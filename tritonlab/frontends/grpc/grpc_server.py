@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from ...core.status import InvalidArgumentError, UnavailableError
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AUTHORIZATION, AccessRules

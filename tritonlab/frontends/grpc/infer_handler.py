@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import grpc
 from google.protobuf.message import DecodeError
 
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...core.status import TritonError
-from ...core.tensor import Tensor
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded

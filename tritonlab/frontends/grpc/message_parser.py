@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from ...core.data_type import DataType
-from ...core.tensor import WIRE_ELEMENTS, Tensor
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import WIRE_ELEMENTS, Tensor
 
 #: `raw_input_contents`: one per input that is neither typed nor in shared memory
 Raw: TypeAlias = Sequence[bytes | memoryview]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...core.status import InvalidArgumentError, TritonError
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AccessRules, Forwarded

@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.model_config import dims_text
-from ...core.model_config_rules import is_ensemble
+from ...core.config.model_config import dims_text
+from ...core.config.model_config_rules import is_ensemble
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...core.status import InternalError, InvalidArgumentError
-from ...core.tensor import Tensor
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.exchange import Exchange
 from . import json_writer

@@ -10,9 +10,9 @@ from functools import partial
 from threading import get_ident
 from typing import NamedTuple
 
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse, ParameterValue
-from ...core.request_examination import CutElementError
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.request_examination import CutElementError
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded

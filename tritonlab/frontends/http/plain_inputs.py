@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.data_type import DataType
-from ...core.tensor import Tensor
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import Tensor
 from .json_document import INT64
 from .requested_outputs import BINARY_OUTPUT, RequestedOutputs
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NoReturn
 
 from ...core.explained import Explained
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
 from ...core.status import Code
-from ...instances.debugger import Debugger
-from ...ipc.interrupts import interruptible, shielded
+from ...instances.debugging.debugger import Debugger
+from ...ipc.link.interrupts import interruptible, shielded
 
 #: Responses that a repr shows.
 _SHOWN = 3

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
 from ...core.status import InternalError, InvalidArgumentError, ModelError, UnsupportedError
-from ...instances.model_stub import ModelSource
-from ...ipc.execution_env import PARAMETER as ENVIRONMENT
-from ...ipc.execution_env import ExecutionEnvironments
-from ...ipc.interpreter import Interpreter, InterpreterError, of_environment
-from ...ipc.own_stub import NAME as STUB_NAME
-from ...ipc.own_stub import find_own_stub
-from ...ipc.stub_launcher import KERNEL
-from ...ipc.stub_log import LogBook, LogRecord
+from ...instances.life.model_stub import ModelSource
+from ...ipc.processes.execution_env import PARAMETER as ENVIRONMENT
+from ...ipc.processes.execution_env import ExecutionEnvironments
+from ...ipc.processes.interpreter import Interpreter, InterpreterError, of_environment
+from ...ipc.processes.own_stub import NAME as STUB_NAME
+from ...ipc.processes.own_stub import find_own_stub
+from ...ipc.processes.stub_launcher import KERNEL
+from ...ipc.processes.stub_log import LogBook, LogRecord
 
 #: Triton's default of --backend-directory.
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")

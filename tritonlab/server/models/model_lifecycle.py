@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ...core.delivery import deliver_error
-from ...core.infer_request import InferenceRequest
-from ...core.latency_stats import Histogram
-from ...core.model_config import ModelConfig
-from ...core.request_rules import RequestRules
+from ...core.config.model_config import ModelConfig
+from ...core.inference.delivery import deliver_error
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.request_rules import RequestRules
+from ...core.metrics.latency_stats import Histogram
 from ...core.status import TritonError, UnavailableError
-from ...instances.instance_state import InstanceState
-from ...instances.model_instance import ModelInstance
-from ...ipc.stub_log import LogBook, LogRecord
+from ...instances.life.instance_state import InstanceState
+from ...instances.life.model_instance import ModelInstance
+from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...repository.label_provider import Labels
 from ...repository.model_repository_manager import ModelFiles
 from ...schedulers.ensemble_scheduler import EnsembleScheduler

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from ...core.status import ModelError, ModelLoadError, TritonError, UnavailableError
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
 from ...repository.model_repository_manager import ModelFiles
 from .endings import Endings
 from .loaded_model import Changes, LoadedModel

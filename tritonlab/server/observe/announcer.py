@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ...core.clock import Clock
-from ...core.infer_request import InferenceRequest
-from ...core.instrument import Instruments
-from ...ipc.stub_log import LogBook, LogRecord
+from ...core.inference.infer_request import InferenceRequest
+from ...core.observe.instrument import Instruments
+from ...ipc.processes.stub_log import LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest
 

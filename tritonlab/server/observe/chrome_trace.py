@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any
 
 from ...core.clock import Clock
-from ...core.execute_times import ExecuteTimes
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.instrument import Instrument, Instruments
-from ...core.tensor import Tensor
-from ...ipc.stub_log import LogRecord
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
+from ...core.metrics.execute_times import ExecuteTimes
+from ...core.observe.instrument import Instrument, Instruments
+from ...ipc.processes.stub_log import LogRecord
 
 #: The oldest go first when there are more.
 MAX_EVENTS = 1_000_000

@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.instrument import Instrument, Instruments
-from ...core.model_config import ModelConfig
-from ...core.model_config_rules import is_decoupled, is_ensemble
+from ...core.config.model_config import ModelConfig
+from ...core.config.model_config_rules import is_decoupled, is_ensemble
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
+from ...core.observe.instrument import Instrument, Instruments
 from ...core.status import TritonError
-from ...core.tensor import Tensor
-from ...ipc.stub_log import UNCHECKED, LogBook, LogRecord
+from ...ipc.processes.stub_log import UNCHECKED, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 
 #: How many responses of a version are looked at.

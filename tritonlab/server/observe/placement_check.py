@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...core.instrument import Instrument, Instruments
+from ...core.observe.instrument import Instrument, Instruments
 from ...core.short_number import short_number
 from ...core.status import TritonError
-from ...instances.instance_plan import InstancePlan
-from ...ipc.stub_log import MISPLACED, LogBook, LogRecord
-from ...ipc.visible_gpus import VisibleGpus
+from ...instances.life.instance_plan import InstancePlan
+from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...ipc.processes.stub_log import MISPLACED, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 
 #: The executions of a version after which it is looked at, the last one for good.

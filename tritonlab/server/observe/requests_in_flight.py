@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.infer_request import InferenceRequest
-from ...instances.blocked_calls import BlsCall
-from ...instances.model_instance import ModelInstance
+from ...core.inference.infer_request import InferenceRequest
+from ...instances.calls.blocked_calls import BlsCall
+from ...instances.life.model_instance import ModelInstance
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ..models.model_lifecycle import ModelVersion
 

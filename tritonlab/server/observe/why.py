@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...core.config.load_advice import config_place, load_advice
 from ...core.explained import Explained
-from ...core.failure_capsule import FailureBook
-from ...core.load_advice import config_place, load_advice
+from ...core.observe.failure_capsule import FailureBook
 from ...core.plain_facts import few_lines
-from ...instances.blocked_calls import BlsCall
-from ...instances.instance_state import InstanceState
-from ...instances.model_instance import ModelInstance
+from ...instances.calls.blocked_calls import BlsCall
+from ...instances.life.instance_state import InstanceState
+from ...instances.life.model_instance import ModelInstance
 from ...schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from ...schedulers.sequence_occupancy import Occupancy, SlotUse
 from ..models.loaded_model import LoadedModel

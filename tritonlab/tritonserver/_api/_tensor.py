@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType as CoreType
-from ...core.tensor import Tensor as CoreTensor
+from ...core.inference.data_type import DataType as CoreType
+from ...core.inference.tensor import Tensor as CoreTensor
 from ...stub._pb_stub.api.dlpack import export_tensor
 from ...stub._pb_stub.wire.serialization import decode_bytes_tensor, encode_bytes_tensor
 from .._c.triton_bindings import InvalidArgumentError, UnsupportedError
