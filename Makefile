@@ -32,7 +32,7 @@ help:
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
 	@echo "make sizes   lines of files, functions and classes, circles of imports, hidden calls upward, private names used,"
-	@echo "             and how deep the way of a request is"
+	@echo "             and how deep the way of a request is, and the calls from a cell to READY"
 	@echo "make clean   removes all that was built here"
 
 # The first build is silent for minutes, so what it does is said before. Measured on 2 busy cores, wheels from a local

@@ -1,8 +1,8 @@
 """How large the package is, and what holds it together: `python -m tests.sizes` prints the table.
 
 Counts lines of files, functions and classes, circles of imports (those for type checkers too), calls upward that no
-import at the head of a file shows, and uses of other packages' private names, file by file. It reads the sources and
-imports nothing of ours.
+import at the head of a file shows, and uses of other packages' private names, file by file; these are read from the
+sources. The length of the walk of a cell is measured in a process of its own (`tests/walks.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from tests import walks
 from tests.test_layering import LAZY, PACKAGE, ROOT, Import, imports_of, own_imports
 
 #: Names that begin with an underscore and are documented, public ones of the standard library.
@@ -220,4 +221,4 @@ def table(root: Path = ROOT, package: Path = PACKAGE) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table() + "\n")
+    sys.stdout.write(f"{table()}\n{walks.row()}\n")

@@ -18,6 +18,7 @@ from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
     InvalidArgumentError,
     ModelLoadError,
+    NotFoundError,
     TritonError,
     UnavailableError,
 )
@@ -25,11 +26,16 @@ from ..instances.life.model_instance import ModelInstance
 from ..ipc.link.link_reader import LoopReader
 from .build import build
 from .models.endings import Ending
+from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
 from .models.startup_models import load_startup_models
+from .observe.idle_memory import MemoryUse
+from .observe.repository_index import repository_index
+from .observe.requests_in_flight import HeldRequest, survey
+from .observe.why import ServerSnapshot, Why, why
 from .options import Options
-from .running_server import RunningServer
 from .server_facts import ServerFacts
+from .server_metadata import parse_version
 
 _RELEASED = RequestState.RELEASED
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
@@ -38,7 +44,7 @@ EXIT_TIMEOUT = 30.0
 _EXPLAIN_SECONDS = 0.5
 
 
-class InferenceServer(RunningServer):
+class InferenceServer:
     """The core behind every surface: it takes requests, and loads and unloads models, from any thread."""
 
     def __init__(
@@ -226,9 +232,9 @@ class InferenceServer(RunningServer):
         over. Return the facts of each, as those of an ending.
         """
         killed: dict[ModelInstance, dict[str, Any]] = {}
-        for held in self.requests():
+        for held in self.requests(name):
             version, instance = held.version, held.instance
-            if not version.serves or name not in (version.name, version.identifier):
+            if not version.serves:
                 continue
             if instance is None or instance in killed or (stub := instance.stub) is None:
                 continue
@@ -242,6 +248,66 @@ class InferenceServer(RunningServer):
             }
             stub.process.kill()
         return list(killed.values())
+
+    # -- what it does now
+
+    def live(self) -> bool:
+        return not self._control.stopped
+
+    def ready(self) -> bool:
+        """Return whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
+        return self.live() and (not self._options.strict_readiness or self._models.settled())
+
+    def model_ready(self, name: str, version: str = "") -> bool:
+        """Return whether a version can answer; what is unknown cannot (rule 1.15.7). Raises InvalidArgumentError for a
+        version that is not a number, and for a name that several models have.
+        """
+        try:
+            return self._models.find(name, parse_version(version)).ready()
+        except (NotFoundError, UnavailableError):
+            return False
+
+    def index(self, ready: bool = False) -> list[dict[str, str]]:
+        """Return the repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were
+        loaded or tried. `ready`: list READY versions only.
+        """
+        return list(repository_index(self.repository, self._models, ready))
+
+    def models(self) -> list[LoadedModel]:
+        """Return every model that was loaded, or tried, at least once."""
+        return self._models.known()
+
+    def model(self, name: str) -> LoadedModel | None:
+        try:
+            return self._models.get(name) or self._models.only(name)
+        except TritonError:
+            return None
+
+    def requests(self, name: str = "") -> list[HeldRequest]:
+        """Return the requests in flight, of one model or all, also those of versions that are being unloaded, oldest
+        first."""
+        return survey(self._control.running(name), self._parts.executor.calls(), self.clock.now())
+
+    def loading(self, name: str = "") -> list[ModelVersion]:
+        """Return the versions, of one model or all, that are being loaded."""
+        return [version for version in self._control.loading() if not name or version.name == name]
+
+    def draining(self, name: str = "") -> list[Ending]:
+        """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
+        return self._control.draining(name)
+
+    def memory(self) -> MemoryUse:
+        """Return what this process and those of the models take in memory now."""
+        return self._parts.idle_memory.use()
+
+    def why(self, name: str = "") -> Why:
+        """Return what everything waits for, of one model or of all, and why the last loads failed. Blocks while the
+        stubs on the way say what they are doing, a second each at most.
+        """
+        control, calls, now = self._control, self._parts.executor.calls(), self.clock.now()
+        held = survey(control.running(), calls, now)
+        models = [model for _, model in sorted(control.models.items())]
+        return why(ServerSnapshot(models, control.running(), control.loading(), held, calls, self.failures, now), name)
 
     # -- end
 

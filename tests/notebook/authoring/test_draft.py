@@ -36,16 +36,16 @@ def test_text_of_a_cell_knows_its_lines() -> None:
     draft = Draft("m").with_source(SOURCE, "<cell>", 3)
     assert draft.source is not None
     assert draft.source.segments == (Segment(1, 4, "<cell>", 3),)
-    assert draft.tree()["1/model.py"].text() == SOURCE
+    assert draft.tree["1/model.py"].text() == SOURCE
 
 
 def test_a_new_source_drops_what_came_with_the_last_load_call(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"1")
     draft = Draft("m").with_source(SOURCE).with_files([tmp_path / "w.bin"]).with_config("max_batch_size: 2")
-    assert "1/w.bin" in draft.tree()
+    assert "1/w.bin" in draft.tree
     assert draft.config.text == "max_batch_size: 2"
     again = draft.with_source(SOURCE)
-    assert "1/w.bin" not in again.tree()
+    assert "1/w.bin" not in again.tree
     assert not again.config.says_something
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_source_is_refused(source: Any, error: type[Exception], text:
 
 def test_another_version_leaves_the_first_where_it_is() -> None:
     draft = Draft("m").with_source(SOURCE).with_files({"h.py": b"x = 1\n"}).with_version(2).with_source("import os\n")
-    assert {path: file.text() for path, file in draft.tree().items()} == {
+    assert {path: file.text() for path, file in draft.tree.items()} == {
         "1/model.py": SOURCE,
         "1/h.py": "x = 1\n",
         "2/model.py": "import os\n",
@@ -94,7 +94,7 @@ def test_a_model_directory_is_read_whole(tmp_path: Path) -> None:
     (model / "config.pbtxt").write_text("max_batch_size: 4\n")
     draft = Draft("m").with_source(model)
     assert draft.version == 2
-    assert sorted(draft.tree()) == ["01/model.py", "1/model.py", "2/helper.py", "2/model.py", "labels.txt"]
+    assert sorted(draft.tree) == ["01/model.py", "1/model.py", "2/helper.py", "2/model.py", "labels.txt"]
     assert draft.config.text == "max_batch_size: 4\n"
     assert draft.source is not None
     assert draft.source.segments[0].origin == str(model / "2" / "model.py")
@@ -111,7 +111,7 @@ def test_an_ensemble_needs_no_source() -> None:
     draft = draft.with_config(ENSEMBLE)
     assert draft.loadable
     assert draft.is_ensemble
-    assert draft.tree() == {}
+    assert draft.tree == {}
 
 
 def test_the_directory_of_an_ensemble_is_read_without_a_source(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_source_is_written_under_the_name_that_the_config_gives() -> None:
     assert draft.model_path == "1/postprocess.py"
     assert list(draft.all_files()) == ["1/postprocess.py", "config.pbtxt"]
     later = draft.with_version(2).with_source("import os\n").with_config(NAMED)
-    assert list(later.tree()) == ["1/postprocess.py", "2/postprocess.py"]
+    assert list(later.tree) == ["1/postprocess.py", "2/postprocess.py"]
     assert Draft("m").with_source(SOURCE).with_config('default_model_filename: "a/b.py"').model_path == "1/a/b.py"
 
 

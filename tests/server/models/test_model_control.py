@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from tritonlab.core.status import (
     UnavailableError,
     UnsupportedError,
 )
+from tritonlab.repository import model_repository_manager
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import Server
 from tritonlab.testing import RecordingInstrument
@@ -697,3 +699,21 @@ def test_instances_give_their_resources_back_when_they_leave(tmp_path: Path) -> 
         version = server.core.find("limited")
         eventually(lambda: not version.leaving)
         assert [script.value("1") for _ in range(4)] == [1] * 4
+
+
+def test_a_load_reads_the_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path, "once", SCRIPTED, config())
+    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+        calls: list[str] = []
+        for name in ("parse_pbtxt", "read_contents", "polled"):
+            function = getattr(model_repository_manager, name)
+
+            def counted(*args: Any, _name: str = name, _function: Callable[..., Any] = function, **more: Any) -> Any:
+                calls.append(_name)
+                return _function(*args, **more)
+
+            monkeypatch.setattr(model_repository_manager, name, counted)
+        server.load("once")
+        assert sorted(calls) == ["parse_pbtxt", "polled", "read_contents"]
+        server.load("once")  # serves, and nothing has changed
+        assert len(calls) == 6

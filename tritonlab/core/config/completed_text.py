@@ -26,15 +26,17 @@ def completed_text(text: str, config: ModelConfig) -> CompletedText:
     something else within a field that the author wrote, it is printed as a whole. Raises ConfigError for a text that
     does not parse.
     """
+    if not text.strip():
+        return CompletedText(print_pbtxt(config))
     authored = parse_pbtxt(text, "the author's text")
     if authored == config:
         return CompletedText(text)
     added = ModelConfig()
-    changed = tuple(field.name for field in config.DESCRIPTOR.fields if not _add(added, authored, config, field))
+    changed = _add_all(added, authored, config)
     if not changed:
         end = "" if text.endswith("\n") else "\n"
         heading = "" if ADDED in text else f"{ADDED}\n"
-        longer = f"{text}{end}{heading}{print_pbtxt(added)}" if text.strip() else print_pbtxt(added)
+        longer = f"{text}{end}{heading}{print_pbtxt(added)}"
         if _says(longer, config):
             return CompletedText(longer)
     return CompletedText(print_pbtxt(config), changed or tuple(field.name for field, _ in added.ListFields()))
@@ -47,23 +49,34 @@ def _says(text: str, config: ModelConfig) -> bool:
         return False
 
 
-def _add(added: ModelConfig, authored: ModelConfig, config: ModelConfig, field: Any) -> bool:
-    """Add to `added` what `config` has in `field` besides `authored`. Return False if the author's would change."""
-    old, new = getattr(authored, field.name), getattr(config, field.name)
-    if old == new and _is_set(authored, field) == _is_set(config, field):
-        return True
+def _add_all(added: ModelConfig, authored: ModelConfig, config: ModelConfig) -> tuple[str, ...]:
+    """Add to `added` what `config` has besides `authored`. Return the fields in which the author's would change."""
+    written = {field.name for field, _ in authored.ListFields()}
+    wanted = {field.name for field, _ in config.ListFields()}
+    changed = []
+    for name in (field.name for field in config.DESCRIPTOR.fields):
+        old, new = getattr(authored, name), getattr(config, name)
+        if old == new and (name in written) == (name in wanted):
+            continue
+        if not _add(added, name, old, new, is_written=name in written):
+            changed.append(name)
+    return tuple(changed)
+
+
+def _add(added: ModelConfig, name: str, old: Any, new: Any, *, is_written: bool) -> bool:
+    """Add to the field what `new` has besides `old`. Return False if the author's would change."""
     if hasattr(new, "items"):
-        return _add_entries(getattr(added, field.name), old, new)
+        return _add_entries(getattr(added, name), old, new)
     if hasattr(new, "append"):
         kept = len(old)
-        getattr(added, field.name).extend(new[kept:])
+        getattr(added, name).extend(new[kept:])
         return list(new[:kept]) == list(old)
-    if _is_set(authored, field):
+    if is_written:
         return False
     if isinstance(new, Message):
-        getattr(added, field.name).CopyFrom(new)
+        getattr(added, name).CopyFrom(new)
     else:
-        setattr(added, field.name, new)
+        setattr(added, name, new)
     return True
 
 
@@ -75,7 +88,3 @@ def _add_entries(added: Any, old: Any, new: Any) -> bool:
             else:
                 added[key] = new[key]
     return all(key in new and new[key] == old[key] for key in old)
-
-
-def _is_set(config: ModelConfig, field: Any) -> bool:
-    return any(found.name == field.name for found, _ in config.ListFields())

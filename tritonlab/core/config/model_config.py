@@ -133,24 +133,31 @@ def _message_dict(message: Any) -> dict[str, Any]:
     """Return one message by rule 5.2.1. As in Triton, a scalar of a oneof has no default and, when set, comes last."""
     result: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
-    for name, read, kind in _readers(message.DESCRIPTOR):
-        if kind == _PLAIN:
+    for name, read, kind in _READERS.get(message.DESCRIPTOR.full_name) or _readers(message.DESCRIPTOR):
+        if kind == _SAME:
+            result[name] = getattr(message, name)
+        elif kind == _PLAIN:
             result[name] = read(getattr(message, name))
+        elif kind == _LIST:
+            result[name] = list(map(read, getattr(message, name)))
+        elif kind == _MAP:
+            entries = getattr(message, name)
+            # Triton prints maps in hash order; any order is right, a stable one is better.
+            result[name] = {str(key): read(entries[key]) for key in sorted(entries)} if entries else {}
         elif message.HasField(name):
             (chosen if kind == _CHOICE else result)[name] = read(getattr(message, name))
     result.update(chosen)
     return result
 
 
-_PLAIN, _MESSAGE, _CHOICE = range(3)
+_SAME, _PLAIN, _LIST, _MAP, _MESSAGE, _CHOICE = range(6)
 _READERS: dict[str, list[tuple[str, Any, int]]] = {}
 
 
 def _readers(descriptor: Any) -> list[tuple[str, Any, int]]:
-    """Return how to read each field of a message type: name, conversion, and whether it is always printed."""
-    readers = _READERS.get(descriptor.full_name)
-    if readers is None:
-        readers = _READERS[descriptor.full_name] = [_reader(field) for field in descriptor.fields]
+    """Return how to read each field of a message type, and keep it: name, conversion, and whether it is always
+    printed."""
+    readers = _READERS[descriptor.full_name] = [_reader(field) for field in descriptor.fields]
     return readers
 
 
@@ -158,14 +165,15 @@ def _reader(field: Any) -> tuple[str, Any, int]:
     is_message = field.message_type is not None
     if is_message and field.message_type.GetOptions().map_entry:
         value = _scalar_reader(field.message_type.fields_by_name["value"])
-        # Triton prints maps in hash order; any order is right, a stable one is better.
-        return field.name, lambda entries: {str(k): value(entries[k]) for k in sorted(entries)}, _PLAIN
+        return field.name, value, _MAP
     read = _scalar_reader(field)
     if _is_repeated(field):
-        return field.name, lambda values: [read(v) for v in values], _PLAIN
+        return (field.name, list, _PLAIN) if read is _same else (field.name, read, _LIST)
     if is_message:
         return field.name, read, _MESSAGE
-    return field.name, read, _CHOICE if field.containing_oneof is not None else _PLAIN
+    if field.containing_oneof is not None:
+        return field.name, read, _CHOICE
+    return field.name, read, _SAME if read is _same else _PLAIN
 
 
 def _is_repeated(field: Any) -> bool:
@@ -177,13 +185,23 @@ def _scalar_reader(field: Any) -> Any:
     if field.message_type is not None:
         return _message_dict
     if field.enum_type is not None:
-        names = {value.number: value.name for value in field.enum_type.values}
-        return lambda number: names.get(number, number)
+        return _EnumNames({value.number: value.name for value in field.enum_type.values}).__getitem__
     if field.cpp_type == field.CPPTYPE_FLOAT:
         return _float32
     if field.full_name in _INT64_AS_TEXT:
         return str
-    return lambda value: value
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class _EnumNames(dict[int, "str | int"]):
+    """The names of an enum's numbers; a number without one is its own."""
+
+    def __missing__(self, number: int) -> int:
+        return number
 
 
 def _float32(value: float) -> float | int:

@@ -21,6 +21,7 @@ from ...ipc.processes.interpreter import Interpreter, InterpreterError
 from ...ipc.processes.stub_launcher import KERNEL, StubProcess, StubStartError
 from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...ipc.processes.stub_pool import StubPool
+from ...ipc.zygotes.first_imports import FirstImports
 from ..debugging.debugger import Debugger
 from ..execution.response_factory import failure_of
 from .readiness import ReadinessCheck
@@ -57,8 +58,11 @@ class ModelSource:
 class ModelStub:
     """One stub process that works for one model. Methods that wait raise ModelError with the text a client sees."""
 
-    def __init__(self, pool: StubPool, source: ModelSource, instance: str, log: LogBook) -> None:
-        """Take a stub from the pool and begin to import the model there, without waiting for that."""
+    def __init__(
+        self, pool: StubPool, source: ModelSource, instance: str, log: LogBook, imports: FirstImports | None = None
+    ) -> None:
+        """Take a stub from the pool and begin to import the model there, without waiting for that. `imports`: as in
+        `StubPool.acquire`."""
         self.source = source
         self.instance = instance
         #: what its log lines call it (`InstancePlan.label`)
@@ -73,7 +77,9 @@ class ModelStub:
         self._blocked: list[str] | None = None
         said: list[str] = []
         try:
-            self.process: StubProcess = pool.acquire(source.interpreter, source.path, source.paths, said.append)
+            self.process: StubProcess = pool.acquire(
+                source.interpreter, model=source.path, paths=source.paths, say=said.append, imports=imports
+            )
         except (StubStartError, OSError) as error:
             raise _not_started(self.instance, error) from error
         except KeyboardInterrupt as interrupt:

@@ -18,8 +18,8 @@ class StubEnds:
 
     def __init__(self) -> None:
         with ExitStack() as ours, ExitStack() as theirs:
-            self.region = _kept(ours, create_region_file("tritonlab kernel"))
-            self.stub_region = _kept(ours, create_region_file("tritonlab stub"))
+            self.region = _region(ours, "tritonlab kernel")
+            self.stub_region = _region(ours, "tritonlab stub")
             self.control, control = socket.socketpair()
             ours.enter_context(self.control)
             theirs.enter_context(control)
@@ -42,11 +42,14 @@ class StubEnds:
         self._ours.close()
 
 
-def _kept(stack: ExitStack, fd: int) -> int:
+def _region(stack: ExitStack, name: str) -> int:
+    fd = create_region_file(name)
     stack.callback(os.close, fd)
     return fd
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     read, write = os.pipe()
-    return _kept(reader, read), _kept(writer, write)
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 _GB = 1 << 30
@@ -25,7 +24,7 @@ def oom_kills(root: Path = Path("/")) -> int:
     found = [_number(root / "proc/vmstat", "oom_kill")]
     for group, version in _groups(root):
         found.append(_number(group / ("memory.events" if version == 2 else "memory.oom_control"), "oom_kill"))
-    return sum(number for number in found if number is not None)
+    return sum(filter(None, found))
 
 
 def memory_limit(root: Path = Path("/")) -> int:
@@ -102,8 +101,9 @@ def _size(number: int) -> str:
     return f"{number / _GB:.1f} GB" if number >= _GB else f"{number / _MB:.0f} MB"
 
 
-def _groups(root: Path) -> Iterator[tuple[Path, int]]:
-    """Yield our memory cgroups and their parents, as (directory, version)."""
+def _groups(root: Path) -> list[tuple[Path, int]]:
+    """Return our memory cgroups and their parents, as (directory, version)."""
+    found = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root / "sys/fs/cgroup"
@@ -117,10 +117,11 @@ def _groups(root: Path) -> Iterator[tuple[Path, int]]:
         inner = base / path.strip("/")
         group = inner if inner.is_dir() else base
         while True:
-            yield group, version
+            found.append((group, version))
             if group in (base, group.parent):
                 break
             group = group.parent
+    return found
 
 
 def _number(path: Path, name: str) -> int | None:

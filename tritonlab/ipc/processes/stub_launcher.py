@@ -24,6 +24,7 @@ from ..link.link_reader import LinkReader, Watch
 from ..link.stub_connection import Answer
 from ..link.stub_ends import StubEnds
 from ..link.stub_link import MonitorLink, StubLink
+from ..zygotes.first_imports import FirstImports
 from ..zygotes.zygote_process import ZygoteProcess
 from .child_process import ChildProcess
 from .death_cause import DeathCause
@@ -104,6 +105,8 @@ class StubProcess:
         self.interpreter = interpreter
         #: which modules the model has to import itself, and why; empty if the process has them all
         self.imports_anew = ""
+        #: those that its model begins with; None if they were not looked for
+        self.first_imports: FirstImports | None = None
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
         self._ended = threading.Event()

@@ -58,19 +58,22 @@ class StubPool:
         model: str = "",
         paths: Sequence[str] = (),
         say: Callable[[str], None] = lambda text: None,
+        imports: FirstImports | None = None,
     ) -> StubProcess:
         """Return a stub that has made the first imports of the source file `model`, if given. The caller may send at
         once, and waits with `await_hello`. It blocks while imports are made that no model has made before.
 
-        `say` is called once with the modules that the model has to import itself, and why. Raises StubStartError.
+        `say` is called once with the modules that the model has to import itself, and why. `imports`: those of
+        the source, if another stub was acquired for it just now (`StubProcess.first_imports`). Raises StubStartError.
         """
         if self._zygotes is None:
             return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm)
-        imports = first_imports(model, paths) if model else FirstImports()
+        if imports is None:
+            imports = first_imports(model, paths) if model else FirstImports()
         stub, why = self._fork(self._zygotes, interpreter, tuple(imports.steps), paths)
         if not why and imports.missed:
             why = f"'{imports.missed}', because {imports.ended_by} comes first and may change what it does"
-        stub.imports_anew = why
+        stub.imports_anew, stub.first_imports = why, imports
         if self._told.get(model) != why:
             self._told[model] = why
             if why:

@@ -58,8 +58,8 @@ class Origin(NamedTuple):
         lines = ""
         with contextlib.suppress(OSError):
             text = Path("/proc/self/status").read_text()
-            lines = "\n".join(line for line in text.splitlines() if line.startswith(_INHERITED))
-        return Origin(read, tuple(resource.getrlimit(limit) for limit in _LIMITS), lines)
+            lines = "\n".join([line for line in text.splitlines() if line.startswith(_INHERITED)])
+        return Origin(read, tuple(map(resource.getrlimit, _LIMITS)), lines)
 
 
 @dataclass(frozen=True)

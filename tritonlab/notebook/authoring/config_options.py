@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from ...core.config.model_config import ModelConfig
@@ -51,9 +52,8 @@ class ConfigOptions:
             raise OptionError(f"gpus are numbers from 0, not {min(self.gpus)}")
         if isinstance(self.dynamic_batching, int) and self.dynamic_batching < 0:
             raise OptionError(f"the delay of dynamic batching is 0 microseconds or more, not {self.dynamic_batching}")
-        for option, specs in (("input", self.inputs), ("output", self.outputs)):
-            for spec in specs:  # before the model's draft remembers it
-                _add_tensor(ModelConfig(), option, spec)
+        if self.inputs or self.outputs:
+            _ = self._tensors  # is read here, before the model's draft remembers it
 
     @staticmethod
     def from_keywords(**options: Any) -> ConfigOptions:
@@ -100,12 +100,7 @@ class ConfigOptions:
         """Yield (option as typed, field of the config it sets, config with only that field)."""
         if self.max_batch_size is not None:
             yield "--max-batch-size", "max_batch_size", ModelConfig(max_batch_size=self.max_batch_size)
-        for option, field_name, specs in (("--input", "input", self.inputs), ("--output", "output", self.outputs)):
-            if specs:
-                part = ModelConfig()
-                for spec in specs:
-                    _add_tensor(part, field_name, spec)
-                yield option, field_name, part
+        yield from self._tensors
         batches = self.dynamic_batching is not None and self.dynamic_batching is not False  # a delay of 0 does
         if batches or self.preferred_batch_size:
             yield "--dynamic-batching", "dynamic_batching", self._dynamic_batching()
@@ -120,6 +115,18 @@ class ConfigOptions:
             for key, value in self.parameters.items():
                 part.parameters[key].string_value = str(value)
             yield "--param", "parameters", part
+
+    @cached_property
+    def _tensors(self) -> list[tuple[str, str, ModelConfig]]:
+        """The parts of the inputs and the outputs, as `_parts` yields them. Raises OptionError."""
+        parts = []
+        for name, specs in (("input", self.inputs), ("output", self.outputs)):
+            part = ModelConfig()
+            for spec in specs:
+                _add_tensor(part, name, spec)
+            if specs:
+                parts.append((f"--{name}", name, part))
+        return parts
 
     def _placing(self) -> str:
         if self.instances is not None:

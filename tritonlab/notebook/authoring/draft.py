@@ -113,8 +113,9 @@ class Draft:
         """Return whether all is there that a load needs. Raises ConfigTextError."""
         return self.source is not None or self.is_ensemble
 
-    def tree(self) -> dict[str, ModelFile]:
-        """Return all files of the model but config.pbtxt, by paths relative to the model directory."""
+    @cached_property
+    def tree(self) -> Mapping[str, ModelFile]:
+        """All files of the model but config.pbtxt, by paths relative to the model directory."""
         beside = {**self.beside, **self.given_files}
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
@@ -123,7 +124,7 @@ class Draft:
 
     def all_files(self) -> dict[str, ModelFile]:
         """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
-        return {**self.tree(), CONFIG_FILE: ModelFile(self.config_file.encode())}
+        return {**self.tree, CONFIG_FILE: ModelFile(self.config_file.encode())}
 
     def with_changes(
         self,
@@ -183,7 +184,7 @@ class Draft:
     def with_version(self, version: int) -> Draft:
         """Return the draft with its next source in another version directory; what is in the present one stays
         there."""
-        return self if version == self.version else replace(self, version=version, source=None, files=self.tree())
+        return self if version == self.version else replace(self, version=version, source=None, files=self.tree)
 
     def with_files(self, files: Files) -> Draft:
         """Return the draft with helper files: paths to copy, or name -> bytes or path. Raises FileError if one is not

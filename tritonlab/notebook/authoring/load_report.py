@@ -50,15 +50,15 @@ class LoadProgress:
 
 
 class PrintedSince:
-    """What processes of the model that start from now on print and log. It leaves out those that serve
+    """What processes of the model that start from now on print and log. It leaves out those that are `running`
     already, which may print, too.
     """
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: Server, name: str, running: frozenset[int]) -> None:
         self._server = server
         self._name = name
         self._begin = time.time_ns()
-        self._before = pids_of(server, name)
+        self._before = running
 
     def records(self) -> tuple[LogRecord, ...]:
         return tuple(

@@ -58,7 +58,7 @@ class WrittenModel:
         """Register which cells the lines of the draft's files come from. Returns what was registered before."""
         path = self._directory.path
         return self._sources.replace(
-            str(path), {str(path / relative): file.segments for relative, file in self.draft.tree().items()}
+            str(path), {str(path / relative): file.segments for relative, file in self.draft.tree.items()}
         )
 
     def map_lines_again(self) -> None:
@@ -77,9 +77,10 @@ class WrittenModel:
         content = _content(files)
         before, ready_at = self.report, self.report.ready_at if self.report is not None else 0.0
         path = str(self._directory.path)
-        self._sources.remember(path, pids_of(self._server, self.name))  # some were started since the last load
+        running = pids_of(self._server, self.name)
+        self._sources.remember(path, running)  # some were started since the last load
         known = self.map_lines()
-        printed, error = PrintedSince(self._server, self.name), None
+        printed, error = PrintedSince(self._server, self.name, running), None
         self.progress = LoadProgress(started, threading.current_thread(), printed.records, cell)
         try:
             self._write(files)

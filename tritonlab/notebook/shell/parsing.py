@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import re
 import shlex
 from collections.abc import Collection, Iterable
@@ -45,9 +46,14 @@ class LineParser(MagicArgumentParser):
 
 
 def line_parser(magic: Any) -> LineParser:
-    """Return a parser of the arguments with which a cell magic was decorated."""
-    parser = LineParser(magic.__name__)
-    for decorator in reversed(magic.decorators):
+    """Return the parser of the arguments with which a cell magic was decorated."""
+    return _line_parser(magic.__func__)
+
+
+@functools.cache
+def _line_parser(function: Any) -> LineParser:
+    parser = LineParser(function.__name__)
+    for decorator in reversed(function.decorators):
         decorator.add_to_parser(parser, None)
     return parser
 

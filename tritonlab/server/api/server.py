@@ -213,15 +213,15 @@ class Server:
         """
         return self._core.why(name or "")
 
-    def requests(self) -> list[dict[str, Any]]:
-        """Return the requests in flight, oldest first, each with these facts:
+    def requests(self, model: str | None = None) -> list[dict[str, Any]]:
+        """Return the requests in flight, of one model or all, oldest first, each with these facts:
 
         `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
         execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
         since something happened to it last), `cancelled` (whether that was requested), `instance` and `pid` (empty
         and None while pending), `called_by` (the instance whose model made it, empty for a client's request).
         """
-        return [held.to_dict() for held in self._core.requests()]
+        return [held.to_dict() for held in self._core.requests(model or "")]
 
     def loading(self, model: str | None = None) -> list[dict[str, Any]]:
         """Return the versions that are being loaded, each with these facts: `model`, `version`, `age` (seconds since

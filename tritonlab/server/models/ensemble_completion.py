@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...core.config.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
 from ...core.config.model_config import ConfigError, ModelConfig, renamed
+from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelLoadError, TritonError
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, poll_failure
 from .dependency_graph import DependencyGraph, composing_models, required_models
@@ -41,10 +42,12 @@ class EnsembleCompletion:
 
     def _read(self, identifier: str) -> ModelConfig | None:
         try:
-            found = self._repository.read(identifier)
-            return self._models.resolve(found.config, found.namespace, self._repository.namespaces)
+            return self._resolved(self._repository.read(identifier))
         except TritonError:
             return None
+
+    def _resolved(self, found: ModelFiles) -> ModelConfig:
+        return self._models.resolve(found.config, found.namespace, self._repository.namespaces)
 
     def follow_files(self, identifier: str) -> Followed:
         """Load again what an ensemble contains where its files have changed, before a load of the ensemble by name
@@ -53,10 +56,14 @@ class EnsembleCompletion:
         model = self._models.get(identifier)
         if model is not None and model.versions and model.wanted is None:
             return Followed()  # it serves, and is not an ensemble
-        found = self._read(identifier)
-        if found is None:
+        try:
+            found = self._repository.read(identifier)
+            config = self._resolved(found)
+        except TritonError:
             return Followed()
-        configs = {identifier: found, **required_models({identifier: found}, self.config)}
+        if not is_ensemble(config):
+            return Followed(found)
+        configs = {identifier: config, **required_models({identifier: config}, self.config)}
         unreadable: list[str] = []
         changed = False
         for part in DependencyGraph(configs).load_order(configs.keys() - {identifier}):
@@ -70,7 +77,7 @@ class EnsembleCompletion:
                     unreadable += [error.reason] * (error.code is Code.INTERNAL)
                 changed = changed or known.versions is not before
         name = self._repository.split(identifier)[1]
-        return Followed(changed, [poll_failure(name, reason) for reason in unreadable[:1]])
+        return Followed(found, changed, [poll_failure(name, reason) for reason in unreadable[:1]])
 
     def complete(self, model: LoadedModel, found: ModelFiles, changed: bool = False) -> ModelFiles:
         """Load what an ensemble contains and is not loaded yet, check that the models fit (rules 5.7.3, 5.7.4), and
@@ -145,8 +152,10 @@ class EnsembleCompletion:
 
 class Followed(NamedTuple):
     """What became of the models of an ensemble whose files were looked at: whether one was loaded again, and the error
-    of the ensemble's load if one of them cannot be read."""
+    of the ensemble's load if one of them cannot be read. `found`: its own files, or those of a model that is not an
+    ensemble; None if they were not read, or cannot be."""
 
+    found: ModelFiles | None = None
     changed: bool = False
     failed: Sequence[ModelLoadError] = ()
 

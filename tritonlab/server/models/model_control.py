@@ -12,7 +12,7 @@ from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelLoadError, TritonError, UnavailableError, UnsupportedError
 from ...repository.model_repository_manager import ModelRepositoryManager, check_name
 from .endings import Ending, Endings
-from .ensemble_completion import EnsembleCompletion
+from .ensemble_completion import EnsembleCompletion, Followed
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import ModelVersion
@@ -60,10 +60,8 @@ class ModelControl:
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
-            followed = self.ensembles.follow_files(identifier)
-            failed += followed.failed  # the ensemble is loaded all the same (measured)
             try:
-                self.load_model(identifier, config, files, changed=followed.changed)
+                self.load_model(identifier, config, files, parts_failed=failed)
             except ModelLoadError as error:
                 failed.append(error)
         if failed:
@@ -85,25 +83,31 @@ class ModelControl:
         files: dict[str, bytes] | None = None,
         *,
         by_name: bool = True,
-        changed: bool = False,
+        parts_failed: list[ModelLoadError] | None = None,
     ) -> LoadedModel:
         """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: not merely as
-        part of an ensemble. `changed`: it is an ensemble, and a model of it was loaded again. Raises ModelLoadError,
+        part of an ensemble. `parts_failed`: what an ensemble contains is loaded again first where its files have
+        changed, and this gets the failures; the ensemble is loaded all the same (measured). Raises ModelLoadError,
         UnavailableError once the server stops."""
         namespace, name = self.repository.split(identifier)
         model = self.models.add(identifier, name, namespace)
         with model.lock, model.trying():  # a second load of it waits for this one
             if self.stopped:
                 raise UnavailableError("Server is stopping")
+            followed = Followed() if parts_failed is None else self.ensembles.follow_files(identifier)
+            if parts_failed is not None:
+                parts_failed += followed.failed
             try:
-                found = self.repository.read(identifier, config, files)
+                found = followed.found
+                if found is None or config is not None or files:
+                    found = self.repository.read(identifier, config, files)
             except ModelLoadError as error:
                 self._loader.say(name, f"{error.message}: {error.reason}")
                 raise
             model.listed = True
             if is_ensemble(found.config):
                 with _refusal_logged(model, self._loader):
-                    found = self.ensembles.complete(model, found, changed)
+                    found = self.ensembles.complete(model, found, followed.changed)
             changes = find_changes(model.versions, model.files, found)
             if changes.nothing(model.versions):
                 failed = tuple(number for number in changes.keep if model.versions[number].failed())
@@ -179,10 +183,12 @@ class ModelControl:
 
     # -- state
 
-    def running(self) -> list[ModelVersion]:
-        """Return every version that may have requests in flight, also those that are being unloaded."""
-        serving = [version for model in self.models.known() for version in model.versions.values()]
-        return [*serving, *self._endings.versions()]
+    def running(self, name: str = "") -> list[ModelVersion]:
+        """Return every version, of one model or all, that may have requests in flight, also those that are being
+        unloaded."""
+        serving = [version for model in self.models.known(name) for version in model.versions.values()]
+        ending = self._endings.versions()
+        return [*serving, *(version for version in ending if name in ("", version.name, version.identifier))]
 
     def loading(self) -> list[ModelVersion]:
         """Return the versions that are being loaded."""

@@ -139,7 +139,9 @@ class VersionLoad:
         first: ModelStub | None = None
         try:
             # while one stub is asked for the configuration, the first instance's imports the same module
-            first = ModelStub(pool, source, _first_instance(files.config, services.gpus), log)
+            imports = auto.process.first_imports if auto is not None else None
+            instance = _first_instance(files.config, services.gpus)
+            first = ModelStub(pool, source, instance=instance, log=log, imports=imports)
             self._importing = [first] if auto is None else [auto, first]
             config = complete_config(config, auto, files.configured, self._warn, services.gpus)
             return self._start(config, first, source)

@@ -17,10 +17,10 @@ def hanging_texts(server: Server, name: str = "") -> dict[str, str]:
     end them. Requests of a model that a debugger has paused wait for a person, and are left out.
     """
     held: dict[str, list[Mapping[str, Any]]] = {}
-    for request in server.requests():
-        if request["instance"] and request["waited"] >= USUAL and name in ("", request["model"]):
+    for request in server.requests(name):
+        if request["instance"] and request["waited"] >= USUAL:
             held.setdefault(request["model"], []).append(request)
-    gone = {each["model"] for each in server.draining()}  # has a sentence of its own
+    gone = {each["model"] for each in server.draining(name)}  # has a sentence of its own
     return {
         model: _text(model, requests)
         for model, requests in held.items()

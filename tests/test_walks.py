@@ -1,0 +1,40 @@
+"""The profile function of a walk counts what it has to."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.walks import Call, Walk
+
+_SOURCE = """
+def outer():
+    return [inner(n) for n in sorted([2, 1], key=abs)]
+
+def inner(n):
+    return n
+"""
+
+
+def test_calls_of_the_package_are_kept_with_their_depth(tmp_path: Path) -> None:
+    space: dict[str, object] = {}
+    exec(compile(_SOURCE, str(tmp_path / "package" / "a.py"), "exec"), space)
+    outer = space["outer"]
+    assert callable(outer)
+    walk = Walk(tmp_path / "package")
+    sys.setprofile(walk)
+    try:
+        outer()
+    finally:
+        sys.setprofile(None)
+    functions = [call for call in walk.calls if "listcomp" not in call.function]  # Python 3.12 calls none
+    assert [(call.file, call.function) for call in functions] == [
+        ("a.py", "outer"),
+        ("a.py", "inner"),
+        ("a.py", "inner"),
+    ]
+    assert functions[0] == Call(0, "a.py", "outer")
+    assert functions[1].depth > 0
+    assert walk.modules == 1
+    assert walk.total >= len(walk.calls)
+    assert str(walk).startswith("a.py  outer\n  a.py")
