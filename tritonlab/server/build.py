@@ -103,12 +103,12 @@ def build(
     executor = _executor(options, server, announcer, tracer, later, clock, instruments)
     debugger = Debugger(later, options.postmortem_seconds)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
-    server_metrics = _server_metrics(options, server, instruments, metrics, clock, gpus)
+    server_metrics = _server_metrics(options, server, instruments, registry=metrics, clock=clock, gpus=gpus)
     cores = Cores()
     link_reader = LinkReader(cores)
     shm = shm_settings(options.backend_config or {})
     pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
-    calls = StubCalls(metrics, executor, server, announcer.polled, debugger)
+    calls = StubCalls(metrics, executor, control=server, polled=announcer.polled, debugger=debugger)
     instances = InstanceServices(
         pool,
         clock,
@@ -121,7 +121,7 @@ def build(
         failures=FailureBook(options.kept_failures),
         debugger=debugger,
     )
-    services = _load_services(options, server, instances, timer, gpus, server_metrics)
+    services = _load_services(options, server, instances, timer, gpus, metrics=server_metrics)
     control = ModelControl(
         repository,
         services,
@@ -260,13 +260,13 @@ def _watchdog(
     idle_memory: IdleMemory,
 ) -> Watchdog:
     return Watchdog(
-        options.watchdog_seconds,
-        clock,
-        timer,
-        lambda: survey(control.running(), executor.calls(), clock.now()),
-        executor.calls,
-        announcer.requests_wait,
-        idle_memory.look,
+        seconds=options.watchdog_seconds,
+        clock=clock,
+        timer=timer,
+        survey=lambda: survey(control.running(), executor.calls(), clock.now()),
+        calls=executor.calls,
+        warn=announcer.requests_wait,
+        on_quiet=idle_memory.look,
     )
 
 
@@ -279,7 +279,7 @@ def _poller(
 ) -> RepositoryPoller | None:
     if options.model_control_mode != "poll":
         return None
-    return RepositoryPoller(repository, control, clock, timer, options.repository_poll_secs)
+    return RepositoryPoller(repository, control, clock, timer, seconds=options.repository_poll_secs)
 
 
 def _call_later(clock: Clock, timer: Timer, ns: int, function: Callable[[], None]) -> None:
