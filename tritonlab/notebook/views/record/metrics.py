@@ -143,7 +143,7 @@ class Metrics(RecordView):
             known = ", ".join(sorted({key[0] for key, _ in series}))
             raise InvalidArgumentError(f"no metric '{min(missing)}' has a value; those that have one: {known}")
         ax, chosen = axes_of(ax), [one for one in series if not wanted or one[0][0] in wanted]
-        plot_metrics(ax, record, chosen, self.recording.wall, f"{self.LABEL} of {self.name}")
+        plot_metrics(ax, record, series=chosen, wall=self.recording.wall, title=f"{self.LABEL} of {self.name}")
         return ax
 
     def _renew_record(self) -> None:
