@@ -263,7 +263,13 @@ class Model:
         """
         request, found = self._asked(request, fields)
         core = self._core
-        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, core.explain, core.debugger)
+        iterator = ResponseIterator(
+            request,
+            raise_on_error,
+            empty_final=enable_empty_final_response,
+            explain=core.explain,
+            debugger=core.debugger,
+        )
         return self._start(self._core.infer, iterator, found)
 
     @staticmethod
@@ -312,7 +318,13 @@ class Model:
         tensors = make_tensors(inputs, found.rules.input_types)
         request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:
-            iterator = ResponseIterator(request, True, False, self._core.explain, self._core.debugger)
+            iterator = ResponseIterator(
+                request,
+                raise_on_error=True,
+                empty_final=False,
+                explain=self._core.explain,
+                debugger=self._core.debugger,
+            )
             answers = self._start(self._core.infer_here, iterator, found)
             response = next(answers, None)
             if response is not None and not response.final:

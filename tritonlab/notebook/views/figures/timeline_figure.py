@@ -37,7 +37,9 @@ def timeline_figure(record: ModelRecord) -> str:
         top = _AXIS + lanes.index(int(batch["instance"])) * _LANE
         left = _LEFT + (batch["start"] - begin) * scale
         parts += _requests(batch, requests, oldest, left, top, begin, scale)
-        parts.append(_block(batch, words["reason"], left, top, (batch["end"] - batch["start"]) * scale))
+        parts.append(
+            _block(batch, reasons=words["reason"], left=left, top=top, width=(batch["end"] - batch["start"]) * scale)
+        )
     for share in range(5):
         x = _LEFT + (_WIDTH - _LEFT - 60) * share / 4
         text = duration_text((x - _LEFT) / scale / 1e9) if share else "0"
