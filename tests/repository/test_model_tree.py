@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.repository.model_tree import LeftOut, Omission, read_tree, shortened
+from tritonlab.repository.model_tree import Omission, Omitted, read_tree, shortened
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def test_a_dangling_link_and_one_to_what_is_left_out_are_named(root: Path) -> No
     (root / "seen").symlink_to(".secret")
     tree = read_tree(root, include=())
     assert tree.left_out == [
-        LeftOut(".secret", Omission.HIDDEN),
-        LeftOut("1/gone.bin", Omission.DANGLING, "../nowhere"),
-        LeftOut("seen", Omission.DANGLING, ".secret"),
+        Omitted(".secret", Omission.HIDDEN),
+        Omitted("1/gone.bin", Omission.DANGLING, "../nowhere"),
+        Omitted("seen", Omission.DANGLING, ".secret"),
     ]
     assert tree.links == {}
 

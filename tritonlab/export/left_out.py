@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..repository.model_tree import LeftOut, Omission
+from ..repository.model_tree import Omission, Omitted
 
 _NAMED = 3
 
 
-def sentences(left_out: Iterable[LeftOut]) -> Iterator[str]:
+def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
     """Yield what is left out and what to do, one sentence for all that is hidden."""
     each = list(left_out)
     hidden = [entry.path for entry in each if entry.reason is Omission.HIDDEN]

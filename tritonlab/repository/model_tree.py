@@ -28,7 +28,7 @@ class Omission(Enum):
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class Omitted:
     """A path that is left out. `detail`: where a link leads, or the bytes of a large file."""
 
     path: str
@@ -45,7 +45,7 @@ class ModelTree:
     files: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
     directories: list[str] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[Omitted] = field(default_factory=list)
 
     def size(self) -> int:
         """Return the bytes of all files."""
@@ -138,7 +138,7 @@ class _Reader:
         return tree
 
     def _leave_out(self, path: str, reason: Omission, detail: str = "") -> None:
-        self._tree.left_out.append(LeftOut(path, reason, detail))
+        self._tree.left_out.append(Omitted(path, reason, detail))
 
     def _requested(self, path: str) -> bool:
         include, name = self._include or (), PurePosixPath(path).name
