@@ -51,5 +51,5 @@ def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBa
 
 
 def _draw_batch(picture: SvgPicture, scale: Scale, span: tuple[float, float], y: float, size: int, tone: str) -> None:
-    left, right = map(scale, span)
+    left, right = scale(span[0]), scale(span[1])
     picture.block(left, y, right - left, _BLOCK, tone, f"{size}", f"size {size}")

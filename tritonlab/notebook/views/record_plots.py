@@ -88,7 +88,7 @@ def plot_metrics(ax: Axes, record: MetricRecord, series: Sequence[tuple[Key, Rin
             ax.step(times, values, where="post", label=name)
     names = {key[0] for key, _ in series}
     name_time_axis(ax)
-    ax.set_ylim(bottom=min(0.0, *(float(np.min(line.get_ydata())) for line in ax.lines)))  # type: ignore[arg-type]
+    ax.set_ylim(bottom=min(0.0, *(float(np.min(line.get_ydata())) for line in ax.lines)))
     ax.set_ylabel("memory, MiB" if is_memory else names.pop() if len(names) == 1 else "value")
     ax.set_title(title)
     ax.legend(fontsize="small")
