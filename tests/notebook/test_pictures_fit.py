@@ -66,6 +66,10 @@ def call_graph() -> str:
     return graph_figure(root, graph(PIPE, MODELS))
 
 
+def failed_call() -> str:
+    return graph_figure(ran("alone", -1, 0, failure="no"), None)
+
+
 def slots() -> str:
     uses = [SlotUse(n, LONG, 12_345, n == 0, 30 * MS) for n in range(4)]
     return sequence_figure(Occupancy(8, 3600_000 * MS, [(LONG, uses)], [WaitingSequence(LONG, 1, 5 * MS)]))
@@ -97,7 +101,7 @@ def front() -> str:
 
 @pytest.mark.parametrize(
     "draw",
-    [timeline, streams, metrics, call_graph, slots, load_test, what_if, gains, front],
+    [timeline, streams, metrics, call_graph, failed_call, slots, load_test, what_if, gains, front],
     ids=lambda one: one.__name__,
 )
 def test_every_text_is_in_the_picture(draw: Callable[[], str]) -> None:
