@@ -14,7 +14,7 @@ from .test_views_gone import FILL
 
 pytestmark = pytest.mark.timeout(300)
 
-DRAWN = "image => image.complete && image.naturalWidth > 800"
+DRAWN = "image => image.complete && image.naturalWidth > 700"
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ class LatencyChart:
         """Draw a line across the whole chart, with a text above its begin."""
         _, y = self.place(0, ms)
         self.picture.line(x=self.left, y=y, to_x=_WIDTH - _RIGHT, to_y=y, look="stroke-dasharray='4 3'", tone=tone)
-        self.picture.text(self.left + 4, y - 4, text, tone=tone)
+        self.picture.text(self.left + 4, y - 5, text, tone=tone)
 
     def point(self, x: float, y: float, radius: float, tone: str, title: str, *, filled: bool = True) -> None:
         """Draw a point with a tooltip; labels will not cover it."""

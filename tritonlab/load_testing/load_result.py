@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.axes import axes_of
+from ..core.html_table import table
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from .load_figure import load_figure
@@ -23,13 +24,8 @@ if TYPE_CHECKING:
 
 #: The most rows, and the most sentences after them, that the text shows: 40 lines in all.
 _ROWS, _NOTES = 24, 12
-
-
-def _cell(kind: str, text: str) -> str:
-    space = "normal" if kind == "th" else "nowrap"  # long heads take two lines: a table of all columns fits 1000 px
-    style = f"text-align:right;padding:1px 9px 1px 0;white-space:{space};font-variant-numeric:tabular-nums"
-    style += ";font-size:12px;vertical-align:bottom"
-    return f"<{kind} style='{style}'>{escape(text)}</{kind}>"
+#: All columns that there may be fit 1000 px.
+_CELL = "padding:1px 9px 1px 0;font-size:12px"
 
 
 class LoadResult:
@@ -101,17 +97,14 @@ class LoadResult:
         """
         columns = heads(self.mode, self.rows) if self.rows else []
         lines = [cells(self.mode, row, columns) for row in self.rows]
-        body = "".join(f"<tr>{''.join(_cell('td', text) for text in line)}</tr>" for line in lines)
-        head = "".join(_cell("th", name) for name in columns)
-        table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if head else ""
+        found = table(columns, lines, numbers=range(len(columns)), look=_CELL) if columns else ""
         warnings = "".join(
             f"<div class='tl-warn'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES]
         )
-        table = f"<div style='overflow-x:auto'>{table}</div>"
         figure = self.figure()
         if not live:
             figure = stored_picture(figure, self._when, self.text()) + date_line(self._when)
-        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{table}{warnings}{figure}</div>"
+        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{found}{warnings}{figure}</div>"
 
     def _repr_html_(self) -> str:
         return self.html()

@@ -59,8 +59,8 @@ class LoadTested:
     @with_field_parameters(LoadOptions)
     def load_test(self, **options: Unpack[LoadOptions]) -> Any:
         """Send the model requests under load and return the `LoadResult`: throughput, latency percentiles, errors, and
-        the server's own times, a row for each level of load. It has `to_csv(path)` in perf_analyzer's columns. An
-        interrupt ends it with what was measured so far.
+        the server's own times, a row for each level of load. It has `to_csv(path)` in perf_analyzer's columns, and
+        `plot(ax)`. An interrupt ends it with what was measured so far.
 
         The load is one of: `concurrency` (so many clients, each sends when it has its answer; 1 by default),
         `request_rate` (per second, whatever the server does; `distribution` is "poisson" or "constant"), and

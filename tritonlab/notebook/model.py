@@ -70,8 +70,9 @@ class Model(LoadTested, served.Model):
         the --shm-size that Triton needs for the same) or `graph` (what a request made other models do: steps of an
         ensemble, BLS calls; and the slots of sequences).
 
-        It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG. Raises InvalidArgumentError for
-        another kind.
+        It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG; `plot(ax)` of a timeline,
+        of metrics and of memory, and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises
+        InvalidArgumentError for another kind.
         """
         from .views.record.opening import open_view
 
@@ -102,7 +103,7 @@ class Model(LoadTested, served.Model):
         The recorded arrivals run through the batcher that serves, in simulated time; nothing is executed or reloaded.
         How long an execution of a batch takes is fitted to those recorded; the result says how exact that is. `apply()`
         of the result loads the model with the settings, unless an ensemble around it would stop serving; `config`
-        are the lines for its config.pbtxt.
+        are the lines for its config.pbtxt; `plot(ax)` draws the latencies, `plot_lanes(ax)` the batches.
 
         Raises InvalidArgumentError for settings that no config can say, or if no request was recorded yet;
         UnsupportedError for sequence models and ensembles.
@@ -135,7 +136,7 @@ class Model(LoadTested, served.Model):
         How long executions take is measured first, by batch size and number of instances; then thousands of settings
         are replayed through the batcher that serves, and the best three, and the present ones, are measured live. The
         model is left as it was: `apply()` of the result loads it with the best settings, `config` are their lines for
-        config.pbtxt.
+        config.pbtxt; `plot(ax)` and `plot_gains(ax)` draw what was found.
 
         The load is one of `concurrency` (clients that each wait for their answer; by default whatever number does
         best), `request_rate` (per second) and `arrivals` (seconds); of the last two the shortest p99 wins. At most

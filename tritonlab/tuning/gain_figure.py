@@ -9,8 +9,6 @@ from .ablation import PartGain
 from .search import Trial
 
 _ROW, _BAR = 34, 11
-#: The room for the text beside a bar.
-_TEXT = text_width("+1000%") + 8
 
 
 def gain_figure(
@@ -25,7 +23,8 @@ def gain_figure(
     picture = SvgPicture("gain of each setting: replayed above, measured below")
     picture.legend([Key("block", PURPLE, "replayed"), Key("block", BLUE, "measured")])
     left, top = column_width(names, most=330), picture.height
-    scale = Scale(min(known), max(max(known), min(known) + 0.01), left, picture.width - _TEXT)
+    beside = max(text_width(_text(gain)) for gain in known) + 8
+    scale = Scale(min(known), max(max(known), min(known) + 0.01), left, picture.width - beside)
     for number, (name, gain) in enumerate(zip(names, gains, strict=True)):
         y = top + number * _ROW
         picture.name(y + 16, name, left)
@@ -35,7 +34,7 @@ def gain_figure(
     picture.height = top + _ROW * len(names)
     picture.line(scale(0), top - 6, scale(0), picture.height)
     gained = "throughput gained" if best.load.closed else "p99 shortened by"
-    ticks = [Tick(value, f"{value:+.0%}" if value else "0") for value in round_steps(scale.low, scale.high)]
+    ticks = [Tick(value, _text(value) if value else "0") for value in round_steps(scale.low, scale.high)]
     picture.x_axis(scale, ticks, f"{gained}, %")
     return picture.svg()
 
@@ -43,4 +42,8 @@ def gain_figure(
 def _draw_bar(picture: SvgPicture, scale: Scale, gain: float, y: float, tone: str) -> None:
     left, right = sorted((scale(0), scale(gain)))
     picture.rect(x=left, y=y, width=max(right - left, 1.0), height=_BAR, tone=tone)
-    picture.text(max(left + 1, right) + 4, y + 10, f"{gain:+.0%}")
+    picture.text(max(left + 1, right) + 4, y + 10, _text(gain))
+
+
+def _text(gain: float) -> str:
+    return f"{gain:+,.0%}"

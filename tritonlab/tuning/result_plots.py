@@ -44,7 +44,7 @@ def plot_front(ax: Axes, name: str, front: Sequence[Trial], live: Sequence[Trial
 
 
 def plot_gains(ax: Axes, gains: Sequence[Gain], name: str, gained: str) -> None:
-    """Draw for each setting its replayed and its measured gain, shares, as bars; None leaves one out."""
+    """Draw for each setting its replayed and its measured gain, shares, as bars; None for those without a bar."""
     for number, (label, tone) in enumerate((("replayed", PURPLE), ("measured", BLUE)), start=1):
         found = [(row, gain) for row, one in enumerate(gains) if (gain := one[number]) is not None]
         rows, widths = [row + (number - 1.5) * 0.36 for row, _ in found], [gain * 100 for _, gain in found]

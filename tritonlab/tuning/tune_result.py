@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.axes import axes_of
 from ..core.config.model_config import ModelConfig
+from ..core.html_table import table
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
@@ -319,11 +320,12 @@ class TuneResult:
         notes = "".join(f"<div>{escape(line.strip())}</div>" for line in lines[1:] if line.startswith(begins))
         gains = ""
         if self.gains:
-            gains = _html_table(_GAIN_HEADS, [self._gain_cells(one) for one in self.gains])
+            cells = [self._gain_cells(one) for one in self.gains]
+            gains = table(_GAIN_HEADS, cells, numbers=range(2, len(_GAIN_HEADS)))
             figure = gain_figure(self.gains, self.confirmed[0].live, self._is_contradicted)
             gains += stored_picture(figure, self._when)
         parts = [
-            _html_table(_HEADS, [self._cells(one) for one in self.confirmed]),
+            table(_HEADS, [self._cells(one) for one in self.confirmed], numbers=range(2, len(_HEADS))),
             stored_picture(self.figure(), self._when, self.text()),
             gains,
             f"<pre class='tl-lines'>{escape(self.config)}</pre>" if self.best is not None else "",
@@ -349,19 +351,6 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table: words on the left, numbers on the right."""
-    head = "".join(_html_cell("th", n, name) for n, name in enumerate(heads))
-    body = "".join(f"<tr>{''.join(_html_cell('td', n, cell) for n, cell in enumerate(row))}</tr>" for row in rows)
-    table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div style='overflow-x:auto'>{table}</div>"
-
-
-def _html_cell(kind: str, column: int, text: str) -> str:
-    style = "" if column < 2 else " style='text-align:right;font-variant-numeric:tabular-nums'"
-    return f"<{kind}{style}>{escape(text)}</{kind}>"
 
 
 def _without(one: PartGain, live: Trial) -> MeasuredCandidate:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from ....core.html_table import cell
 from ....core.plain_facts import few_lines
 from ....core.short_number import duration_text
 from ....core.stored_picture import date_line
@@ -46,6 +47,8 @@ class StatusTable:
     """The table of `%triton status` at one moment."""
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
+    #: the columns that have numbers
+    NUMBERS = (4, 5, 6)
 
     def __init__(
         self,
@@ -100,20 +103,26 @@ class StatusTable:
             return "no models: run a %%triton_model cell"
         table = [self.HEAD, *self.cells()]
         widths = [max(len(line[column]) for line in table) for column in range(len(self.HEAD))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
+        lines = [
+            "  ".join(
+                text.rjust(width) if n in self.NUMBERS else text.ljust(width)
+                for n, (text, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in table
+        ]
         reasons = [f"{row.name}: {row.reason}" for row in self.rows if row.reason]
         return "\n".join([line.rstrip() for line in lines] + reasons)
 
     def html(self) -> str:
         if not self.rows:
             return f"<div class='tl-panel tl-dim'>{escape(repr(self))}</div>"
-        head = "".join(f"<th>{title}</th>" for title in self.HEAD)
+        head = "".join(cell(title, kind="th", number=n in self.NUMBERS) for n, title in enumerate(self.HEAD))
         body = ""
         for row, cells in zip(self.rows, self.cells(), strict=True):
             tone = _TONES.get(row.state, "bad")
             styled = [f"<td class='tl-tensor'>{escape(cells[0])}</td>", f"<td>{escape(cells[1])}</td>"]
             styled += [f"<td class='tl-{tone}'>{escape(cells[2])}</td>"]
-            styled += [f"<td>{escape(cell)}</td>" for cell in cells[3:]]
+            styled += [cell(text, number=n in self.NUMBERS) for n, text in enumerate(cells[3:], start=3)]
             body += f"<tr>{''.join(styled)}</tr>"
             if row.reason:
                 body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"

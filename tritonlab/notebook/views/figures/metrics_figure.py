@@ -40,7 +40,7 @@ def value_text(name: str, kind: str, value: float) -> str:
         return mib_text(value)
     seconds = next((size for end, size in _SECONDS.items() if unit.endswith(end)), 0.0)
     if not seconds or not value:
-        return short_number(value)
+        return short_number(value + 0.0)  # not -0
     return ("-" if value < 0 else "") + duration_text(abs(value) * seconds)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ....clients.outcome import Outcome
+from ....core.html_table import table
 from ....core.short_number import duration_text
 
 _BINS = 24
@@ -111,12 +112,10 @@ def _table(done: Sequence[Outcome]) -> str:
     rows = []
     for word, values in columns:
         shown = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
-        cells = "".join(f"<td>{_duration_text(ns) if ns is not None else '-'}</td>" for ns in shown)
-        rows.append(f"<tr><td>{word}</td>{cells}</tr>")
+        rows.append([word, *(_duration_text(ns) if ns is not None else "-" for ns in shown)])
     few = [f"p{percent} needs {needed}" for percent, needed in _NEEDED.items() if len(done) < needed]
     note = f"<div class='tl-dim'>of {len(done)} requests; {', '.join(few)}</div>" if few else ""
-    heads = "".join(f"<th>{name}</th>" for name in ("", "p50", "p95", "p99", "max"))
-    return f"<table class='tl-tensors'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
+    return table(("", "p50", "p95", "p99", "max"), rows, numbers=range(1, 5)) + note
 
 
 def _duration_text(ns: float) -> str:

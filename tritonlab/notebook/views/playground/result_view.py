@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from ....clients.outcome import Arrival, Outcome, Split
+from ....core.html_table import cell
 from ....core.inference.tensor import Tensor
 from ....core.short_number import duration_text
 from ....core.status import Code, ModelError, TritonError
@@ -136,11 +137,12 @@ def _stream(arrivals: Sequence[Arrival]) -> str:
             )
         final = "<span class='tl-good'>FINAL</span>" if response.final else ""
         rows.append(
-            f"<tr><td>{number}</td><td>{duration_text(arrival.after_ns / 1e9)}</td>"
+            f"<tr>{cell(f'{number}', number=True)}{cell(duration_text(arrival.after_ns / 1e9), number=True)}"
             f"<td>{final}</td><td class='tl-type'>{content or '<span class=tl-dim>empty</span>'}</td></tr>"
         )
     more = len(arrivals) - len(rows)
+    heads = "".join(cell(name, kind="th", number=True) for name in ("#", "after"))
     return (
-        "<table class='tl-tensors'><thead><tr><th>#</th><th>after</th><th></th><th>response</th></tr></thead>"
+        f"<table class='tl-tensors'><thead><tr>{heads}<th></th><th>response</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>" + (f"<div class='tl-dim'>… and {more} more</div>" if more else "")
     )

@@ -1,0 +1,28 @@
+"""Tables of results as HTML: words on the left, numbers on the right, heads that take two lines where they are long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from html import escape
+
+#: Inline, because a page may keep no style sheet; it also counts for more than that of the page.
+_NUMBER = "text-align:right;font-variant-numeric:tabular-nums"
+_HEAD = "white-space:normal;vertical-align:bottom"
+
+
+def cell(text: str, *, kind: str = "td", number: bool = False, look: str = "") -> str:
+    """Return a cell. `kind`: `td` or `th`; `look`: more style."""
+    styles = [style for style in (_HEAD if kind == "th" else "", _NUMBER if number else "", look) if style]
+    style = f" style='{';'.join(styles)}'" if styles else ""
+    return f"<{kind}{style}>{escape(text)}</{kind}>"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[int], look: str = "") -> str:
+    """Return a table that scrolls where it is wider than the page. `numbers`: the columns that have numbers; `look`:
+    more style of each cell.
+    """
+    head = "".join(cell(name, kind="th", number=n in numbers, look=look) for n, name in enumerate(heads))
+    lines = ["".join(cell(text, number=n in numbers, look=look) for n, text in enumerate(row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    made = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div style='overflow-x:auto'>{made}</div>"
