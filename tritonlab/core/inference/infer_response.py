@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from ..plain_facts import plain
 from ..status import TritonError
+from .outputs import Outputs
 from .tensor import Tensor
 
 ParameterValue: TypeAlias = bool | int | str | float
@@ -28,6 +29,14 @@ class InferenceResponse:
     final: bool = True
     #: True if this response has nothing but the final flag
     empty: bool = False
+
+    __iter__: ClassVar[None] = None  # else Python would take 0, 1, 2, … for names
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an output as numpy, as the result of `model(…)` has it. Raises NoSuchOutput, or the response's error."""
+        if self.error is not None:
+            raise self.error
+        return Outputs(self.outputs)[name].numpy()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the response as JSON values."""
