@@ -18,7 +18,7 @@ from ..core.status import Frame, ModelError
 from ..ipc.interpreter import Interpreter, InterpreterError
 from ..ipc.stub_connection import Answer
 from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
-from ..ipc.stub_link import NeededCall, Needs
+from ..ipc.stub_link import NeededCall, Needs, ReadsRecorded
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from .debugger import Debugger
@@ -223,6 +223,15 @@ class ModelStub:
             return 0, []
         needs: Needs = answer.value
         return needs.wait, needs.calls
+
+    def reads(self, record: bool, timeout: float) -> ReadsRecorded | None:
+        """Return what the author's code has read outside of its model while it was loaded, and while it executed since
+        `record` was set; None if that took more than `timeout` seconds. `record`: from now on, too."""
+        answer = self.process.monitor.tell_reads(record)
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
+            return None
+        found: ReadsRecorded = answer.value
+        return found
 
     def _blocked_stacks(self) -> str:
         """Return the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""
