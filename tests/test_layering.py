@@ -43,7 +43,7 @@ LEVELS: list[list[str]] = [
     ["notebook.model"],
     ["notebook.server"],
     ["notebook.shell"],
-    ["golden_run", "runtime", "model_testing"],
+    ["golden_run", "preflight_run", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]

@@ -333,6 +333,7 @@ COMMANDS_OF_MODELS = [
     "metrics",
     "statistics",
     "export",
+    "preflight",
     "playground",
 ]
 

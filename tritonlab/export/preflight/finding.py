@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from html import escape
@@ -105,11 +105,19 @@ class Preflight:
             yield f"  {finding.row:<4}{finding}{where}."
         yield from (f"  {note}." for note in self.notes)
 
-    def cited(self, cite: Any) -> Preflight:
-        """Return the same with source lines as `cite` says them, such as those of cells."""
+    def cited(self, cite: Callable[[str], str]) -> Preflight:
+        """Return the same with source lines as `cite` names them in a traceback, such as by their cells."""
         return replace(
-            self, findings=tuple(replace(each, source_line=cite(each.source_line)) for each in self.findings)
+            self,
+            findings=tuple(replace(each, source_line=_cited(each.source_line, cite)) for each in self.findings),
         )
+
+
+def _cited(source_line: str, cite: Callable[[str], str]) -> str:
+    file, _, line = source_line.rpartition(":")
+    frame = f'File "{file}", line {line}'
+    cited = cite(frame)
+    return source_line if cited == frame else cited.strip()
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
