@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import golden_run
+from . import golden_run, preflight_run
+from .export.preflight.judge import DEFAULT_TARGET
 from .export.releases import table_facts, table_text
 from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_stub_command(commands)
     add_test_command(commands)
     add_releases_command(commands)
+    add_preflight_command(commands)
     options = parser.parse_args(words)
     try:
         return options.run(options) or 0
@@ -72,6 +74,17 @@ def add_releases_command(commands: Any) -> None:
     parser.add_argument("--sources", action="store_true", help="also where each cell of the table is from")
     parser.add_argument("--json", action="store_true", help="print the table as JSON, with the sources")
     parser.set_defaults(run=print_releases)
+
+
+def add_preflight_command(commands: Any) -> None:
+    """Add `preflight`, whose exit status says whether the models will work at the target."""
+    text = "loads models, and prints what of them will not work on a release of Triton, and what to do"
+    parser = commands.add_parser("preflight", help=text, description=f"This command {text}.")
+    about = "a model directory, a model repository, or the name of a model in ./model_repository"
+    parser.add_argument("place", metavar="DIR_OR_NAME", help=about)
+    parser.add_argument("--target", default=DEFAULT_TARGET, help="2.49, its container as 24.08, or kserve (2.51)")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.set_defaults(run=lambda options: preflight_run.run(options.place, options.target, as_json=options.json))
 
 
 def print_releases(options: argparse.Namespace) -> None:

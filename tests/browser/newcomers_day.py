@@ -10,7 +10,8 @@ import nbformat
 
 CELLS = {
     "load": "%load_ext tritonlab",
-    "torch": """%%triton_model scores --max-batch-size 8 --dynamic-batching 200 --input X:FP32[4] --output SCORES:FP32[3]
+    "torch": """\
+%%triton_model scores --max-batch-size 8 --dynamic-batching 200 --input X:FP32[4] --output SCORES:FP32[3]
 import torch
 import triton_python_backend_utils as pb_utils
 

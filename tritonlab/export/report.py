@@ -17,6 +17,7 @@ from ..core.explained import Explained
 from ..core.plain_facts import MOST_LINES, few_lines
 from ..core.status import Code
 from ..repository.model_tree import shortened
+from .preflight.finding import Preflight
 
 #: The container of the release that tritonlab is compared with (2.51).
 IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
@@ -61,7 +62,8 @@ class ExportPlan:
 @dataclass(frozen=True)
 class ExportReport:
     """What an export did. `path` is the model directory; `backup` is where the former one is now; `composing`
-    reports on the models that this one needs; `on_gpu`: whether an instance group requests a GPU.
+    reports on the models that this one needs; `on_gpu`: whether an instance group requests a GPU; `preflight`: what
+    will not work at the target, and what depends on how it is set up.
     """
 
     path: Path
@@ -69,6 +71,7 @@ class ExportReport:
     backup: Path | None = None
     composing: tuple[ExportReport, ...] = ()
     on_gpu: bool = False
+    preflight: Preflight | None = None
 
     @property
     def repository(self) -> Path:
@@ -143,6 +146,7 @@ class ExportReport:
                     "path": str(report.path),
                     "files": list(report.plan.files),
                     "backup": str(report.backup) if report.backup is not None else None,
+                    "preflight": report.preflight.to_dict() if report.preflight is not None else None,
                 }
                 for report in self.reports
             ],

@@ -13,26 +13,30 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..core.config.completed_text import CompletedText, completed_text
-from ..core.config.model_config import ModelConfig, parse_pbtxt
+from ..core.config.model_config import parse_pbtxt
 from ..core.explained import Explained
 from ..core.os_limits import explained
 from ..core.unknown_option import explains_unknown
-from ..ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ..repository.layout import CONFIG_FILE
-from ..repository.model_tree import KEEPS, ModelTree, read_tree
+from ..repository.model_tree import KEEPS, ModelTree
 from ..repository.place import NoRepository, make_repository, repository_path, scratch_name, scratch_place
 from . import left_out
 from .deployable_config import deployable_config
 from .machine_bound import starts_our_stub, warnings
 from .needed_models import NeededModels, needed_models
 from .placement import Placement
+from .preflight.finding import Outcome, Preflight
+from .preflight.judge import DEFAULT_TARGET, judge
+from .preflight.of_model import subject_of
+from .preflight.relocatable import is_machine_path
+from .releases import Target, find_target
 from .report import ExportConflict, ExportPlan, ExportReport
 
 if TYPE_CHECKING:
@@ -50,6 +54,7 @@ def export(
     overwrite: bool | Literal["replace"] = False,
     alone: bool = False,
     include: str | Sequence[str] = (),
+    target: str = DEFAULT_TARGET,
     progress: Progress = lambda done, total: None,
 ) -> ExportReport:
     """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
@@ -64,16 +69,20 @@ def export(
     its BLS calls name; `alone` leaves them out. They are written together: if one of the directories is in the way, or
     an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not there,
     and of files that are left out because they are hidden or have more than 100 MB; `include` names or patterns of such
-    files brings them. `progress` is called with the bytes written so far and those of all models.
+    files brings them. It also warns of what will not work at `target`, a release of Triton as 2.49, its container as
+    24.08, or kserve. `progress` is called with the bytes written so far and those of all models.
 
-    Raises NoRepository where no repository can be.
+    Raises NoRepository where no repository can be, UnknownTarget.
     """
+    place = find_target(target)
     path = repository_path(directory)
     made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     wanted = [include] if isinstance(include, str) else list(include)
     try:
         repository = make_repository(directory)
-        return _export(model, repository, overwrite=bool(overwrite), alone=alone, include=wanted, progress=progress)
+        needed = needed_models(model)
+        builds = [_Build.of(each, wanted, place) for each in ([model] if alone else [model, *needed.loaded])]
+        return _export(builds, repository, needed, overwrite=bool(overwrite), alone=alone, progress=progress)
     except BaseException as error:
         for each in made:
             with contextlib.suppress(OSError):  # others have written there, or it was not made yet
@@ -84,10 +93,14 @@ def export(
 
 
 def _export(
-    model: Model, repository: Path, *, overwrite: bool, alone: bool, include: Sequence[str], progress: Progress
+    builds: Sequence[_Build],
+    repository: Path,
+    needed: NeededModels,
+    *,
+    overwrite: bool,
+    alone: bool,
+    progress: Progress,
 ) -> ExportReport:
-    needed = needed_models(model)
-    builds = [_Build.of(each, include) for each in ([model] if alone else [model, *needed.loaded])]
     done, total = 0, sum(build.tree.size() for build in builds)
 
     def copied(file: str, size: int) -> None:
@@ -109,7 +122,7 @@ def _export(
                 for plan in plans
             ]
         own, *composing = [
-            ExportReport(plan.path, plan, backup, on_gpu=_on_gpu(build.model))
+            ExportReport(plan.path, plan, backup, on_gpu=_on_gpu(build.model), preflight=build.preflight)
             for build, plan, backup in zip(builds, plans, backups, strict=True)
         ]
         return replace(own, composing=tuple(composing))
@@ -160,10 +173,16 @@ def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
             yield f"it calls the model '{name}', which is not loaded here and so was not exported"
 
 
-def plan_export(model: Model, directory: str | PathLike[str], *, include: Sequence[str] = ()) -> ExportPlan:
-    """Return what `export` would do in the model's own directory, without doing it. Raises NoRepository."""
+def plan_export(
+    model: Model, directory: str | PathLike[str], *, include: Sequence[str] = (), target: str = DEFAULT_TARGET
+) -> ExportPlan:
+    """Return what `export` would do in the model's own directory, without doing it.
+
+    Raises NoRepository, UnknownTarget.
+    """
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
-        return _Build.of(model, include).plan(Path(scratch) / model.name, repository_path(directory) / model.name)
+        build = _Build.of(model, include, find_target(target))
+        return build.plan(Path(scratch) / model.name, repository_path(directory) / model.name)
 
 
 @dataclass(frozen=True)
@@ -173,12 +192,12 @@ class _Build:
     model: Model
     source: Path
     tree: ModelTree
+    preflight: Preflight
 
     @classmethod
-    def of(cls, model: Model, include: Sequence[str]) -> _Build:
-        source = Path(model.directory)
-        needed = _environments(parse_pbtxt(model.config_pbtxt(), "the served config"))
-        return cls(model, source, read_tree(source, include=include, needed=needed))
+    def of(cls, model: Model, include: Sequence[str], target: Target) -> _Build:
+        subject = subject_of(model, include)
+        return cls(model, subject.directory, subject.tree, judge(subject, target))
 
     def plan(self, new: Path, target: Path, copied: Callable[[str, int], object] = lambda file, size: 0) -> ExportPlan:
         """Write the model to `new`, which may take the place of `target`, and return the plan for that."""
@@ -197,13 +216,14 @@ class _Build:
         if authored.is_file():
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, self.source, files), *_rewritten(text, completed))
-        return replace(_compare(new, target), warnings=(*found, *left_out.sentences(self.tree.left_out)))
+        found = (*found, *left_out.sentences(self.tree.left_out), *self._stops())
+        return replace(_compare(new, target), warnings=tuple(dict.fromkeys(found)))
 
-
-def _environments(config: ModelConfig) -> Collection[str]:
-    """Return the path, in the model directory, of the environment that the config names."""
-    value = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
-    return [value.removeprefix(f"{MODEL_DIRECTORY}/")] if value.startswith(MODEL_DIRECTORY) else []
+    def _stops(self) -> Iterator[str]:
+        """Yield what pre-flight found that makes the model fail or answer otherwise at the target."""
+        for finding in self.preflight.findings:
+            if finding.outcome is not Outcome.ATTENTION and not is_machine_path(finding):  # which is warned of already
+                yield str(finding)
 
 
 def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:

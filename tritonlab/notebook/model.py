@@ -6,9 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..clients.golden import GoldenSet
+from ..clients.sending import asks_of
 from ..clients.snippets import Snippet, failure_test
 from ..core.observe.failure_capsule import FailureCapsule
 from ..core.unknown_option import explains_unknown
+from ..export.preflight.finding import Preflight
+from ..export.preflight.judge import DEFAULT_TARGET
+from ..export.preflight.of_model import preflight
 from ..load_testing.load_tested import LoadTested
 from ..server.api import model as served
 from ..server.api.failures import FailedModel, KeptFailure
@@ -77,6 +82,18 @@ class Model(LoadTested, served.Model):
         from .views.record.opening import open_view
 
         return open_view(self, kind, written=self._written)
+
+    @explains_unknown
+    def preflight(self, target: str = DEFAULT_TARGET) -> Preflight:
+        """Return what of the model will not work at `target`, each in one sentence with what to do: a release of Triton
+        as 2.49, its container as 24.08, or kserve.
+
+        What its code read while it was loaded is known; its golden requests are sent again, and what it reads
+        meanwhile is recorded, too. Raises UnknownTarget, which names the nearest.
+        """
+        kept = GoldenSet(ask=asks_of(self._server))
+        found = preflight(self, target, replay=lambda: kept.check(model=self.name))
+        return found.cited(self._workspace.cite) if self._workspace is not None else found
 
     def load_target(self) -> LocalTarget:
         from ..load_testing.local_target import LocalTarget

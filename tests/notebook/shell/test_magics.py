@@ -336,6 +336,7 @@ COMMANDS_OF_MODELS = [
     "metrics",
     "statistics",
     "export",
+    "preflight",
     "playground",
 ]
 

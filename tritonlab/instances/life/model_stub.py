@@ -16,7 +16,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.os_limits import explained
 from ...core.status import Frame, ModelError
 from ...ipc.link.stub_connection import Answer
-from ...ipc.link.stub_link import NeededCall, Needs
+from ...ipc.link.stub_link import NeededCall, Needs, ReadsRecorded
 from ...ipc.processes.interpreter import Interpreter, InterpreterError
 from ...ipc.processes.stub_launcher import KERNEL, StubProcess, StubStartError
 from ...ipc.processes.stub_log import LogBook, LogRecord
@@ -229,6 +229,15 @@ class ModelStub:
             return 0, []
         needs: Needs = answer.value
         return needs.wait, needs.calls
+
+    def reads(self, record: bool, timeout: float) -> ReadsRecorded | None:
+        """Return what the author's code has read outside of its model while it was loaded, and while it executed since
+        `record` was set; None if that took more than `timeout` seconds. `record`: from now on, too."""
+        answer = self.process.monitor.tell_reads(record)
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
+            return None
+        found: ReadsRecorded = answer.value
+        return found
 
     def _blocked_stacks(self) -> str:
         """Return the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""

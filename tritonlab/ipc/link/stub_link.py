@@ -42,10 +42,12 @@ from ...stub._pb_stub.wire.message_bodies import (
     NeededCall,
     Needs,
     Raised,
+    ReadsRecorded,
     Reply,
     Response,
     ResponseError,
     Row,
+    TellReads,
     UnloadModel,
     Waits,
     Wake,
@@ -82,6 +84,7 @@ __all__ = [
     "PackedBatch",
     "Prompt",
     "Raised",
+    "ReadsRecorded",
     "Response",
     "ResponseError",
     "Resumed",
@@ -300,6 +303,11 @@ class MonitorLink(StubConnection):
     def waits(self) -> Answer:
         """Ask which calls the running `execute` cannot go on without; the value is a Needs."""
         return self.ask(Waits())
+
+    def tell_reads(self, record: bool) -> Answer:
+        """Ask what the author's code has read outside of its model; the value is a ReadsRecorded. `record`: whether to
+        record from now on, too."""
+        return self.ask(TellReads(record))
 
     def postmortem(self, begin: bool) -> Answer:
         """Ask how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.

@@ -14,6 +14,7 @@ from IPython.display import display
 from ...core.plain_facts import by_number
 from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
+from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
 from ...server.api.server import UNLOAD_SECONDS
@@ -190,6 +191,7 @@ def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | E
         overwrite=arguments.overwrite,
         alone=arguments.alone,
         include=arguments.include,
+        target=arguments.target,
     )
     if not arguments.zip:
         return report
@@ -312,6 +314,11 @@ def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return ("name",), {"help": "a model", **settings}
 
 
+_TARGET = (
+    ("--target",),
+    {"default": DEFAULT_TARGET, "metavar": "RELEASE", "help": "where it is to run: 2.49, 24.08 or kserve (2.51)"},
+)
+
 COMMANDS = {
     "status": _command("status", _status, "show all models, or the card of one", _name(nargs="?")),
     "load": _command(
@@ -402,6 +409,7 @@ COMMANDS = {
         (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
         (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
         (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
+        _TARGET,
         (
             ("--include",),
             {
@@ -411,6 +419,13 @@ COMMANDS = {
                 "help": "a file or pattern that is otherwise left out: hidden, or larger than 100 MB",
             },
         ),
+    ),
+    "preflight": _command(
+        "preflight",
+        lambda context, given: context.model(given.name).preflight(target=given.target),
+        "show what of a model will not work on a release of Triton, and what to do",
+        _name(),
+        _TARGET,
     ),
     "serve": _unread(
         "serve",

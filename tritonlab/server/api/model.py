@@ -15,6 +15,7 @@ from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.link.interrupts import shielded
+from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
@@ -189,6 +190,16 @@ class Model:
         """
         stubs = {instance.name: instance.stub for instance in self._found().instances}
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
+
+    def reads(self, record: bool = False, timeout: float = 10.0) -> list[ReadsRecorded]:
+        """Return what each instance's code has read outside of the model's directory, files, environment variables and
+        modules, while it was loaded. `record`: note it from now on while it executes, too, until the next call.
+
+        An instance that does not answer within `timeout` seconds is left out. An ensemble has none.
+        """
+        stubs = [instance.stub for instance in self._found().instances]
+        found = [stub.reads(record, timeout) for stub in stubs if stub is not None]
+        return [each for each in found if each is not None]
 
     def expected_shape(self, name: str) -> str:
         """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""

@@ -15,6 +15,7 @@ from .author_call import result_of
 from .batch_executor import BatchExecutor
 from .model_context import ModelContext
 from .monitor import Monitor
+from .reads_record import ReadsRecord
 from .stub_bridge import StubBridge
 
 _EXECUTE = NUMBER["EXECUTE"]
@@ -31,12 +32,15 @@ class MainLoop:
         context: ModelContext,
         monitor: Connection,
         environment: Optional[Mapping[str, str]] = None,
+        reads: Optional[ReadsRecord] = None,
     ) -> None:
-        """`environment`: the variables that the process was started with."""
+        """`environment`: the variables that the process was started with. `reads` records what the model reads while it
+        is loaded."""
         self._bridge = bridge
         self._environment = environment
         self._context = context
-        self._monitor = Monitor(bridge, context, monitor)
+        self._reads = reads
+        self._monitor = Monitor(bridge, context, monitor, reads)
         self._executor: Optional[BatchExecutor] = None  # until INITIALIZE
         self._running = True
         self._handlers: Dict[Type[Any], Callable[[Any], Any]] = {
@@ -76,6 +80,8 @@ class MainLoop:
             os.chdir(body.cwd)
         self._bridge.model_dir = body.model_dir
         self._bridge.instance_name = body.instance
+        if self._reads is not None:
+            self._reads.begin(body.model_dir)
         self._context.load(body.module, body.paths, body.path)
 
     def _initialize(self, body: Initialize) -> None:
@@ -85,6 +91,8 @@ class MainLoop:
         self._bridge.tells_failures = body.tells_failures
         self._bridge.last_error.seconds = body.postmortem_s
         self._context.initialize(body.args)
+        if self._reads is not None:
+            self._reads.set_recording(False)
 
     def _finalize(self, body: Finalize) -> None:
         self._running = False

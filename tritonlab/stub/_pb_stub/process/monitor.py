@@ -10,10 +10,11 @@ from ..api import own_threads
 from ..wire.connection import Connection, LinkClosed
 from ..wire.debugger_bodies import Attach, Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
-from ..wire.message_bodies import Awake, DumpStacks, IsReady, Waits, Wake
+from ..wire.message_bodies import Awake, DumpStacks, IsReady, ReadsRecorded, TellReads, Waits, Wake
 from . import link_pdb
 from .author_call import result_of
 from .model_context import ModelContext
+from .reads_record import ReadsRecord
 from .stub_bridge import StubBridge
 from .thread_stacks import all_stacks
 
@@ -22,7 +23,9 @@ class Monitor:
     """A thread that reads the monitor socket. When that socket ends, the kernel has ended, and this process ends,
     too."""
 
-    def __init__(self, bridge: StubBridge, context: ModelContext, connection: Connection) -> None:
+    def __init__(
+        self, bridge: StubBridge, context: ModelContext, connection: Connection, reads: Optional[ReadsRecord] = None
+    ) -> None:
         self._bridge = bridge
         self._context = context
         self._connection = connection
@@ -32,6 +35,7 @@ class Monitor:
             Postmortem: lambda body: bridge.last_error.look(body.begin),
             Wake: lambda body: bridge.tell(Awake()),
         }
+        self._reads = reads
 
     def start(self) -> None:
         """Start the thread."""
@@ -47,6 +51,8 @@ class Monitor:
                 # on a thread of its own: one that hangs must not keep this one from saying where it hangs
                 if kind is IsReady:
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
+                elif kind is TellReads:  # it looks at all installed packages, which takes a while
+                    own_threads.start("reads", self._answer, ident, self._tell_reads, BY_NUMBER[command].read(fields))
                 elif kind is Attach:
                     own_threads.start("attach", self._answer, ident, link_pdb.connect, BY_NUMBER[command].read(fields))
                 else:
@@ -57,6 +63,11 @@ class Monitor:
     def _answer(self, ident: int, handler: Callable[[Any], Any], body: Any = None) -> None:
         with contextlib.suppress(LinkClosed):  # _watch sees it too
             self._connection.send(NUMBER["RESULT"], ident, result_of(self._bridge, handler, body))
+
+    def _tell_reads(self, body: TellReads) -> ReadsRecorded:
+        assert self._reads is not None
+        self._reads.set_recording(body.record)
+        return self._reads.recorded()
 
     def _is_ready(self, body: Any) -> Optional[bool]:
         return self._context.is_ready()

@@ -19,6 +19,7 @@ from . import link_pdb
 from .forked import ForkGuard
 from .main_loop import MainLoop
 from .model_context import ModelContext
+from .reads_record import ReadsRecord
 from .stub_bridge import StubBridge
 from .zygote import StubArguments
 
@@ -39,7 +40,8 @@ def serve(given: StubArguments, backend_directory: str) -> None:
     stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
     signal_gate.close()
     try:
-        MainLoop(stub, ModelContext(stub, backend_directory), monitor, given.environment).run()
+        context = ModelContext(stub, backend_directory)
+        MainLoop(stub, context, monitor, given.environment, reads=ReadsRecord()).run()
     except LinkClosed:
         os._exit(1)
     signal_gate.open()

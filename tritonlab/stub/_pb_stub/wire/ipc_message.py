@@ -86,6 +86,12 @@ _READERS: Dict[Type[Any], Read] = {
     bodies.DeviceGrant: _reader(bodies.DeviceGrant),
     bodies.GivenBack: _reader(bodies.GivenBack, returned=_each(_reader(bodies.DeviceGrant))),
     bodies.Needs: _reader(bodies.Needs, calls=_each(_reader(bodies.NeededCall))),
+    bodies.ReadsRecorded: _reader(
+        bodies.ReadsRecorded,
+        files=_each(_reader(bodies.ReadFile)),
+        variables=_each(_reader(bodies.ReadVariable)),
+        modules=_each(_reader(bodies.LoadedModule)),
+    ),
     fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),
 }
 
@@ -131,6 +137,7 @@ COMMANDS = (
     _row(9, "GIVE_BACK", TO_STUB, CONTROL, bodies.GiveBack, bodies.GivenBack),
     _row(13, "POSTMORTEM", TO_STUB, MONITOR, debugger_bodies.Postmortem, Optional[float]),  # None: there is none
     _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, Nothing),
+    _row(15, "TELL_READS", TO_STUB, MONITOR, bodies.TellReads, bodies.ReadsRecorded),
     # execution
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),

@@ -130,6 +130,41 @@ class NeededCall(NamedTuple):
     received: int
 
 
+class ReadFile(NamedTuple):
+    """A file that was opened for reading, and the author's line that did it."""
+
+    path: str
+    file: str
+    line: int
+
+
+class ReadVariable(NamedTuple):
+    """An environment variable that was set, and the author's line that read it."""
+
+    name: str
+    file: str
+    line: int
+
+
+class LoadedModule(NamedTuple):
+    """A top-level module that is neither Python's nor the model's, and the distribution that brings it."""
+
+    name: str
+    distribution: str
+    version: str
+    file: str
+
+
+class ReadsRecorded(NamedTuple):
+    """What the author's code has read outside of its model, and with which Python, in which directory."""
+
+    python: str
+    working_directory: str
+    files: List[ReadFile]
+    variables: List[ReadVariable]
+    modules: List[LoadedModule]
+
+
 class Needs(NamedTuple):
     """What the running `execute` cannot go on without; `wait` as in INFER."""
 
@@ -188,6 +223,12 @@ class Wake(NamedTuple):
 
 class Waits(NamedTuple):
     """Say what `execute` waits for."""
+
+
+class TellReads(NamedTuple):
+    """Tell what the author's code has read outside of its model, and record it while executing, or no more."""
+
+    record: bool
 
 
 class GiveBack(NamedTuple):

@@ -1,0 +1,125 @@
+"""What pre-flight finds: one sentence each, with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from html import escape
+from typing import Any
+
+from ...core.plain_facts import few_lines
+
+
+class Outcome(Enum):
+    """What comes of a finding at the target."""
+
+    #: the model does not load
+    LOAD = "does not load"
+    #: requests fail, or are not answered
+    FAILS = "fails"
+    #: it answers, but otherwise than here
+    DIFFERS = "differs"
+    #: it depends on what the target is given
+    ATTENTION = "attention"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. `row` is P1 to P11; `source_line` is `<file>:<line>`, or empty."""
+
+    row: str
+    sentence: str
+    remedy: str
+    source_line: str = ""
+    outcome: Outcome = Outcome.ATTENTION
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the finding as JSON values."""
+        texts = {"row": self.row, "sentence": self.sentence, "remedy": self.remedy, "source_line": self.source_line}
+        return {**texts, "outcome": self.outcome.value}
+
+    def __str__(self) -> str:
+        """Return the sentence and what to do, as an export's report has them."""
+        return f"{self.sentence}: {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What pre-flight found of one model for one target. `notes` says what it could not judge."""
+
+    model: str
+    target: str
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Return whether nothing was found that makes the model fail or answer otherwise there."""
+        return all(finding.outcome is Outcome.ATTENTION for finding in self.findings)
+
+    @property
+    def outcome(self) -> str:
+        """The prediction: what is worst, or `equal`."""
+        for outcome in (Outcome.LOAD, Outcome.FAILS, Outcome.DIFFERS):
+            if any(finding.outcome is outcome for finding in self.findings):
+                return str(outcome.value)
+        return "equal"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as JSON values."""
+        return {
+            "model": self.model,
+            "target": self.target,
+            "passed": self.passed,
+            "outcome": self.outcome,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.model} on {self.target}: {self._verdict()}", *self._lines()])
+
+    def __repr__(self) -> str:
+        return few_lines(str(self))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(each.row)}</td><td>{escape(each.outcome.value)}</td><td>{escape(str(each))}."
+            f"<br><code>{escape(each.source_line)}</code></td></tr>"
+            for each in self.findings
+        )
+        notes = "".join(f"<div>{escape(note)}.</div>" for note in self.notes)
+        head = f"<b>{escape(self.model)}</b> on {escape(self.target)}: {escape(self._verdict())}"
+        return f"<div class='tl-preflight'><div>{head}</div><table>{rows}</table>{notes}</div>"
+
+    def _verdict(self) -> str:
+        if not self.findings:
+            return "nothing was found"
+        count = sum(finding.outcome is not Outcome.ATTENTION for finding in self.findings)
+        return f"it {self.outcome} there" if count and self.outcome != "equal" else "nothing stops it"
+
+    def _lines(self) -> Iterator[str]:
+        for finding in self.findings:
+            where = f" ({finding.source_line})" if finding.source_line else ""
+            yield f"  {finding.row:<4}{finding}{where}."
+        yield from (f"  {note}." for note in self.notes)
+
+    def cited(self, cite: Callable[[str], str]) -> Preflight:
+        """Return the same with source lines as `cite` names them in a traceback, such as by their cells."""
+        return replace(
+            self,
+            findings=tuple(replace(each, source_line=_cited(each.source_line, cite)) for each in self.findings),
+        )
+
+
+def _cited(source_line: str, cite: Callable[[str], str]) -> str:
+    file, _, line = source_line.rpartition(":")
+    frame = f'File "{file}", line {line}'
+    cited = cite(frame)
+    return source_line if cited == frame else cited.strip()
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings by row, each sentence once."""
+    return tuple(sorted(dict.fromkeys(findings), key=lambda each: int(each.row[1:])))

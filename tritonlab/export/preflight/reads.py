@@ -1,0 +1,185 @@
+"""P2 to P4: what the model's code really imported, opened and asked of the environment, and what of it a deployed
+server lacks."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...ipc.link.stub_link import ReadsRecorded
+from .finding import Finding, Outcome
+from .subject import Source, Subject, line_of
+
+#: Modules that the image brings, and ours.
+_BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
+#: Variables that a container sets as well, or that a model can do without.
+_USUAL = {
+    "PATH",
+    "HOME",
+    "PWD",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "USER",
+    "HOSTNAME",
+    "SHELL",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+}
+_USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+#: Where a deployed server has files of its own.
+_EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver", "/tmp", "/models")
+_NAMED = 3
+
+
+def third_party_imports(subject: Subject) -> Iterator[Finding]:
+    """P2: what is imported and a stock image lacks, unless the model brings an environment."""
+    if subject.environment_value:
+        return
+    direct = dict(direct_imports(subject))
+    loaded = {each.name: each for reads in subject.reads for each in reads.modules}
+    found = [loaded[name] for name in direct if name in loaded and _is_packaged(loaded[name].file)]
+    if not found:
+        return
+    distributions = list(dict.fromkeys(each.distribution or each.name for each in found))
+    versions = {each.distribution or each.name: each.version for each in found}
+    pinned = " ".join(f"{name}=={versions[name]}" if versions[name] else name for name in distributions)
+    yield Finding(
+        row="P2",
+        sentence=f"it imports {_some([each.name for each in found])}, which Triton's image does not bring",
+        remedy=f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
+        source_line=direct[found[0].name],
+        outcome=Outcome.LOAD,
+    )
+
+
+def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
+    """P4: modules from the working directory, or from another one that only this machine has."""
+    seen: set[str] = set()
+    direct = dict(direct_imports(subject))
+    for module in (each for reads in subject.reads for each in reads.modules):
+        if module.name in seen or _is_packaged(module.file) or module.name in _BROUGHT | subject.own_modules:
+            continue
+        if module.distribution and module.name not in direct:  # what an editable installation brings at the start
+            continue
+        seen.add(module.name)
+        file = Path(module.file)
+        name = f"{file.parent.name}/{file.name}" if file.name == "__init__.py" else file.name
+        yield Finding(
+            row="P4",
+            sentence=f"it imports {module.name} from {module.file}, where a deployed server does not find it",
+            remedy=f"put {name} beside model.py, with --file {module.file} or a "
+            f"%%triton_file {subject.name} {name} cell",
+            source_line=direct.get(module.name, ""),
+            outcome=Outcome.LOAD,
+        )
+
+
+def files_and_variables(subject: Subject) -> Iterator[Finding]:
+    """P3: files and environment variables that are read and that a deployed server lacks."""
+    recorded: dict[str, str] = {}
+    for reads in subject.reads:
+        for file in reads.files:
+            if os.path.exists(file.path):
+                recorded.setdefault(file.path, f"{file.file}:{file.line}")
+    yield from _of_files(subject, recorded)
+    variables: dict[str, str] = {}
+    for reads in subject.reads:
+        for variable in reads.variables:
+            if variable.name not in _USUAL:
+                variables.setdefault(variable.name, f"{variable.file}:{variable.line}")
+    for name, line in variables.items():
+        yield Finding(
+            row="P3",
+            sentence=f"it reads the environment variable {name}, which is set here and may not be there",
+            remedy=f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
+            source_line=line,
+            outcome=Outcome.LOAD,
+        )
+
+
+def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
+    groups: dict[str, list[str]] = {}
+    for path in recorded:
+        groups.setdefault(os.path.dirname(path), []).append(path)
+    for folder, paths in groups.items():
+        many = f"{len(paths)} files of {folder}" if len(paths) > _NAMED else " and ".join(paths)
+        yield Finding(
+            row="P3",
+            sentence=f"it opens {many}, outside of its directory, which a deployed server does not have",
+            remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
+            f"{os.path.basename(paths[0])!r})",
+            source_line=recorded[paths[0]],
+            outcome=Outcome.LOAD,
+        )
+    for source, node, path in _paths_in(subject):
+        if path not in recorded and not any(path == folder or folder.startswith(path + "/") for folder in groups):
+            yield Finding(
+                row="P3",
+                sentence=f"it names {path}, a path of this machine",
+                remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
+                source_line=line_of(source, node),
+                outcome=Outcome.LOAD,
+            )
+
+
+def _paths_in(subject: Subject) -> Iterator[tuple[Source, ast.Constant, str]]:
+    """Yield the absolute paths that the sources spell out and that lead out of the model on this machine."""
+    seen: set[str] = set()
+    own = os.path.realpath(subject.directory) + os.sep
+    for source in subject.sources:
+        for node in ast.walk(source.tree) if source.tree is not None else ():
+            if not (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/")):
+                continue
+            path = node.value.rstrip("/")
+            if path in seen or len(path) > 1000 or path.count("/") < 2 or "\n" in path or "\0" in path:
+                continue
+            usual = any(path == each or path.startswith(each + "/") for each in _EVERYWHERE[:-2])
+            if not usual and os.path.exists(path) and not os.path.realpath(path).startswith(own):
+                seen.add(path)
+                yield source, node, path
+
+
+def direct_imports(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Yield the top-level modules that the model's files import and neither Python nor the model has, with the line."""
+    seen: set[str] = set()
+    known = _BROUGHT | subject.own_modules | set(sys.stdlib_module_names)
+    for source in subject.sources:
+        for node in ast.walk(source.tree) if source.tree is not None else ():
+            for name in imported_by(node):
+                top = name.partition(".")[0]
+                if top not in known | seen:
+                    seen.add(top)
+                    yield top, line_of(source, node)
+
+
+def imported_by(node: ast.AST) -> list[str]:
+    """Return the modules that a statement, or a call of `import_module` with a constant, imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module] if node.module and not node.level else []
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+            return [node.args[0].value]
+    return []
+
+
+def version_here(reads: ReadsRecorded, distribution: str) -> str:
+    """Return the version of a distribution that the model loaded; empty if it did not."""
+    return next((each.version for each in reads.modules if each.distribution == distribution), "")
+
+
+def _is_packaged(file: str) -> bool:
+    return any(part in file for part in _PACKAGES)
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

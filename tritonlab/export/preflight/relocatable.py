@@ -1,0 +1,162 @@
+"""P9: whether the model's environment works on another machine."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..releases import Release
+from .elf import needs_of
+from .finding import Finding, Outcome
+from .subject import Subject
+
+_MEND = "pack a whole Python with conda-pack, or an interpreter's own prefix, not a venv"
+#: Where the target has files, too.
+_EVERYWHERE = ("/bin/", "/usr/bin/", "/lib", "/usr/lib")
+
+
+#: How the sentence about an environment outside of the model's directory begins.
+_MACHINE_PATH = "EXECUTION_ENV_PATH is "
+
+
+def is_machine_path(finding: Finding) -> bool:
+    """Return whether the finding is about an environment outside of the model's directory."""
+    return finding.sentence.startswith(_MACHINE_PATH)
+
+
+def relocatable(subject: Subject, release: Release) -> Iterator[Finding]:
+    """Yield what ties the environment to this machine, one finding of each kind."""
+    value = subject.environment_value
+    if value and not subject.environment:
+        yield _finding(
+            f"{_MACHINE_PATH}{value}, a path of this machine",
+            "put the environment into the model's directory and write $$TRITON_MODEL_DIRECTORY in front of its name",
+        )
+        return
+    place = subject.directory / subject.environment
+    if not subject.environment or not place.exists():
+        return
+    if place.is_dir():
+        yield from _of_directory(place, release)
+    else:
+        yield from _of_archive(place)
+
+
+def _of_directory(place: Path, release: Release) -> Iterator[Finding]:
+    if (found := _foreign_interpreter(place)) is not None:
+        yield _finding(found, _MEND)
+    activate = place / "bin" / "activate"
+    if activate.is_file() and (prefix := _foreign_prefix(activate.read_text("utf-8", "replace"), place)):
+        yield _finding(
+            f"bin/activate of its environment names {prefix}, a path of this machine",
+            "write the prefix relative to the script, as conda-pack does",
+            Outcome.ATTENTION,  # newer releases do not execute it
+        )
+    scripts = [path.name for path in sorted((place / "bin").glob("*")) if _has_foreign_shebang(path)]
+    if scripts:
+        more = f" and {len(scripts) - 1} more" if len(scripts) > 1 else ""
+        yield _finding(
+            f"the script bin/{scripts[0]}{more} of its environment starts a Python of this machine",
+            "start it as `python -m`, or pack the environment with conda-pack, which rewrites the first lines",
+            Outcome.ATTENTION,
+        )
+    yield from _of_libraries(place, release)
+
+
+def _of_libraries(place: Path, release: Release) -> Iterator[Finding]:
+    """Look at every library: where it looks for others, and which glibc and libstdc++ it needs."""
+    brings = {path.name for path in place.rglob("libstdc++.so.6")}
+    glibc, newer = release.glibc.value, release.libstdcxx.value
+    worst: dict[str, tuple[tuple[int, ...], Path]] = {}
+    foreign: list[tuple[Path, str]] = []
+    for path in sorted(place.rglob("*.so*")):
+        needs = needs_of(path) if path.is_file() and not path.is_symlink() else None
+        if needs is None:
+            continue
+        foreign += [(path, each) for each in needs.paths if each.startswith("/") and not each.startswith(_EVERYWHERE)]
+        for family, limit in (("GLIBC", glibc), ("GLIBCXX", newer)):
+            found = needs.newest(family)
+            if limit and found > tuple(map(int, limit.split("."))) and found > worst.get(family, ((),))[0]:
+                worst[family] = (found, path)
+    if foreign:
+        path, each = foreign[0]
+        yield _finding(f"{path.relative_to(place)} of its environment looks for libraries in {each}", _MEND)
+    if "GLIBC" in worst:
+        found, path = worst["GLIBC"]
+        needed = f"{path.relative_to(place)} of its environment needs glibc {_dotted(found)}"
+        yield _finding(
+            f"{needed}, and Triton {release} has {glibc}",
+            "build the environment on a system that is as old as the target's, or from manylinux wheels",
+        )
+    if "GLIBCXX" in worst and not brings:
+        found, path = worst["GLIBCXX"]
+        needed = f"{path.relative_to(place)} of its environment needs GLIBCXX_{_dotted(found)}"
+        yield _finding(
+            f"{needed}, and Triton {release} has {newer}",
+            "install libstdcxx-ng into the environment, or build it on an older system",
+        )
+
+
+def _of_archive(place: Path) -> Iterator[Finding]:
+    try:
+        with tarfile.open(place) as archive:
+            members = {os.path.normpath(member.name): member for member in archive}
+            configured = members.get("pyvenv.cfg")
+            config = archive.extractfile(configured) if configured is not None else None
+            home = _home_of(config.read().decode("utf-8", "replace")) if config is not None else ""
+    except (OSError, tarfile.TarError):
+        yield _finding(f"its environment {place.name} is not a tar archive", "pack it again, as a tar.gz")
+        return
+    if home:
+        yield _finding(_venv(home), _MEND)
+        return
+    python = members.get("bin/python")
+    if python is not None and python.issym() and python.linkname.startswith("/"):
+        yield _finding(f"bin/python of its environment is a link to {python.linkname}, a path of this machine", _MEND)
+
+
+def _foreign_interpreter(place: Path) -> str | None:
+    config = place / "pyvenv.cfg"
+    if config.is_file() and (home := _home_of(config.read_text("utf-8", "replace"))):
+        return _venv(home)
+    python = place / "bin" / "python"
+    leads_to = os.path.realpath(python)
+    if python.is_symlink() and not leads_to.startswith(os.path.realpath(place) + os.sep):
+        return f"bin/python of its environment is a link to {leads_to}, a path of this machine"
+    return None
+
+
+def _venv(home: str) -> str:
+    return f"its environment was made by venv and has no Python of its own, only a link to that of {home}"
+
+
+def _home_of(config: str) -> str:
+    return next((line.partition("=")[2].strip() for line in config.splitlines() if line.startswith("home")), "")
+
+
+def _foreign_prefix(script: str, place: Path) -> str:
+    """Return the path of an environment that the script spells out and that lies here."""
+    for line in script.splitlines():
+        if "VIRTUAL_ENV=" in line or "CONDA_PREFIX=" in line:
+            value = line.partition("=")[2].strip().strip("\"'")
+            if value.startswith("/"):
+                return value
+    return ""
+
+
+def _has_foreign_shebang(path: Path) -> bool:
+    if not path.is_file() or path.is_symlink():
+        return False
+    with path.open("rb") as file:
+        first = file.readline(300)
+    return first.startswith(b"#!/") and b"python" in first and not first.startswith((b"#!/usr/bin/", b"#!/bin/"))
+
+
+def _finding(sentence: str, remedy: str, outcome: Outcome = Outcome.LOAD) -> Finding:
+    return Finding("P9", sentence, remedy, outcome=outcome)
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

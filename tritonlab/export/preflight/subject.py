@@ -1,0 +1,107 @@
+"""The model that pre-flight looks at: its files, its config, and what its code read while it was loaded."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.config.model_config import ModelConfig
+from ...ipc.link.stub_link import ReadsRecorded
+from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ...ipc.processes.own_stub import NAME, python_of_compiled
+from ...repository.model_tree import ModelTree
+
+
+class Source(NamedTuple):
+    """A Python file of the model. `tree` is None if this Python cannot parse it."""
+
+    path: str
+    text: str
+    tree: ast.Module | None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model. `reads`: one for each instance that told it; none of an ensemble, nor of a model that is not loaded.
+    `shm_bytes`: the shared memory that it took so far, 0 if that is not known."""
+
+    name: str
+    tree: ModelTree
+    config: ModelConfig
+    reads: tuple[ReadsRecorded, ...] = ()
+    shm_bytes: int = 0
+    versions: tuple[str, ...] = field(default=("1",))
+
+    @property
+    def directory(self) -> Path:
+        return self.tree.root
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The Python files of the model, but not those of its environment, nor of versions that are not served."""
+        return tuple(self._sources())
+
+    def _sources(self) -> Iterator[Source]:
+        environment = self.environment
+        for file in self.tree.files:
+            folder = file.split("/")[0]
+            if not file.endswith(".py") or (folder.isdecimal() and folder not in self.versions):
+                continue
+            if environment and file.startswith(environment + "/"):
+                continue
+            path = self.directory / file
+            text = path.read_bytes().decode("utf-8", "replace")
+            try:
+                yield Source(str(path), text, ast.parse(text))
+            except (SyntaxError, ValueError):
+                yield Source(str(path), text, None)
+
+    @property
+    def environment(self) -> str:
+        """The environment that the config names, relative to the model directory; empty if there is none in it."""
+        value = self.environment_value
+        return os.path.normpath(value.removeprefix(f"{MODEL_DIRECTORY}/")) if value.startswith(MODEL_DIRECTORY) else ""
+
+    @property
+    def environment_value(self) -> str:
+        """The value of EXECUTION_ENV_PATH; empty if there is none."""
+        return str(self.config.parameters[PARAMETER].string_value) if PARAMETER in self.config.parameters else ""
+
+    @property
+    def stub_python(self) -> str:
+        """The Python that the model's own compiled stub was built for; empty if it has none."""
+        return python_of_compiled(self.directory / NAME)
+
+    @property
+    def python(self) -> str:
+        """The Python that ran the model here, such as `3.11.2`; empty if that is not known."""
+        return self.reads[0].python if self.reads else ""
+
+    @property
+    def is_decoupled(self) -> bool:
+        return bool(self.config.model_transaction_policy.decoupled)
+
+    @property
+    def own_modules(self) -> set[str]:
+        """The top-level modules that lie in the model's directory."""
+        found = set()
+        for file in self.tree.files:
+            parts = file.split("/")
+            parts = parts[1:] if parts[0] in self.versions else parts
+            found.add(parts[0].removesuffix(".py"))
+        return found
+
+
+def line_of(source: Source, node: ast.AST) -> str:
+    """Return `<file>:<line>` of a part of a source."""
+    return f"{source.path}:{getattr(node, 'lineno', 0)}"
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version, for comparison."""
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())

@@ -1,0 +1,80 @@
+"""`tritonlab preflight`: models of a directory, loaded here and judged for the place where they are to run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from .clients.golden import GoldenSet
+from .clients.sending import asks_of
+from .core.status import TritonError
+from .export.preflight.finding import Finding, Outcome, Preflight
+from .export.preflight.judge import judge
+from .export.preflight.of_model import preflight, subject_in
+from .export.releases import UnknownTarget, find_target
+from .server.api.server import Server
+
+#: Exit statuses: nothing stops the models, something does, or there was nothing to judge.
+PASSED, FAILED, NOTHING = 0, 1, 2
+_REPOSITORY = Path("model_repository")
+
+
+def run(place: str, target: str, *, as_json: bool = False) -> int:
+    """Judge the model directory, the models of the repository, or the model of that name in ./model_repository, and
+    print what is found. Return the exit status."""
+    try:
+        find_target(target)
+        repository, names = _models(Path(place))
+    except (UnknownTarget, FileNotFoundError) as error:
+        print(f"tritonlab: {error}", file=sys.stderr)
+        return NOTHING
+    found = list(_judged(repository, names, target))
+    if as_json:
+        print(json.dumps([each.to_dict() for each in found], indent=1))
+    else:
+        print("\n".join(map(str, found)))
+    return PASSED if all(each.passed for each in found) else FAILED
+
+
+def _models(place: Path) -> tuple[Path, list[str]]:
+    """Return the repository and the names of its models that are to be judged. Raises FileNotFoundError."""
+    if not place.is_dir() and (_REPOSITORY / place).is_dir():
+        place = _REPOSITORY / place
+    if not place.is_dir():
+        raise FileNotFoundError(f"there is no model directory, nor a repository, {place}")
+    place = place.resolve()
+    if _is_model(place):
+        return place.parent, [place.name]
+    names = sorted(path.name for path in place.iterdir() if path.is_dir() and _is_model(path))
+    if not names:
+        raise FileNotFoundError(f"{place} is not a model directory: it has no config.pbtxt and no version directory")
+    return place, names
+
+
+def _is_model(path: Path) -> bool:
+    return (path / "config.pbtxt").is_file() or any(child.name.isdecimal() for child in path.iterdir())
+
+
+def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:
+    with Server(repository, model_control_mode="explicit", warm=0) as server:
+        kept = GoldenSet(repository.with_name(f"{repository.name}.golden"), ask=asks_of(server))
+        for name in names:
+            try:
+                server.load(name)
+            except TritonError as error:
+                yield _not_loaded(repository / name, target, error.symptom().strip().splitlines()[0])
+                continue
+
+            def replay(name: str = name) -> object:
+                return kept.check(model=name)
+
+            yield preflight(server.model(name), target, replay=replay)
+
+
+def _not_loaded(directory: Path, target: str, why: str) -> Preflight:
+    found = judge(subject_in(directory), target)
+    failed = Finding("P0", f"it does not load here ({why})", "mend that first", outcome=Outcome.LOAD)
+    return replace(found, findings=(failed, *found.findings))
