@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from ..core.execute_times import ExecuteTimes
-from ..core.explained import Explained
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.instrument import Instrument
@@ -141,7 +140,7 @@ class Sending:
         """
         for request in self._requests:
             if request.state not in (RequestState.INITIALIZED, RequestState.RELEASED):
-                return Explained.cite(self._model.server.core.explain(request))
+                return self._model.server.core.explain(request)
         return ""
 
     @property

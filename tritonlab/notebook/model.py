@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..clients.snippets import Snippet, failure_test
 from ..core.failure_capsule import FailureCapsule
+from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
 from ..load_testing.load_tested import LoadTested
 from ..server.api import model as served
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
+from ..server.observe.why import Why
 from .authoring.workspace import Workspace
 from .views.failure_pane import FailurePane
 
@@ -42,6 +44,9 @@ class ShownFailure(KeptFailure):
             snippet.save(path)
         return snippet
 
+    def _cited(self, text: str) -> str:
+        return self._cite(text)
+
     def _pane(self) -> FailurePane:
         return FailurePane(self, self._cite)
 
@@ -62,6 +67,15 @@ class Model(LoadTested, served.Model):
 
     def _failure(self, capsule: FailureCapsule) -> ShownFailure:
         return ShownFailure(self, capsule, self._workspace.cite if self._workspace is not None else str)
+
+    def _explain(self, error: TritonError) -> None:
+        if self._workspace is not None:
+            error.explained_by = self._workspace.explain
+
+    def why(self) -> Why:
+        return super().why().cited(self._workspace.cite if self._workspace is not None else str)
+
+    why.__doc__ = served.Model.why.__doc__
 
     @explains_unknown
     def view(self, kind: str = "timeline") -> RecordView:

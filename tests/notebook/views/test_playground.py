@@ -18,9 +18,9 @@ import tritonlab
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.clients.golden import GoldenSet
-from tritonlab.core.explained import Explained
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views import following
 from tritonlab.notebook.views.input_files import InputFile
 from tritonlab.notebook.views.input_values import ValueProblem
 from tritonlab.notebook.views.playground import Playground
@@ -150,13 +150,13 @@ def test_cancel_reaches_the_model(workspace: Workspace) -> None:
 
 
 def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Explained, "cite", staticmethod(lambda text: f"cited: {text}"))
+    monkeypatch.setattr(following, "STUCK_SECONDS", 0.0)
     options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
-    playground = Playground(workspace.load("m", FOREVER, options=options))
+    playground = Playground(workspace.load("m", FOREVER, options=options), cite=lambda text: f"cited: {text}")
     playground.buttons.send.click()
     sending = playground._sent.now()
     assert sending is not None
-    eventually(lambda: sending.why().startswith("cited: "))
+    eventually(lambda: "cited: \nrequest " in playground.result.value)
     playground.buttons.cancel.click()
     assert sending.wait(30)
 

@@ -14,6 +14,7 @@ from ...server.api.request_check import OWN_FIELDS
 from ...server.api.request_maker import RequestFields
 from ...stub import triton_python_backend_utils
 from ...stub.c_python_backend_utils import JOINS_LATE
+from .line_hints import PARAMETER
 
 ConfigOf = Callable[[str], "dict[str, Any] | None"]
 
@@ -226,7 +227,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     ),
     (
         re.compile(r"TypeError: (float|int)\(\) argument must be .*, not 'dict'|JSON object must be .*, not dict"),
-        "a parameter of the config is an object: config['parameters'][KEY]['string_value'] is its text",
+        PARAMETER,
     ),
     (re.compile(r"NameError: name '(?P<name>\w+)' is not defined"), _undefined),
     (

@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...core.failure_capsule import FailureCapsule
-from ...core.model_config import ConfigError
+from ...core.model_config import ConfigError, parse_pbtxt, to_dict
 from ...core.status import ModelError, NotFoundError, TritonError
 from ...server.api.failures import KeptFailure
 from ..authoring.cells import CellBody, cell_label, running_body
@@ -248,11 +248,12 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
     tracebacks = Tracebacks(
         shell,
         locate,
-        lambda name: _config_of(workspace(), name),
-        lambda: workspace().names(),
-        places,
-        lambda: workspace().server.debugger.words(),
-        lambda line: printed.has_shown(line),
+        config_of=lambda name: _config_of(workspace(), name),
+        written=lambda name: _written_config(workspace(), name),
+        names=lambda: workspace().names(),
+        places=places,
+        paused=lambda: workspace().server.debugger.words(),
+        shown=lambda line: printed.has_shown(line),
     )
     install(tracebacks)
     cell = RunningCell()
@@ -268,6 +269,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
         found.cite = places
+        found.explain = tracebacks.explain
         found.server.instruments.replace(notice)
         found.cite_for = partial(_places_of, found, places)
         printed.listen_to(found.server.instruments, found.cite_for)
@@ -312,6 +314,14 @@ def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:
     try:
         return workspace.server.model(name).config()
     except NotFoundError:
+        return None
+
+
+def _written_config(workspace: Workspace, name: str) -> dict[str, Any] | None:
+    """Return the config of the model as it was last written, whether it serves or not."""
+    try:
+        return to_dict(parse_pbtxt(workspace.draft(name).config_file, name))
+    except (ConfigError, NotebookError):
         return None
 
 

@@ -19,4 +19,6 @@ def open_playground(workspace: Workspace, model: Model, describe_error: Describe
     ModuleNotFoundError without ipywidgets."""
     from .playground import Playground
 
-    return Playground(model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints)
+    return Playground(
+        model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints, workspace.cite
+    )

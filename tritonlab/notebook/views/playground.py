@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,9 +48,15 @@ class Playground:
     """
 
     def __init__(
-        self, model: Model, describe_error: DescribeError = lambda error: "", ports: Ports = lambda: None
+        self,
+        model: Model,
+        describe_error: DescribeError = lambda error: "",
+        ports: Ports = lambda: None,
+        cite: Callable[[str], str] = str,
     ) -> None:
+        """cite: what names the cell in a text that names a line of a model's file."""
         self.model = model
+        self._cite = cite
         self._ports = ports
         self._describe_error = describe_error
         self._sent = CurrentSending()
@@ -204,7 +210,7 @@ class Playground:
             raise ValueProblem(error.message) from error
 
     def _follow(self, sending: Sending) -> None:
-        follow(sending, lambda why: self._show(sending, why), lambda: self._sent.now() is sending)
+        follow(sending, lambda why: self._show(sending, self._cite(why)), lambda: self._sent.now() is sending)
 
     def _show(self, sending: Sending, why: str = "") -> None:
         outcomes, finished = sending.outcomes(), sending.finished

@@ -63,7 +63,14 @@ class Model:
         self.version = version
 
     def _found(self) -> ModelVersion:
-        return self._core.find(self.name, self.version)
+        try:
+            return self._core.find(self.name, self.version)
+        except TritonError as error:
+            self._explain(error)
+            raise
+
+    def _explain(self, error: TritonError) -> None:
+        """Add what else is known of an error before the author gets it; a notebook knows cells."""
 
     def _version(self) -> str:
         """Return the version as clients write it."""
@@ -244,7 +251,11 @@ class Model:
             check_fields(request)
             return request, None
         found = self._found()
-        return make_request(self, found.rules.input_types, fields, self._server.casts), found
+        try:
+            return make_request(self, found.rules.input_types, fields, self._server.casts), found
+        except TritonError as error:
+            self._explain(error)
+            raise
 
     @with_field_parameters(RequestFields)
     def infer(
@@ -263,14 +274,25 @@ class Model:
         """
         request, found = self._asked(request, fields)
         core = self._core
-        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, core.explain, core.debugger)
-        return self._start(self._core.infer, iterator, found)
+        iterator = ResponseIterator(
+            request,
+            raise_on_error,
+            enable_empty_final_response,
+            waits_for=core.explain,
+            explain=self._explain,
+            debugger=core.debugger,
+        )
+        return self._start(core.infer, iterator, found)
 
-    @staticmethod
-    def _start(infer: Callable[..., None], iterator: ResponseIterator, found: ModelVersion | None) -> ResponseIterator:
+    def _start(
+        self, infer: Callable[..., None], iterator: ResponseIterator, found: ModelVersion | None
+    ) -> ResponseIterator:
         request = iterator.request
         try:
             shielded(infer, request, found)
+        except TritonError as error:
+            self._explain(error)
+            raise
         except KeyboardInterrupt:
             try:
                 iterator.interrupted()
@@ -290,8 +312,12 @@ class Model:
         running loop.
         """
         request, found = self._asked(request, fields)
-        iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
-        shielded(self._core.infer, request, found)
+        iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response, explain=self._explain)
+        try:
+            shielded(self._core.infer, request, found)
+        except TritonError as error:
+            self._explain(error)
+            raise
         return iterator
 
     def __call__(self, /, *unnamed: Any, **inputs: Any) -> dict[str, NDArray[Any]]:
@@ -312,8 +338,11 @@ class Model:
         tensors = make_tensors(inputs, found.rules.input_types)
         request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:
-            iterator = ResponseIterator(request, True, False, self._core.explain, self._core.debugger)
-            answers = self._start(self._core.infer_here, iterator, found)
+            core = self._core
+            iterator = ResponseIterator(
+                request, True, waits_for=core.explain, explain=self._explain, debugger=core.debugger
+            )
+            answers = self._start(core.infer_here, iterator, found)
             response = next(answers, None)
             if response is not None and not response.final:
                 _await_end(answers)
