@@ -24,6 +24,7 @@ from ..core.completed_text import CompletedText, completed_text
 from ..core.explained import Explained
 from ..core.model_config import parse_pbtxt
 from ..core.os_limits import explained
+from ..core.status import InvalidArgumentError
 from ..core.unknown_option import explains_unknown
 from .deployable_config import deployable_config
 from .machine_bound import left_out, warnings
@@ -60,6 +61,7 @@ def export(
     its BLS calls name; `alone` leaves them out. If one of the directories is in the way, none is written. The report
     warns of models that are needed and are not there. Raises NoRepository where no repository can be.
     """
+    _check_model(model)
     was_there = os.path.exists(repository_path(directory))
     repository = make_repository(directory)
     try:
@@ -71,6 +73,15 @@ def export(
         if isinstance(error, Explained) or (limit := explained(error)) is None:
             raise
         raise NoRepository(repository, f"'{model.name}' was not exported to {repository}: {limit}") from error
+
+
+def _check_model(model: object) -> None:
+    """Raise InvalidArgumentError for what is not a model, such as the name of one, before anything is made."""
+    if not hasattr(model, "config_pbtxt"):
+        name = repr(model) if isinstance(model, str) else "NAME"
+        raise InvalidArgumentError(
+            f"{model!r} is not a model: export() takes the model itself, as load() and server.model({name}) return it"
+        )
 
 
 def _export(model: Model, repository: Path, *, overwrite: bool, alone: bool) -> ExportReport:

@@ -307,7 +307,7 @@ def _places_of(workspace: Workspace, places: CellPlaces, record: LogRecord) -> P
 def _show_failure(workspace: Workspace, capsule: FailureCapsule) -> None:
     model = workspace.server.model(capsule.model)
     if in_kernel() and any(failure.capsule is capsule for failure in model.failures):  # else it is another server's
-        FailurePane(KeptFailure(model, capsule), workspace.cite).show()
+        FailurePane(KeptFailure(model, capsule), workspace.cite, lambda: workspace.ports.endpoints).show()
 
 
 def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:

@@ -27,7 +27,8 @@ from .history import History
 from .input_row import InputRow
 from .input_values import ValueProblem
 from .open_playground import DescribeError
-from .other_server import Ports, SideBySide, open_address
+from .open_ports import Ports, open_address
+from .other_server import SideBySide
 from .program_panel import ProgramPanel
 from .request_form import RequestForm
 from .result_view import outcomes_html
