@@ -31,9 +31,7 @@ class FailurePane(LiveView):
 
     MODULE = "failure.js"
 
-    def __init__(
-        self, failure: KeptFailure, cite: Callable[[str], str] = str, ports: Ports = lambda: None
-    ) -> None:
+    def __init__(self, failure: KeptFailure, cite: Callable[[str], str] = str, ports: Ports = lambda: None) -> None:
         self.failure = failure
         self._ports = ports
         # now: once the cell is edited and run again its lines change
