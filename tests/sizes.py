@@ -22,6 +22,9 @@ DOCUMENTED = {"os._exit", "sys._getframe", "sys._current_frames"}
 #: The same of objects: what a NamedTuple has.
 DOCUMENTED_ATTRIBUTES = {"_asdict", "_fields", "_make", "_replace"}
 
+#: What a library looks for on classes, and nothing else offers: IPython's protocol of tracebacks.
+PROTOCOLS = {"'_render_traceback_'"}
+
 #: Lines of a file, of a function and of a class that are a hint to look whether a noun is missing. Only that of
 #: functions is a limit: as one, the others had cut what belongs together into 39 files of less than 60 lines.
 HINTS = {"files": 400, "functions": 60, "classes": 200}
@@ -166,8 +169,9 @@ def assigned_from_elsewhere(path: Path, root: Path) -> Iterator[Use]:
                 yield Use(place, target.lineno, f"{target.value.id}.{target.attr}")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
             owner = node.args[0]
-            if isinstance(owner, ast.Name) and owner.id in classes:
-                yield Use(place, node.lineno, f"{owner.id}.{ast.unparse(node.args[1])}")
+            name = ast.unparse(node.args[1])
+            if isinstance(owner, ast.Name) and owner.id in classes and name not in PROTOCOLS:
+                yield Use(place, node.lineno, f"{owner.id}.{name}")
 
 
 def long_calls(path: Path, root: Path) -> Iterator[Use]:

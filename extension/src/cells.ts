@@ -14,6 +14,11 @@ export function mentionsTriton(text: string): boolean {
   return MENTIONS.test(text);
 }
 
+/** Whether a cell failed because the kernel has not loaded tritonlab, by the name and the text of its error. */
+export function missesTriton(name: string, text: string): boolean {
+  return name === "UsageError" && /[Mm]agic.*`(%%triton_\w+|%triton)`.*not found/.test(text);
+}
+
 export type MarkKind = "ready" | "loading" | "failed" | "stale" | "off";
 
 /** The mark of a cell: a word or two to see, a sentence to read, the line of the cell that is to blame; and of its

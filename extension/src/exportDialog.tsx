@@ -5,6 +5,7 @@ import { Signal } from "@lumino/signaling";
 import { useEffect, useState } from "react";
 
 import { KernelError, KernelLink } from "./link.js";
+import { modelsOf, treeOf } from "./exported.js";
 import { Exported, Plan } from "./protocol.js";
 
 const TYPING_MS = 250;
@@ -254,11 +255,11 @@ function Progress({ state }: { state: Export }): JSX.Element {
 function Result({ state }: { state: Export }): JSX.Element {
   const last = state.done[state.done.length - 1];
   const { contents } = last;
-  const models = state.done.flatMap((one) => one.models);
+  const models = modelsOf(state.done);
   return (
     <div className="tritonlab-form" role="status">
       <p>
-        {state.done.length === 1 ? "Written to " : `${state.done.length} models written to `}
+        {state.done.length === 1 ? "Written to " : `${models.length} models written to `}
         {contents === null ? (
           <code>{last.repository}</code>
         ) : (
@@ -267,7 +268,7 @@ function Result({ state }: { state: Export }): JSX.Element {
           </a>
         )}
       </p>
-      <pre className="tritonlab-tree">{[last.repository + "/", ...state.done.flatMap(below)].join("\n")}</pre>
+      <pre className="tritonlab-tree">{[last.repository + "/", ...treeOf(state.done)].join("\n")}</pre>
       {models
         .filter((one) => one.backup)
         .map((one) => (
@@ -286,11 +287,6 @@ function Result({ state }: { state: Export }): JSX.Element {
       <Command title="or here:" line={last.commands[1]} />
     </div>
   );
-}
-
-/** The lines of an export's tree below the repository. */
-function below(one: Done): string[] {
-  return one.tree.split("\n").slice(1);
 }
 
 function Command({ title, line }: { title: string; line: string }): JSX.Element {

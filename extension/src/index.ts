@@ -13,6 +13,7 @@ import { addHighlighting } from "./highlight.js";
 import { tritonIcon } from "./icons.js";
 import { KernelLinks } from "./links.js";
 import { markCells } from "./marks.js";
+import { offerLoadExt } from "./missing.js";
 import { addNotebookCommands } from "./notebooks.js";
 import { TritonPanel } from "./panel.js";
 import { Settings } from "./settings.js";
@@ -49,6 +50,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     addCommands(app, links, settings, palette);
     addNotebookCommands(app, links, palette, launcher);
     markCells(links, exportModel);
+    offerLoadExt(tracker);
     const panel = new TritonPanel(links, { exportModel, loadExtension }, tritonIcon);
     app.shell.add(panel, "left", { rank: 520 });
     restorer?.add(panel, panel.id);

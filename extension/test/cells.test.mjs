@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { markOf, mentionsTriton, modelOf } from "../lib/cells.js";
+import { markOf, mentionsTriton, missesTriton, modelOf } from "../lib/cells.js";
 
 const CELL = "%%triton_model echo --input IN:FP32[1]\nclass TritonPythonModel:\n    pass\n";
 
@@ -59,4 +59,12 @@ test("a failure is the cell's that was tried, and the version before keeps servi
   assert.match(failed.title, /KeyError: 'nope'\. The version loaded before keeps serving/);
   assert.equal(markOf(CELL, [tried]).kind, "ready");
   assert.equal(markOf(CELL, [model({ state: "FAILED", error: { text: "no", line: null } })]).label, "failed");
+});
+
+test("a magic of ours that the kernel does not know", () => {
+  assert.ok(missesTriton("UsageError", "Cell magic `%%triton_model` not found."));
+  assert.ok(missesTriton("UsageError", "Line magic function `%triton` not found."));
+  assert.ok(!missesTriton("UsageError", "Cell magic `%%trito` not found."));
+  assert.ok(!missesTriton("UsageError", "Line magic function `%timeit_` not found."));
+  assert.ok(!missesTriton("NameError", "Cell magic `%%triton_model` not found."));
 });

@@ -21,6 +21,7 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tests.serving import write_model
 from tritonlab import Model, Server
+from tritonlab.core.status import InvalidArgumentError
 from tritonlab.export.report import ExportConflict, ExportReport
 from tritonlab.export.repository import export, plan_export
 from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
@@ -171,6 +172,12 @@ def test_another_server_answers_the_same_from_it(model: Model, tmp_path: Path) -
     with Server(tmp_path / "models", warm=0) as server:
         assert server.model("m")(IN=row)["OUT"].tolist() == model(IN=row)["OUT"].tolist()
         assert server.model("m").config() == model.config()
+
+
+def test_a_name_is_not_a_model_and_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"'m' is not a model: .*server.model\('m'\) return it"):
+        export("m", tmp_path / "new")  # type: ignore[arg-type]
+    assert not (tmp_path / "new").exists()
 
 
 def test_equal_is_left_alone(model: Model, tmp_path: Path) -> None:

@@ -43,8 +43,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def workspace(server: Server) -> Iterator[Workspace]:
     """A workspace of a notebook that has written nothing yet."""
     repository = server.core.repository.repositories[0]
-    workspace = Workspace(server, Path(repository))
+    workspace = server.workspace = Workspace(server, Path(repository))
     yield workspace
+    server.workspace = None
     for name in {name for name, _ in server.models()}:
         server.unload(name, timeout=10)  # a failed test may leave one that hangs
     workspace.close()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from ..core.explained import Explained
 from ..core.inference.infer_request import InferenceRequest, RequestState
 from ..core.inference.infer_response import InferenceResponse
 from ..core.metrics.execute_times import ExecuteTimes
@@ -141,7 +140,7 @@ class Sending:
         """
         for request in self._requests:
             if request.state not in (RequestState.INITIALIZED, RequestState.RELEASED):
-                return Explained.cite(self._model.server.core.explain(request))
+                return self._model.server.core.explain(request)
         return ""
 
     @property

@@ -5,9 +5,12 @@ do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, TypeAlias
 
 from .plain_facts import plain
+
+#: Returns where an error is as its author knows it, such as the line of a cell, and advice; "" for what it cannot tell.
+Explain: TypeAlias = "Callable[[Explained], tuple[str, str]]"
 
 
 class Explained:
@@ -15,20 +18,20 @@ class Explained:
 
     #: one of `status.Code`
     code: Any
-    #: names the cell for a place that is a line of a model's file; set by the notebook
-    cite: ClassVar[Callable[[str], str]] = staticmethod(lambda place: place)
-    #: returns advice about a text, "" if there is none; set by the notebook
-    advise: ClassVar[Callable[[str], str]] = staticmethod(lambda text: "")
+    #: set by what hands the error to an author in a notebook, called when `where` or `fix` is read
+    explained_by: Explain | None = None
 
     @property
     def where(self) -> str | None:
         """The line of a cell or file, or the field, that the error is about; None if unknown."""
-        return Explained.cite(self.place()) or None
+        explain = self.explained_by
+        return (explain(self)[0] if explain is not None else "") or self.place() or None
 
     @property
     def fix(self) -> str | None:
         """What to do about it; None if unknown."""
-        return self.remedy() or Explained.advise(self.symptom()) or None
+        explain = self.explained_by
+        return self.remedy() or (explain(self)[1] if explain is not None else "") or None
 
     def to_dict(self) -> dict[str, Any]:
         """Return `error` (the class), `code`, `where`, `fix` and `text` as JSON values."""

@@ -23,6 +23,7 @@ from ..core.config.completed_text import CompletedText, completed_text
 from ..core.config.model_config import parse_pbtxt
 from ..core.explained import Explained
 from ..core.os_limits import explained
+from ..core.status import InvalidArgumentError
 from ..core.unknown_option import explains_unknown
 from ..repository.layout import CONFIG_FILE
 from ..repository.model_tree import KEEPS, ModelTree
@@ -75,6 +76,7 @@ def export(
     Raises NoRepository where no repository can be, UnknownTarget.
     """
     place = find_target(target)
+    _check_model(model)
     path = repository_path(directory)
     made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     wanted = [include] if isinstance(include, str) else list(include)
@@ -90,6 +92,15 @@ def export(
         if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error)) is None:
             raise
         raise NoRepository(path, f"'{model.name}' was not exported to {path}: {limit}") from error
+
+
+def _check_model(model: object) -> None:
+    """Raise InvalidArgumentError for what is not a model, such as the name of one, before anything is made."""
+    if not hasattr(model, "config_pbtxt"):
+        name = repr(model) if isinstance(model, str) else "NAME"
+        raise InvalidArgumentError(
+            f"{model!r} is not a model: export() takes the model itself, as load() and server.model({name}) return it"
+        )
 
 
 def _export(

@@ -10,6 +10,7 @@ from ..clients.golden import GoldenSet
 from ..clients.sending import asks_of
 from ..clients.snippets import Snippet, failure_test
 from ..core.observe.failure_capsule import FailureCapsule
+from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
 from ..export.preflight.finding import Preflight
 from ..export.preflight.judge import DEFAULT_TARGET
@@ -18,8 +19,10 @@ from ..load_testing.load_tested import LoadTested
 from ..server.api import model as served
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
+from ..server.observe.why import Why
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
+from .views.open_ports import Ports, open_address
 
 if TYPE_CHECKING:
     from ..load_testing.load_run import LoadTest
@@ -33,22 +36,34 @@ if TYPE_CHECKING:
 class ShownFailure(KeptFailure):
     """A failure of a model that a cell shows as a pane, with buttons."""
 
-    def __init__(self, model: FailedModel, capsule: FailureCapsule, cite: Callable[[str], str] = str) -> None:
-        """cite: what names the cell in a text that names a line of a model's file."""
+    def __init__(
+        self,
+        model: FailedModel,
+        capsule: FailureCapsule,
+        cite: Callable[[str], str] = str,
+        ports: Ports = lambda: None,
+    ) -> None:
+        """cite: what names the cell in a text that names a line of a model's file. ports: the notebook's own."""
         super().__init__(model, capsule)
         self._cite = cite
+        self._ports = ports
 
     def to_pytest(self, path: str | Path | None = None) -> Snippet:
         """Return a pytest that sends a server the same over gRPC, with the tensors in a `.npz` beside it, and fails as
-        long as the model does. `path`: the directory to write both to.
+        long as the model does: the notebook's own ports if they are open, else Triton's. `path`: the directory to write
+        both to.
         """
-        snippet = failure_test(self.requests(), self.model.config(), self.capsule.headline)
+        address = open_address(self._ports)
+        snippet = failure_test(self.requests(), self.model.config(), self.capsule.headline, address)
         if path is not None:
             snippet.save(path)
         return snippet
 
+    def _cited(self, text: str) -> str:
+        return self._cite(text)
+
     def _pane(self) -> FailurePane:
-        return FailurePane(self, self._cite)
+        return FailurePane(self, self._cite, self._ports)
 
     def _repr_html_(self) -> str:
         return str(self._pane()._bundle()["text/html"])
@@ -66,7 +81,19 @@ class Model(LoadTested, served.Model):
         self._workspace = workspace
 
     def _failure(self, capsule: FailureCapsule) -> ShownFailure:
-        return ShownFailure(self, capsule, self._workspace.cite if self._workspace is not None else str)
+        workspace = self._workspace
+        if workspace is None:
+            return ShownFailure(self, capsule)
+        return ShownFailure(self, capsule, workspace.cite, lambda: workspace.ports.endpoints)
+
+    def _explain(self, error: TritonError) -> None:
+        if self._workspace is not None:
+            error.explained_by = self._workspace.explain
+
+    def why(self) -> Why:
+        return super().why().cited(self._workspace.cite if self._workspace is not None else str)
+
+    why.__doc__ = served.Model.why.__doc__
 
     @explains_unknown
     def view(self, kind: str = "timeline") -> RecordView:

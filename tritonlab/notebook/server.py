@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.status import TritonError
 from ..server.api import server as served
+from ..server.observe.why import Why
 from .authoring.workspace import Workspace
 from .model import Model
 
@@ -19,10 +21,20 @@ class Server(served.Server):
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> Model:
-        super().load(name, config, files)
+        try:
+            super().load(name, config, files)
+        except TritonError as error:
+            if self.workspace is not None:
+                error.explained_by = self.workspace.explain
+            raise
         return self.model(name)
 
     load.__doc__ = served.Server.load.__doc__
+
+    def why(self, name: str | None = None) -> Why:
+        return super().why(name).cited(self.workspace.cite if self.workspace is not None else str)
+
+    why.__doc__ = served.Server.why.__doc__
 
     def model(self, name: str, version: int = -1) -> Model:
         """Return a handle on a model, loaded or not; version -1 is the latest that its policy serves."""

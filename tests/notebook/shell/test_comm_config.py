@@ -31,6 +31,36 @@ def test_what_is_refused_has_its_place(text: str, line: int, word: str, said: st
     assert text.splitlines()[line - 1][found["start"] : found["end"]] == word
 
 
+def test_every_fault_is_marked_not_the_first_only() -> None:
+    text = """\
+max_batchsize: 9
+input [
+  { name: 'A' data_type: TYPE_FP33 dims: [ -1, 2 ] },  # TYPE_FP34
+  { nam: "B{" data_type: TYPE_FP32 }
+]
+dynamic_batching { max_queue_delay: 100 preserve_ordering: true }
+version_policy: { latest: { num_versions: -0.5 } }
+name: "m"
+name: "n"
+outputs [ { name: "C" } ]
+"""
+    found = check(NOBODY, text, "m")
+    lines = text.splitlines()
+    marked = [(each["line"], lines[each["line"] - 1][each["start"] : each["end"]]) for each in found]
+    assert marked == [
+        (1, "max_batchsize"),
+        (3, "TYPE_FP33"),
+        (4, "nam"),
+        (6, "max_queue_delay"),
+        (7, "-0.5"),
+        (9, '"n"'),
+        (10, "outputs"),
+    ]
+    assert "Did you mean max_batch_size?" in found[0]["text"]
+    # the last one is of the bracket that is missing
+    assert [each["line"] for each in check(NOBODY, "max_batchsize: 9\ninput [ {\nnam: 3", "m")] == [1, 3, 2]
+
+
 def test_nothing_is_said_of_what_is_right() -> None:
     assert check(NOBODY, "max_batch_size: 8", "m") == []
     assert check(NOBODY, "", "m") == []

@@ -43,6 +43,56 @@ def test_options_subcommands_and_values(notebook: Any, text: str, found: list[st
     assert complete(notebook, text) == found
 
 
+ADD = "%%triton_model add --quiet --max-batch-size 8 --input A:FP32[4] in:0:INT8[-1] B:FP32[1]? --output OUT:FP32[4]\n"
+CELL = (
+    "%%triton_model n --input IN:FP32[1] in:0:INT8[-1] --output OUT:FP32[1]\nimport triton_python_backend_utils as p\n"
+)
+LOOP = "    def execute(self, requests):\n        for number, query in enumerate(requests):\n            "
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (CELL + "request.is_", ["is_cancelled"]),
+        (CELL + "x = [request.corr", ["correlation_id"]),
+        (CELL + LOOP + "query.get_res", ["get_response_sender"]),
+        (CELL + "requests[0].request_", ["request_id"]),
+        (CELL + "pb_utils.get_input_t", ["get_input_tensor_by_name"]),
+        (CELL + 'pb_utils.get_input_tensor_by_name(request, "', ["IN", "in:0"]),
+        (CELL + "a = pb_utils.get_input_tensor_by_name(requests[0], 'I", ["IN"]),
+        (CELL + 'pb_utils.Tensor("', ["OUT"]),
+        (CELL + "json.loads(args['model_c", ["model_config"]),
+        ('%%triton_model both\npb_utils.get_input_tensor_by_name(request, "', ["X"]),
+        ('%%triton_model add\npb_utils.Tensor("', ["OUT"]),
+        ('add.infer(inputs={"', ["A", "in:0", "B"]),
+        ('list(add.infer(request_id="1", inputs={"A": [[1]], "', ["in:0", "B"]),
+        ("add.async_infer(inputs={'A': numpy.ones((1, 4)),\n    'i", ["in:0"]),
+        ("%triton view add me", ["metrics", "memory"]),
+        ("%triton view add ", ["timeline", "streams", "metrics", "graph", "memory"]),
+    ],
+)
+def test_names_in_the_body_of_a_cell_and_of_inputs(notebook: Any, text: str, found: list[str]) -> None:
+    notebook.run(ADD + IDENTITY)
+    notebook.run("%%triton_config both --quiet\ninput { name: 'X' data_type: TYPE_FP32 dims: [ 1 ] }\n")
+    assert complete(notebook, text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "request.is_",  # not in a model's cell
+        CELL + "other.is_",
+        CELL + "self.request.is_",
+        'other.infer(inputs={"',
+        'add.infer(inputs={"A": "',
+        '%%triton_model --inp\npb_utils.Tensor("',
+    ],
+)
+def test_names_are_not_offered_elsewhere(notebook: Any, text: str) -> None:
+    notebook.run(ADD + IDENTITY)
+    assert not {"is_cancelled", "A", "B", "OUT"}.intersection(complete(notebook, text))
+
+
 def test_an_option_is_offered_once(notebook: Any) -> None:
     assert "--max-batch-size" not in complete(notebook, "%%triton_model m --max-batch-size 8 --m")
 
@@ -53,9 +103,6 @@ def test_models_by_name(notebook: Any) -> None:
     names = complete(notebook, "%triton unload ")  # and what the shared server saw in other tests
     assert {"add_sub", "other"} <= set(names)
     assert complete(notebook, "%%triton_model add_s") == ["add_sub"]
-
-
-ADD = "%%triton_model add --quiet --max-batch-size 8 --input A:FP32[4] in:0:INT8[-1] B:FP32[1]? --output OUT:FP32[4]\n"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from tritonlab.core.status import ModelError
+from tritonlab.server.api.model import Model as ServedModel
+
 MODEL = """\
 %%triton_model m --max-batch-size 8 --input IN:FP32[-1] --output OUT:FP32[-1]
 import triton_python_backend_utils as pb_utils
@@ -49,6 +52,49 @@ def test_the_same_from_a_loop_over_the_responses(notebook: Any) -> None:
     result = notebook.run("def go():\n    return list(m.infer(inputs={'IN': -np.ones((1, 1), np.float32)}))\ngo()")
     assert f"Cell In[{notebook.number()}], line 2, in go()" in result.text
     assert f"Cell In[{model}], line 11, in execute()" in result.text
+
+
+def test_an_error_that_the_author_catches_says_where_and_what_to_do(notebook: Any) -> None:
+    notebook.run(MODEL)
+    model = notebook.number()
+    catch = "try:\n    {}\nexcept Exception as error:\n    caught = error"
+    notebook.run(catch.format("m(IN=[[-1.0]])"))
+    assert notebook["caught"].where == f"Cell In[{model}], line 11"
+    notebook.run(catch.format("list(m.infer(inputs={'IN': [1.0]}))"))
+    assert (notebook["caught"].where, notebook["caught"].fix) == (
+        "input 'IN'",
+        "the first dimension is the batch: array[None], or a list within a list, has shape [1, 1]",
+    )
+    notebook.run(catch.format("m.create_request(inputs={'IN': object()})"))
+    assert notebook["caught"].where == "input 'IN'"
+    notebook.run(catch.format("m.server.model('mm').config()"))
+    assert "did you mean 'm'?" in notebook["caught"].fix
+
+
+def test_the_errors_of_a_server_that_no_notebook_writes_to_are_left_alone(notebook: Any) -> None:
+    notebook.run(MODEL)
+    with pytest.raises(ModelError) as raised:
+        ServedModel(notebook["m"].server, "m")(IN=[[-1.0]])
+    where = raised.value.where
+    assert where is not None and re.search(r'^File ".*/m/1/model.py", line 10$', where) and raised.value.fix is None
+
+
+@pytest.mark.parametrize(
+    ("init", "advice"),
+    [
+        ("self.config['parameters']['scal']", "the config has no parameter 'scal': did you mean 'scale'?"),
+        ("self.config['parameters']['scale'] * 2.0", "a parameter of the config is an object: config['parameters']"),
+    ],
+)
+def test_a_name_that_the_config_of_a_failed_load_does_not_have(notebook: Any, init: str, advice: str) -> None:
+    options = "--input IN:FP32[-1] --output OUT:FP32[-1]"
+    source = MODEL.partition("\n")[2]
+    assert notebook.run(f"%%triton_model m {options} --quiet\n{source}").success  # its config has no parameters
+    init = f"    def initialize(self, args):\n        self.config = json.loads(args['model_config'])\n        {init}\n"
+    source = "import json\n" + source.replace("    def execute", f"{init}    def execute", 1)
+    result = notebook.run(f"%%triton_model m {options} --param scale=2 --quiet\n{source}")
+    assert not result.success and f"\nHint: {advice}" in result.text
+    assert advice in result.error_in_exec.fix
 
 
 @pytest.mark.parametrize(
@@ -194,7 +240,7 @@ def test_a_failed_reload_shows_its_own_lines_and_the_old_model_keeps_its(noteboo
         (
             'get_input_tensor_by_name(request, "IN")',
             'get_input_tensor_by_name(request, "in")',
-            "get_input_tensor_by_name",
+            "the config has no input 'in': did you mean 'IN'?",
         ),
         (
             "import t",

@@ -15,9 +15,9 @@ import pytest
 
 from tests.serving import DECOUPLED, Lab, Script, config, eventually
 from tritonlab import Model
-from tritonlab.core.explained import Explained
 from tritonlab.core.observe.failure_capsule import MOST_CAPSULE, MOST_TENSOR
 from tritonlab.core.status import ModelError, ModelLoadError, TritonError, UnsupportedError
+from tritonlab.notebook.model import ShownFailure
 from tritonlab.server.api.failures import KeptFailure
 
 FAILING = """
@@ -102,12 +102,12 @@ def test_the_facts_in_words_and_for_programs(failing: Model) -> None:
     assert "[-1] " in repr(failing.failures) and "ValueError: negative: -1.0" in repr(failing.failures)
 
 
-def test_the_text_names_cells_where_there_are_some(failing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_names_cells_where_there_are_some(failing: Model) -> None:
     fail(failing, X=np.float32([-1]))
-    monkeypatch.setattr(
-        Explained, "cite", staticmethod(lambda text: re.sub(r'File ".*?", line 14', "Cell In[2], line 15", text))
+    shown = ShownFailure(
+        failing, failing.failures[-1].capsule, lambda text: re.sub(r'File ".*?", line 14', "Cell In[2], line 15", text)
     )
-    lines = repr(failing.failures[-1]).split("\n")
+    lines = repr(shown).split("\n")
     place = lines.index("  Cell In[2], line 15, in execute")
     assert lines[place + 1] == '    raise ValueError("negative: " + str(x.min()))'
 

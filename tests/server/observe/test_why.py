@@ -14,7 +14,6 @@ import pytest
 
 from tests.server.observe.test_watchdog import World
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
-from tritonlab.core.explained import Explained
 from tritonlab.core.observe.failure_capsule import FailureBook
 from tritonlab.core.status import InternalError, ModelLoadError, TritonError
 from tritonlab.server.observe.why import Reason, ServerSnapshot, Why, why
@@ -24,13 +23,6 @@ flag = self.args["model_repository"] + "/go"
 while not os.path.exists(flag): time.sleep(0.005)
 return [answer()]
 """
-
-
-@pytest.fixture(autouse=True)
-def _outside_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notebook that ran before in this process has left its own advice, and names cells."""
-    monkeypatch.setattr(Explained, "advise", staticmethod(lambda text: ""))
-    monkeypatch.setattr(Explained, "cite", staticmethod(lambda place: place))
 
 
 @contextmanager
@@ -179,7 +171,7 @@ def test_a_stream_without_its_final_flag(lab: Lab) -> None:
     eventually(lambda: found(script)[0]["state"] == "open")
     (reason,) = reasons(script.model.why(), "requests")
     assert "has returned, and its response sender has not sent the final flag." in reason.text
-    (head,) = [line for line in reason.cited_lines() if "(process " in line and line.startswith("  -- ")]
+    (head,) = [line for line in reason.all_lines() if "(process " in line and line.startswith("  -- ")]
     assert head == f"  -- open_0_0 (process {script.model.instances()[0]['pid']}):"
     done = "self.sender.send(flags=1); request.get_response_sender().send(flags=1)"
     list(script.infer(done))

@@ -242,17 +242,23 @@ def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
     return specs
 
 
+#: The keys of the `args` of `initialize` (rule 2.3.1).
+MODEL_ARGS = (
+    "model_config",
+    "model_instance_kind",
+    "model_instance_name",
+    "model_instance_device_id",
+    "model_repository",
+    "model_version",
+    "model_name",
+)
+
+
 def instance_args(config: ModelConfig, spec: InstanceSpec, *, model_directory: str, version: int) -> dict[str, str]:
     """Return the `args` of `initialize` (rule 2.3.1). `model_directory` is `<repository>/<model>`."""
-    return {
-        "model_config": to_json(config),
-        "model_instance_kind": spec.kind,
-        "model_instance_name": spec.name,
-        "model_instance_device_id": str(spec.device_id),
-        "model_repository": model_directory,
-        "model_version": str(version),
-        "model_name": config.name,
-    }
+    device = str(spec.device_id)
+    values = (to_json(config), spec.kind, spec.name, device, model_directory, str(version), config.name)
+    return dict(zip(MODEL_ARGS, values, strict=True))
 
 
 def is_decoupled(config: ModelConfig) -> bool:

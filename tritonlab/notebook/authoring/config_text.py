@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,9 @@ from ...core.config.load_advice import config_advice
 from ...core.config.model_config import ConfigError, ModelConfig, parse_pbtxt
 from ...core.config.model_config_rules import polled
 
+#: The most faults of one text that are found.
+_MOST_FAULTS = 20
+_TOKEN = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[-+\w.]+|[^\s\w]""")
 _PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
 
 
@@ -110,3 +114,64 @@ def _line_of_reason(reason: str, said: ConfigText) -> int:
     words = re.findall(r"'(\w+)'", reason)
     words += [f"{word}_batch_size" for word in re.findall(r"\b(preferred) size", reason)]
     return next((line for word in words if (line := said.line_of(word))), 0)
+
+
+def faults(said: ConfigText) -> Iterator[ConfigTextError]:
+    """Yield what the server would refuse in a config text. A parser ends at the first fault: it reads the text again
+    without the field that is wrong, as long as it can tell which one that is."""
+    text, parsed = said.text, False
+    for _ in range(_MOST_FAULTS):
+        try:
+            if parsed:
+                parse_pbtxt(text, f"{said.model}/config.pbtxt")
+            else:
+                said.message  # noqa: B018 - parsing is what raises
+            return
+        except ConfigTextError as found:
+            error = found
+        except ConfigError as found:
+            error = ConfigTextError(found, said)
+        yield error
+        without = _without_field(text, error.line - said.offset, error.column) if error.column else None
+        if without is None:
+            return
+        text, parsed = without, True
+
+
+def _without_field(text: str, line: int, column: int) -> str | None:
+    """Return the text with blanks for the innermost field, name and value, that stands at the place; None if no field
+    that has an end does."""
+    place = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1]) + column - 1
+    for start, end in _fields(text):
+        if start <= place < end:
+            return text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return None
+
+
+def _fields(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each field begins and ends, the inner ones before those that contain them."""
+    starts: list[int | None] = [None]  # of the field that is open, by depth of messages
+    listed, valued = [False], [False]
+    for token in _TOKEN.finditer(text):
+        word, ends = token[0], False
+        if word in "{<":
+            starts.append(None)
+            listed.append(False)
+            valued.append(False)
+        elif word in "}>":
+            if len(starts) == 1:
+                return
+            for stack in (starts, listed, valued):
+                stack.pop()
+            ends = not listed[-1]
+        elif word in "[]":
+            listed[-1], ends = word == "[", word == "]"
+        elif word == ":":
+            valued[-1] = True
+        elif word[0] not in "#,;" and not listed[-1]:
+            ends = valued[-1]
+            starts[-1] = starts[-1] if ends else token.start()
+        if ends and (start := starts[-1]) is not None:
+            yield start, token.end()
+        if ends:
+            starts[-1], valued[-1] = None, False

@@ -14,13 +14,14 @@ from ...server.api.request_check import OWN_FIELDS
 from ...server.api.request_maker import RequestFields
 from ...stub import triton_python_backend_utils
 from ...stub.c_python_backend_utils import JOINS_LATE
+from .line_hints import PARAMETER
 
 ConfigOf = Callable[[str], "dict[str, Any] | None"]
 
 _JOINS_LATE = (*JOINS_LATE, "get_model_dir")
 _COMPILED = "|".join(_JOINS_LATE)
 #: What `import triton_python_backend_utils as pb_utils` gives a model (rule 1.1.3).
-_PB_UTILS = sorted({*_JOINS_LATE, *(name for name in dir(triton_python_backend_utils) if not name.startswith("_"))})
+PB_UTILS = sorted({*_JOINS_LATE, *(name for name in dir(triton_python_backend_utils) if not name.startswith("_"))})
 
 #: What the author's own metrics have.
 _MEMBERS = {
@@ -134,7 +135,7 @@ def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
 
 
 def _misspelt(found: re.Match[str], config_of: ConfigOf) -> str:
-    near = difflib.get_close_matches(found["name"], _PB_UTILS, n=2, cutoff=0.7)
+    near = difflib.get_close_matches(found["name"], PB_UTILS, n=2, cutoff=0.7)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
@@ -226,7 +227,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     ),
     (
         re.compile(r"TypeError: (float|int)\(\) argument must be .*, not 'dict'|JSON object must be .*, not dict"),
-        "a parameter of the config is an object: config['parameters'][KEY]['string_value'] is its text",
+        PARAMETER,
     ),
     (re.compile(r"NameError: name '(?P<name>\w+)' is not defined"), _undefined),
     (

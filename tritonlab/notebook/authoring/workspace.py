@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.config.model_config import ModelConfig
+from ...core.explained import Explain, Explained
 from ...core.plain_facts import by_number
 from ...core.scratch_directory import ScratchDirectory
 from ...repository.model_directory import ModelDirectory
@@ -55,6 +56,8 @@ class Workspace:
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
         #: cites cells in a text that names lines of models' files; set by whoever can show cells
         self.cite: Callable[[str], str] = lambda text: text
+        #: returns the line of a cell that an error is about, and advice; set with `cite`
+        self.explain: Explain | None = None
         #: returns what cites cells for the version that wrote a line of the log; set with `cite`
         self.cite_for: Callable[[LogRecord], Callable[[str], str]] = lambda record: str
         #: returns the cell that runs in the calling thread, "In[3]", or ""; set by whoever can show cells
@@ -104,6 +107,10 @@ class Workspace:
                 return self.server.model(name)
             try:
                 return written.load(started, self.running_cell())
+            except Exception as error:
+                if isinstance(error, Explained):
+                    error.explained_by = self.explain
+                raise
             finally:
                 self.changed(name)
 

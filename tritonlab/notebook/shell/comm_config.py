@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from ..authoring.config_fields import sentence_of
-from ..authoring.config_text import ConfigText, ConfigTextError
+from ..authoring.config_text import ConfigText, ConfigTextError, faults
 from ..authoring.workspace import Workspace
 from .config_completion import config_words, field_at
 
@@ -18,16 +18,14 @@ _NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
 
 def check(workspace: Workspace, text: str, model: str = "") -> list[dict[str, Any]]:
     """Return what `%%triton_config` would refuse in this text: `text`, the `line` (from 1; 0 for the whole), and the
-    columns `start` and `end` (from 0). A parser ends at the first fault, so there is one at most.
+    columns `start` and `end` (from 0).
     """
     if not model and (named := _NAME.search(text)):
         model = named[1]
-    try:
-        ConfigText(text, model=model or "model").message  # noqa: B018 - parsing is what raises
-    except ConfigTextError as error:
-        said = f"{error.complaint} {error.advice}".strip()
-        return [{"text": said, "line": error.line, **_columns(text, error)}]
-    return []
+    return [
+        {"text": f"{error.complaint} {error.advice}".strip(), "line": error.line, **_columns(text, error)}
+        for error in faults(ConfigText(text, model=model or "model"))
+    ]
 
 
 def _columns(text: str, error: ConfigTextError) -> dict[str, int]:

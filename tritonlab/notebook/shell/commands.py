@@ -68,7 +68,7 @@ class Context:
             reason = failed_load_of(self.workspace, name)
             if reason is None:
                 raise
-            raise NotFoundError("\n".join([f"{error.message}:", *reason.cited_lines()])) from None
+            raise NotFoundError("\n".join([f"{error.message}:", *reason.all_lines()])) from None
         return model
 
 

@@ -1,5 +1,5 @@
-"""Completion of what is ours in a cell: the magics' lines (options, subcommands, model names, values),
-config.pbtxt, and calls of models."""
+"""Completion of what is ours in a cell: the magics' lines (options, subcommands, model names, values), the bodies of
+cells with a model or a config.pbtxt, and calls of models."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from IPython.core.error import UsageError
+
+from ...core.config.model_config import ConfigError
 from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 from ..authoring.workspace import Workspace
+from ..views.record.record_view import KINDS
 from .call_completion import call_arguments
+from .cell_completion import input_keys, model_cell
 from .commands import COMMANDS
 from .config_completion import config_words
-from .parsing import LineParser, line_parser
+from .parsing import LineParser, line_parser, parse
 
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
@@ -30,7 +35,12 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
     def matcher(context: Any) -> Any:
         lines = context.full_text.split("\n")[: context.cursor_line]
         text = "\n".join([*lines, context.text_until_cursor])
-        found = completions(context.text_until_cursor, magics, workspace) or config_cell(text, workspace)
+        found = (
+            completions(context.text_until_cursor, magics, workspace)
+            or config_cell(text, workspace)
+            or model_cell(text, lambda line, kind: _tensors(line, kind, magics, workspace()))
+            or input_keys(text, shell.user_ns)
+        )
         alone = found is not None
         found = found or call_arguments(text, shell.user_ns)
         if found is None:
@@ -80,6 +90,8 @@ def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Wor
         yield from (f"{name}:{known.name}[" for known in DataType if known is not DataType.INVALID)
     elif words[-1].startswith("-"):
         yield from (flag for flag, option in options.items() if flag not in words[:-1] or option.repeats)
+    elif parser.prog == "triton view" and len(words) == 2:
+        yield from KINDS
     elif len(words) == 1:
         yield from workspace().names() if parser.prog != "triton help" else COMMANDS
 
@@ -87,6 +99,23 @@ def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Wor
 def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
     with contextlib.suppress(TritonError):
         yield from (f"{tensor['name']}=" for tensor in workspace.server.model(model).config()["input"])
+
+
+def _tensors(line: str, kind: str, magics: Any, workspace: Workspace) -> list[str]:
+    """Return the names of the tensors, `input` or `output`, of the model that the line of a `%%triton_model` cell
+    writes: those of its options, else of its config's cell, else of the version that serves."""
+    try:
+        arguments = parse(line_parser(magics.triton_model), line.partition(" ")[2])
+    except UsageError:
+        return []
+    if specs := getattr(arguments, kind):
+        return [spec.rpartition(":")[0] for spec in specs]
+    with contextlib.suppress(ConfigError):
+        if named := [tensor.name for tensor in getattr(workspace.draft(arguments.name).config.message, kind)]:
+            return named
+    with contextlib.suppress(TritonError):
+        return [str(tensor["name"]) for tensor in workspace.server.model(arguments.name).config()[kind]]
+    return []
 
 
 def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ...core.config.model_config import ConfigError
+from ...core.config.model_config import ConfigError, parse_pbtxt, to_dict
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.status import ModelError, NotFoundError, TritonError
 from ...repository.layout import CONFIG_FILE
@@ -250,6 +250,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         shell,
         locate,
         config_of=lambda name: _config_of(workspace(), name),
+        written=lambda name: _written_config(workspace(), name),
         names=lambda: workspace().names(),
         places=places,
         paused=lambda: workspace().server.debugger.words(),
@@ -272,6 +273,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         found.describe_error = tracebacks.text
         found.cite = places
         found.running_cell = partial(running_label, shell)
+        found.explain = tracebacks.explain
         found.server.instruments.replace(notice)
         found.cite_for = partial(_places_of, found, places)
         printed.listen_to(found.server.instruments, found.cite_for)
@@ -309,13 +311,21 @@ def _places_of(workspace: Workspace, places: CellPlaces, record: LogRecord) -> P
 def _show_failure(workspace: Workspace, capsule: FailureCapsule) -> None:
     model = workspace.server.model(capsule.model)
     if in_kernel() and any(failure.capsule is capsule for failure in model.failures):  # else it is another server's
-        FailurePane(KeptFailure(model, capsule), workspace.cite).show()
+        FailurePane(KeptFailure(model, capsule), workspace.cite, lambda: workspace.ports.endpoints).show()
 
 
 def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:
     try:
         return workspace.server.model(name).config()
     except NotFoundError:
+        return None
+
+
+def _written_config(workspace: Workspace, name: str) -> dict[str, Any] | None:
+    """Return the config of the model as it was last written, whether it serves or not."""
+    try:
+        return to_dict(parse_pbtxt(workspace.draft(name).config_file, name))
+    except (ConfigError, NotebookError):
         return None
 
 

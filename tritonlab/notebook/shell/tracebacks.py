@@ -6,6 +6,7 @@ cell that raises one of them fails as any cell does, so Run All and nbclient sto
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import traceback
@@ -19,6 +20,7 @@ from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_place
 from ..authoring.config_text import ConfigTextError
 from ..authoring.hints import ConfigOf, hint
+from ..authoring.line_hints import line_hint
 from ..authoring.source_map import Locate, located
 from .remote_frames import as_exception
 
@@ -26,20 +28,25 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _LOG_LINES = 10
 _MAGIC = "%%triton_"  # a comment in linecache, see cells.running_body
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_FAILED_LOAD = re.compile(r"load failed for model '(.*?)'")
+#: The file of a model in its version's directory.
+_MODEL_FILE = re.compile(r"/([^/]+)/\d+/[^/]+\.py$")
 _TIMED_OUT = "Request timeout expired"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
     """The rendering of errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
-    `config_of` returns a model's config, `names` those of all models, `paused` which of them a debugger has paused,
-    `shown` whether a line that a model printed stands below the cell already."""
+    `config_of` returns the config of a model that serves, `written` the one that was loaded last, `names` those of all
+    models, `paused` which of them a debugger has paused, `shown` whether a line that a model printed stands below the
+    cell already."""
 
     def __init__(
         self,
         shell: Any,
         locate: Locate,
         config_of: ConfigOf,
+        written: ConfigOf,
         names: Callable[[], Iterable[str]],
         places: Callable[[str], str],
         paused: Callable[[], str],
@@ -48,13 +55,16 @@ class Tracebacks:
         self._shell = shell
         self._locate = locate
         self._config_of = config_of
+        self._written = written
         self._names = names
         self._places = places
         self._paused = paused
         self._shown = shown
 
     def render(self, error: BaseException) -> list[str]:
-        """Return the lines that IPython prints for `error`."""
+        """Return the lines that IPython prints for `error`. Programs find the same in its `where` and `fix`."""
+        if isinstance(error, Explained):
+            error.explained_by = self.explain
         return [line.replace(f"#{_MAGIC}", _MAGIC) for line in self._lines(error)]
 
     def _lines(self, error: BaseException) -> list[str]:
@@ -73,7 +83,7 @@ class Tracebacks:
                 lines += ["", error.reason]
             lines += self._printed(error)
         # no client sent what a step was given, so advice to send something else would not help
-        if not isinstance(error, EnsembleError) and (advice := self._hint(str(error))):
+        if not isinstance(error, EnsembleError) and (advice := self._hint(error, str(error))):
             lines += ["", advice]
         return lines
 
@@ -93,7 +103,7 @@ class Tracebacks:
             lines += ["", f"A client gets ({error.code.text}): {told}"]
         if isinstance(error, EnsembleError):
             lines += ["", error.reason]
-        if advice := self._hint(str(error.exception)):
+        if advice := self._hint(error, str(error.exception)):
             lines += ["", advice]
         return lines
 
@@ -106,14 +116,31 @@ class Tracebacks:
         origin, line = self._locate(found[1], int(found[2]))
         return cell_place(self._shell, origin, line)
 
-    def advice(self, text: str) -> str:
+    def explain(self, error: Explained) -> tuple[str, str]:
+        """Return where the cause of the error is, in a cell, and what to do about it; "" for what is not known."""
+        return self.place(error.place()), self._advice(error, error.symptom())
+
+    def _advice(self, error: object, text: str) -> str:
         """Return what to do about an error of this text; "" if that is not known."""
         if text == _TIMED_OUT and (paused := self._paused()):
             return f"{self._places(paused)}: type to it with %triton debug"
+        if isinstance(error, ModelError) and (exception := error.exception) is not None and exception.frames:
+            file = exception.frames[-1].file
+            linecache.checkcache(file)
+            lines = linecache.getlines(file)
+            if advice := line_hint(exception, self._config(error.message, exception), lines):
+                return advice
         return hint(text, self._config_of, self._names)
 
-    def _hint(self, text: str) -> str:
-        advice = self.advice(text)
+    def _config(self, message: str, exception: RemoteException) -> dict[str, Any]:
+        """Return the config of the model whose load or execution raised an exception, {} if that is not known."""
+        if failed := _FAILED_LOAD.search(message):
+            return self._written(failed[1]) or {}
+        names = (found[1] for frame in exception.frames if (found := _MODEL_FILE.search(frame.file)))
+        return next((config for name in names if (config := self._config_of(name))), {})
+
+    def _hint(self, error: BaseException, text: str) -> str:
+        advice = self._advice(error, text)
         return f"Hint: {advice}" + "." * (not advice.endswith("?")) if advice else ""
 
     def _printed(self, error: ModelError) -> list[str]:
@@ -169,16 +196,12 @@ class Tracebacks:
 
 
 def install(tracebacks: Tracebacks) -> None:
-    """Make IPython show our errors through `tracebacks`, in place of any that was installed before; they also say
-    where they are through these.
-    """
+    """Make IPython show our errors through `tracebacks`, in place of any that was installed before."""
 
     def _render_traceback_(error: BaseException) -> list[str]:
         return tracebacks.render(error)
 
-    setattr(Explained, _render_traceback_.__name__, _render_traceback_)
-    Explained.cite = staticmethod(tracebacks.place)
-    Explained.advise = staticmethod(tracebacks.advice)
+    setattr(Explained, "_render_traceback_", _render_traceback_)  # noqa: B010  # mypy minds the plain assignment
 
 
 def _below(trace: TracebackType, directory: str) -> bool:

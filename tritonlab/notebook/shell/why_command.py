@@ -13,11 +13,11 @@ def why(workspace: Workspace, name: str | None) -> Text:
     NotFoundError for an unknown name."""
     if name is not None and name not in workspace.names():
         workspace.server.model(name).config()
-    told = workspace.server.why(name)
+    waits = workspace.server.why(name).cited(workspace.cite)
     names = [name] if name is not None else workspace.names()
     cells = {each: reason for each in names if (reason := failed_load_of(workspace, each)) is not None}
-    others = [reason for reason in told.reasons if reason.kind != "load" or reason.model not in cells]
-    whole = Why([*cells.values(), *others], told.calm)
+    others = [reason for reason in waits.reasons if reason.kind != "load" or reason.model not in cells]
+    whole = Why([*cells.values(), *others], waits.calm)
     return Text(whole.text(), whole.to_dict())
 
 
@@ -27,4 +27,4 @@ def failed_load_of(workspace: Workspace, name: str) -> Reason | None:
     error = report.error if report is not None else None
     if report is None or not isinstance(error, Exception) or not isinstance(error, Explained):
         return None
-    return failed_load(name, error, error.where, error.fix, serves=bool(report.ready_at))
+    return failed_load(name, error, serves=bool(report.ready_at)).cited(workspace.cite)

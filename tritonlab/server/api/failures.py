@@ -99,6 +99,10 @@ class KeptFailure:
         """Return all that is kept, as JSON can hold it; tensors by their first elements."""
         return self.capsule.to_dict()
 
+    def _cited(self, text: str) -> str:
+        """Return a text that names a line of a model's file, as it is shown."""
+        return text
+
     def __repr__(self) -> str:
         capsule = self.capsule
         at = time.strftime("%H:%M:%S", time.localtime(capsule.time_ns / 1e9))
@@ -107,7 +111,7 @@ class KeptFailure:
         for frame in capsule.frames[-_FRAMES:]:
             source = frame.source[frame.line - frame.start].strip() if frame.source else ""
             said = f'  File "{frame.file}", line {frame.line}, in {frame.function}' + f"\n    {source}" * bool(source)
-            lines.append(Explained.cite(said))
+            lines.append(self._cited(said))
         place = capsule.place
         for name, text in place.variables[:_VARIABLES] if place is not None else ():
             lines.append(f"    {name} = {text}")
@@ -148,9 +152,7 @@ class ModelFailures(Sequence[KeptFailure]):
     `pb_utils.TritonError`, of which nothing is kept: they are answers.
     """
 
-    def __init__(
-        self, model: str, failures: Sequence[KeptFailure], total: int, answered_with_error: int
-    ) -> None:
+    def __init__(self, model: str, failures: Sequence[KeptFailure], total: int, answered_with_error: int) -> None:
         self._failures = list(failures)
         self._model = model
         self.total = total

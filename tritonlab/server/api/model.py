@@ -63,7 +63,14 @@ class Model:
         self.version = version
 
     def _found(self) -> ModelVersion:
-        return self._core.find(self.name, self.version)
+        try:
+            return self._core.find(self.name, self.version)
+        except TritonError as error:
+            self._explain(error)
+            raise
+
+    def _explain(self, error: TritonError) -> None:
+        """Add what else is known of an error before the author gets it; a notebook knows cells."""
 
     def _version(self) -> str:
         """Return the version as clients write it."""
@@ -254,7 +261,11 @@ class Model:
             check_fields(request)
             return request, None
         found = self._found()
-        return make_request(self, found.rules.input_types, fields, self._server.casts), found
+        try:
+            return make_request(self, found.rules.input_types, fields, self._server.casts), found
+        except TritonError as error:
+            self._explain(error)
+            raise
 
     @with_field_parameters(RequestFields)
     def infer(
@@ -276,12 +287,22 @@ class Model:
         iterator = ResponseIterator(
             request,
             raise_on_error,
-            empty_final=enable_empty_final_response,
-            explain=core.explain,
+            enable_empty_final_response,
+            waits_for=core.explain,
+            explain=self._explain,
             debugger=core.debugger,
         )
+        return self._start(core.infer, iterator, found)
+
+    def _start(
+        self, infer: Callable[..., None], iterator: ResponseIterator, found: ModelVersion | None
+    ) -> ResponseIterator:
+        request = iterator.request
         try:
-            shielded(core.infer, request, found)
+            shielded(infer, request, found)
+        except TritonError as error:
+            self._explain(error)
+            raise
         except KeyboardInterrupt:
             try:
                 iterator.interrupted()
@@ -301,8 +322,12 @@ class Model:
         running loop.
         """
         request, found = self._asked(request, fields)
-        iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
-        shielded(self._core.infer, request, found)
+        iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response, explain=self._explain)
+        try:
+            shielded(self._core.infer, request, found)
+        except TritonError as error:
+            self._explain(error)
+            raise
         return iterator
 
     def __call__(self, /, *unnamed: Any, **inputs: Any) -> dict[str, NDArray[Any]]:
@@ -323,13 +348,14 @@ class Model:
         tensors = make_tensors(inputs, found.rules.input_types)
         request, core = InferenceRequest(self.name, tensors, model_version=self.version), self._core
         try:
-            answers = ResponseIterator(
-                request, raise_on_error=True, empty_final=False, explain=core.explain, debugger=core.debugger
+            iterator = ResponseIterator(
+                request,
+                raise_on_error=True,
+                waits_for=core.explain,
+                explain=self._explain,
+                debugger=core.debugger,
             )
-            try:
-                shielded(core.infer_here, request, found)
-            except KeyboardInterrupt:
-                answers.interrupted()
+            answers = self._start(core.infer_here, iterator, found)
             response = next(answers, None)
             if response is not None and not response.final:
                 _await_end(answers)

@@ -11,7 +11,7 @@ from typing import NoReturn
 from ...core.explained import Explained
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
-from ...core.status import Code
+from ...core.status import Code, TritonError
 from ...instances.debugging.debugger import Debugger
 from ...ipc.link.interrupts import interruptible, shielded
 
@@ -31,8 +31,9 @@ class ResponseIterator(Iterator[InferenceResponse]):
     """The responses of one request, in order. An empty final response ends the iteration and is not yielded
     (rule 3.7.5).
 
-    The thread that waits in `next` reads the stub's answer itself, when nobody else does. `explain` returns what a
-    request waits for, where the wait is interrupted. `debugger`: the main thread serves its prompts meanwhile.
+    The thread that waits in `next` reads the stub's answer itself, when nobody else does. `waits_for` returns what a
+    request waits for, where the wait is interrupted; `explain` gets each error first. `debugger`: the main thread
+    serves its prompts meanwhile.
     """
 
     def __init__(
@@ -40,10 +41,13 @@ class ResponseIterator(Iterator[InferenceResponse]):
         request: InferenceRequest,
         raise_on_error: bool,
         empty_final: bool = False,
-        explain: Callable[[InferenceRequest], str] = lambda request: "",
+        *,
+        waits_for: Callable[[InferenceRequest], str] = lambda request: "",
+        explain: Callable[[TritonError], None] = lambda error: None,
         debugger: Debugger | None = None,
     ) -> None:
         self.request = request
+        self._waits_for = waits_for
         self._explain = explain
         self._debugger = debugger
         self._raise = raise_on_error
@@ -79,8 +83,10 @@ class ResponseIterator(Iterator[InferenceResponse]):
             # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
             self._done = responses[0].final
             response = responses.popleft()
-            if response.error is not None and self._raise:
-                raise response.error
+            if response.error is not None:
+                self._explain(response.error)
+                if self._raise:
+                    raise response.error
             if self._empty_final or not response.empty:
                 return response
         raise StopIteration
@@ -93,7 +99,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
 
     def interrupted(self, why: str = "") -> NoReturn:
         """Raise RequestInterrupted in place of the KeyboardInterrupt that is being handled, and which may say why."""
-        raise RequestInterrupted(why or self._explain(self.request)) from None
+        raise RequestInterrupted(why or self._waits_for(self.request)) from None
 
     def _wait(self) -> None:
         """Sleep until a response is there, while some other thread reads."""
@@ -127,8 +133,16 @@ class ResponseIterator(Iterator[InferenceResponse]):
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
     """The responses of one request as of a ResponseIterator, for `async for`."""
 
-    def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
+    def __init__(
+        self,
+        request: InferenceRequest,
+        raise_on_error: bool,
+        empty_final: bool = False,
+        *,
+        explain: Callable[[TritonError], None] = lambda error: None,
+    ) -> None:
         self.request = request
+        self._explain = explain
         self._raise = raise_on_error
         self._empty_final = empty_final
         self._loop = asyncio.get_running_loop()
@@ -143,8 +157,10 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         while not self._done:
             response = await self._responses.get()
             self._done = response.final
-            if response.error is not None and self._raise:
-                raise response.error
+            if response.error is not None:
+                self._explain(response.error)
+                if self._raise:
+                    raise response.error
             if self._empty_final or not response.empty:
                 return response
         raise StopAsyncIteration

@@ -26,15 +26,6 @@ class Refusal:
     missing: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class FailedLoad:
-    """Why a load failed, with the place and the advice of that moment: later the cells may be others."""
-
-    error: TritonError
-    where: str | None
-    fix: str | None
-
-
 class LoadedModel:
     """All that a server knows of one model: its versions, and the last state of those that are gone. `identifier`:
     its name, or with namespacing its namespace and name.
@@ -59,7 +50,7 @@ class LoadedModel:
         #: of an ensemble: what the last check of its models found; None if they fit
         self.refusal: Refusal | None = None
         #: why the last load failed; None if it did not, or somebody has unloaded the model since
-        self.failure: FailedLoad | None = None
+        self.failure: TritonError | None = None
         #: whether it was loaded by its own name, not as a part of an ensemble only
         self.explicit = False
         #: whether its last load found no version that the policy selects
@@ -82,7 +73,7 @@ class LoadedModel:
             yield
         except TritonError as error:
             # a copy, without the frames, which would keep all that they hold alive
-            self.failure = FailedLoad(copy.copy(error), error.where, error.fix)
+            self.failure = copy.copy(error)
             raise
         self.failure = None
 

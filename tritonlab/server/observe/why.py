@@ -3,8 +3,8 @@ sentences. Triton reports none of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...core.config.load_advice import config_place, load_advice
@@ -41,25 +41,35 @@ class Reason:
     where: str | None = None
     fix: str | None = None
 
-    def cited_lines(self) -> Iterator[str]:
-        """Yield the lines of the text, with the cells' names in place of the models' files."""
-        yield Explained.cite(self.text)
+    def cited(self, cite: Callable[[str], str]) -> Reason:
+        """Return the same with the places of its texts as `cite` names them."""
+        return replace(
+            self,
+            text=cite(self.text),
+            lines=tuple(map(cite, self.lines)),
+            stacks=tuple((name, cite(stack)) for name, stack in self.stacks),
+            where=cite(self.where) if self.where else None,
+        )
+
+    def all_lines(self) -> Iterator[str]:
+        """Yield the lines of the text, with place, advice, details and stacks."""
+        yield self.text
         if self.where:
             yield f"  At {self.where}."
         if self.fix:
             yield f"  Fix: {self.fix}" + "." * (self.fix[-1] not in ".?")
-        yield from (Explained.cite(line) for line in self.lines)
+        yield from self.lines
         for name, stack in self.stacks:
             yield f"  -- {name}:"
-            yield from (f"  {line}" for line in Explained.cite(stack).split("\n"))
+            yield from (f"  {line}" for line in stack.split("\n"))
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "model": self.model,
-            "text": Explained.cite(self.text),
-            "details": [Explained.cite(line.strip()) for line in self.lines],
-            "stacks": {name: Explained.cite(stack) for name, stack in self.stacks},
+            "text": self.text,
+            "details": [line.strip() for line in self.lines],
+            "stacks": dict(self.stacks),
             "where": self.where,
             "fix": self.fix,
         }
@@ -72,8 +82,12 @@ class Why:
         self.reasons = list(reasons)
         self.calm = calm
 
+    def cited(self, cite: Callable[[str], str]) -> Why:
+        """Return the same with the places of the texts as `cite` names them."""
+        return Why([reason.cited(cite) for reason in self.reasons], self.calm)
+
     def text(self) -> str:
-        return "\n".join(line for reason in self.reasons for line in reason.cited_lines()) or self.calm
+        return "\n".join(line for reason in self.reasons for line in reason.all_lines()) or self.calm
 
     def to_dict(self) -> dict[str, Any]:
         return {"waits": bool(self.reasons), "reasons": [reason.to_dict() for reason in self.reasons]}
@@ -98,11 +112,8 @@ def why(seen: ServerSnapshot, name: str = "") -> Why:
     """Return why what is seen waits, of one model or of all."""
     reasons = [_loading(version, seen.now) for version in seen.loading if name in ("", version.name)]
     for model in seen.models:
-        if name in ("", model.name, model.identifier):
-            failure = model.failure
-            if failure is not None:
-                serves = bool(model.versions)
-                reasons.append(failed_load(model.name, failure.error, failure.where, failure.fix, serves=serves))
+        if model.failure is not None and name in ("", model.name, model.identifier):
+            reasons.append(failed_load(model.name, model.failure, serves=bool(model.versions)))
     for version in seen.versions:
         if name in ("", version.name, version.identifier):
             reasons += _instances(version, seen.now)
@@ -128,15 +139,15 @@ def _loading(version: ModelVersion, now: int) -> Reason:
     return Reason("loading", version.name, text, stacks=tuple(version.loading.stacks(_SECONDS).items()))
 
 
-def failed_load(model: str, error: Exception, where: str | None, fix: str | None, *, serves: bool) -> Reason:
+def failed_load(model: str, error: Explained, *, serves: bool) -> Reason:
     """Return why the last load of a model failed. `serves`: whether a version from before does."""
     reason = getattr(error, "reason", "") or str(error)
     exception = getattr(error, "exception", None)
     said = str(reason if exception is None else exception).strip().partition("\n")[0].rstrip(".")
     before = " The version from before serves on." if serves else ""
-    where = where or Explained.cite(config_place(reason)) or None
+    where = error.where or config_place(reason) or None
     text = f"the last load of model '{model}' failed: {said}.{before}"
-    return Reason("load", model, text, where=where, fix=fix or load_advice(reason) or None)
+    return Reason("load", model, text, where=where, fix=error.fix or load_advice(reason) or None)
 
 
 # -- instances
@@ -239,7 +250,7 @@ def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
     if not kept or kept[-1].pid not in {instance.pid for instance in version.instances}:
         return  # what failed before a reload has perhaps been mended
     last = kept[-1]
-    where = Explained.cite(f'File "{last.place.file}", line {last.place.line}') if last.place is not None else None
+    where = f'File "{last.place.file}", line {last.place.line}' if last.place is not None else None
     said = last.headline.rstrip(".")
     text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {said}."
     model = version.name if version.name.isidentifier() else "model"

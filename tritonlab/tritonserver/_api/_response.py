@@ -84,7 +84,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
         self._source: Iterator[InferenceResponse]
         users = inference_request.response_queue
         if users is None:
-            arriving = CoreIterator(request, False, True, model._server.core.explain)
+            arriving = CoreIterator(request, False, True, waits_for=model._server.core.explain)
             # no generator: its frame would hold the last response, and with it the stub's memory
             self._source = map(functools.partial(InferenceResponse._of, inference_request), arriving)
             return

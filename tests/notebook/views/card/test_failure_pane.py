@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import tritonlab.runtime  # noqa: F401 - hands the writer of tests in
 from tests.serving import Lab, config
 from tritonlab.core.observe.failure_capsule import MOST_TENSOR
 from tritonlab.core.status import ModelError
+from tritonlab.notebook.model import ShownFailure
 from tritonlab.notebook.shell.failure_notice import FailureNotice
 from tritonlab.notebook.views.card.failure_pane import FailurePane
 from tritonlab.server.api.failures import KeptFailure
@@ -119,6 +121,16 @@ def test_the_test_of_it(model: Model) -> None:
     pane.press("pytest")
     assert "def test_paned_failure():" in pane.state["snippet"]
     assert [file["name"] for file in pane.state["files"]] == ["test_paned_failure.py", "test_paned_failure.npz"]
+
+
+def test_the_test_of_it_finds_the_notebooks_ports_and_their_token(model: Model) -> None:
+    ports = SimpleNamespace(http="", grpc="127.0.0.1:4321", headers={}, header_file="/private/token")
+    pane = FailurePane(failed(model, -1), ports=lambda: ports)
+    pane.press("pytest")
+    assert '"TRITON_GRPC", "127.0.0.1:4321"' in pane.state["snippet"]
+    assert "/private/token" in pane.state["snippet"] and "headers=headers" in pane.state["snippet"]
+    failure = ShownFailure(model, pane.failure.capsule, ports=lambda: ports)
+    assert failure.to_pytest().text == pane.state["snippet"]
 
 
 def test_a_failure_without_a_request(model: Model) -> None:

@@ -65,6 +65,12 @@ def test_files_are_rows_of_a_batch() -> None:
         value("UINT8", (-1, 2, 3), ("a.png", png(2, 2)), ("b.png", png(2, 3)), batch=8)
 
 
+def test_a_picture_goes_to_plain_bytes_as_it_is() -> None:
+    data = png(4, 4)
+    assert value("UINT8", (-1,), ("a.png", data)).tobytes() == data
+    assert value("UINT8", (-1,), ("a.jpg", b"\xff\xd8"), batch=8).tolist() == [[255, 216]]
+
+
 def test_arrays_and_text_are_read_too() -> None:
     file = io.BytesIO()
     np.save(file, np.ones((2, 3)))

@@ -18,11 +18,11 @@ import tritonlab
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.clients.golden import GoldenSet
-from tritonlab.core.explained import Explained
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card.model_states import ModelStates
+from tritonlab.notebook.views.playground import following
 from tritonlab.notebook.views.playground.input_files import InputFile
 from tritonlab.notebook.views.playground.input_values import ValueProblem
 from tritonlab.notebook.views.playground.open_playground import open_playground
@@ -153,13 +153,13 @@ def test_cancel_reaches_the_model(workspace: Workspace) -> None:
 
 
 def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Explained, "cite", staticmethod(lambda text: f"cited: {text}"))
+    monkeypatch.setattr(following, "STUCK_SECONDS", 0.0)
     options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
-    playground = Playground(workspace.load("m", FOREVER, options=options))
+    playground = Playground(workspace.load("m", FOREVER, options=options), cite=lambda text: f"cited: {text}")
     playground.buttons.send.click()
     sending = playground._sent.now()
     assert sending is not None
-    eventually(lambda: sending.why().startswith("cited: "))
+    eventually(lambda: "cited: \nrequest " in playground.result.value)
     playground.buttons.cancel.click()
     assert sending.wait(30)
 

@@ -99,8 +99,29 @@ def test_typed_rows_set_the_batch_size(form: RequestForm) -> None:
     (request,) = sent(form)
     assert request["inputs"]["A"].shape == (3, 2) and request["inputs"]["B"].shape == (3, 1)
     form.inputs["A"].text.value = "1, 2"
-    assert form.batch.value == 3  # one row goes to each of the batch
-    assert sent(form)[0]["inputs"]["A"].tolist() == [[1, 2]] * 3
+    assert form.batch.value == 1  # nobody chose another
+    assert sent(form)[0]["inputs"]["A"].tolist() == [[1, 2]]
+    form.batch.value = 2
+    assert sent(form)[0]["inputs"]["A"].tolist() == [[1, 2]] * 2  # one row goes to each of the batch
+    form.inputs["A"].text.value = "1, 2\n3, 4\n5, 6"
+    assert form.batch.value == 3
+    form.inputs["A"].text.value = "7, 8"
+    assert form.batch.value == 2
+
+
+def test_lines_of_text_are_rows() -> None:
+    output = 'output { name: "Y" data_type: TYPE_FP32 dims: [1] }'
+    form = made('max_batch_size: 8 input { name: "T" data_type: TYPE_STRING dims: [1] } ' + output)
+    row = form.inputs["T"]
+    row.mode.value = "Typed"
+    assert row.text.placeholder.startswith("text for all, an element on each line")
+    row.text.value = "one\n two\n"
+    assert form.batch.value == 2 and "2 elements, one on each line" in row.note.value
+    assert sent(form)[0]["inputs"]["T"].tolist() == [["one"], [" two"]]
+    row.text.value = "'one\\ntwo'"
+    assert form.batch.value == 1 and sent(form)[0]["inputs"]["T"].tolist() == [["one\ntwo"]]
+    row.text.value = '{"a":\n 1}'
+    assert sent(form)[0]["inputs"]["T"].tolist() == [['{"a":\n 1}']]
 
 
 def test_an_expression_brings_its_rows(form: RequestForm) -> None:

@@ -18,6 +18,7 @@ from ....core.inference.tensor import Tensor
 from ....core.observe.failure_capsule import KeptRequest
 from ....server.api.failures import KeptFailure
 from ....stub._pb_stub.wire.message_bodies import FrameState
+from ..open_ports import Ports, open_address
 from ..widget import LiveView
 
 #: Requests, and frames besides the innermost one, in the HTML.
@@ -25,12 +26,14 @@ _REQUESTS, _FRAMES = 8, 8
 
 
 class FailurePane(LiveView):
-    """A failure. `cite` names the cell in a text that names a line of a model's file."""
+    """A failure. `cite` names the cell in a text that names a line of a model's file; `ports` are the notebook's own,
+    which the test is sent to if they are open."""
 
     MODULE = "failure.js"
 
-    def __init__(self, failure: KeptFailure, cite: Callable[[str], str] = str) -> None:
+    def __init__(self, failure: KeptFailure, cite: Callable[[str], str] = str, ports: Ports = lambda: None) -> None:
         self.failure = failure
+        self._ports = ports
         # now: once the cell is edited and run again its lines change
         self._places = [_place(frame, cite) for frame in failure.capsule.frames]
         self._replayed = ""
@@ -84,7 +87,9 @@ class FailurePane(LiveView):
     def _write(self) -> dict[str, Any]:
         try:
             failure = self.failure
-            snippet = failure_test(failure.requests(), failure.model.config(), failure.capsule.headline)
+            snippet = failure_test(
+                failure.requests(), failure.model.config(), failure.capsule.headline, open_address(self._ports)
+            )
         except Exception as error:
             return {"said": str(error), "good": False}
         files = [(snippet.name, str(snippet).encode()), *snippet.files.items()]

@@ -57,6 +57,9 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
             raise ValueProblem(f"{spec.name}: {file.name}: {problem}") from None
     if suffix in ("txt", "json", "csv"):
         return typed_value(spec, file.content.decode(errors="replace"), row)
+    if spec.datatype is DataType.UINT8 and spec.dims == (-1,):  # the file itself, which the model decodes
+        content = np.frombuffer(file.content, np.uint8)
+        return content[None] if spec.batching else content
     try:
         return fitted(spec, cast(spec, picture_value(file.content, spec.datatype, spec.dims)), row)
     except NoPicture as problem:

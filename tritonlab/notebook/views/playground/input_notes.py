@@ -10,7 +10,7 @@ from ....core.inference.tensor import Tensor
 from ....server.api.model_signature import shape_text
 from .array_facts import curve_html
 from .input_files import InputFile, files_value
-from .input_values import InputSpec, ValueProblem, as_sent
+from .input_values import InputSpec, ValueProblem, as_sent, typed_value
 from .json_values import json_note
 from .pictures import pictures_html
 
@@ -27,8 +27,11 @@ def label_html(spec: InputSpec) -> str:
 
 
 def typed_note(spec: InputSpec, text: str) -> str:
-    """Describe a typed document, or where it ceases to be one."""
+    """Describe a typed document, or where it ceases to be one, and lines that are elements."""
     note = json_note(text) if spec.datatype is DataType.BYTES else ""
+    if spec.datatype is DataType.BYTES and not note and "\n" in text.strip():
+        count = typed_value(spec, text, spec.shape(1, ())).size
+        note = f"{count} elements, one on each line; '''…''' is one with several lines" if count > 1 else ""
     tone = "tl-warn" if note.startswith("not JSON") else "tl-dim"
     return f"<span class='{tone}'>{escape(note)}</span>" if note else ""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ....core.inference.data_type import DataType
 from .input_files import InputFile, files_value, value_file
 from .input_notes import files_note, label_html, typed_note
 from .input_values import InputSpec, Mode, as_sent, as_text, cast, python_value, random_value, typed_value
@@ -22,6 +23,7 @@ _PLACEHOLDER = {
     Mode.PYTHON: "an expression of the notebook: images[:4]",
     Mode.FILE: "",
 }
+_TEXT_PLACEHOLDER = "text for all, an element on each line, or a list: ['a', 'b']"
 
 
 class InputRow:
@@ -201,7 +203,8 @@ class InputRow:
         """Show what belongs to the mode, and a preview of the value."""
         self._problem = False
         mode = Mode(self.mode.value)
-        self.text.placeholder = _PLACEHOLDER[mode]
+        text = mode is Mode.TYPED and self.spec.datatype is DataType.BYTES
+        self.text.placeholder = _TEXT_PLACEHOLDER if text else _PLACEHOLDER[mode]
         self.upload.layout.display = "" if mode is Mode.FILE else "none"
         # an expression and a file bring their own shape
         own = mode in (Mode.PYTHON, Mode.FILE)

@@ -128,10 +128,13 @@ def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[A
 
     Elements may be nested lists, a list without brackets, or a row on each line. They get a shape that the config
     allows: `shape` if their number fits it, else one row for each of the batch, or as many rows as they make. If none
-    fits they keep their own shape, so that the server's error about it can be seen. For BYTES, text that is not a
-    Python literal is one element, with its spaces and line ends. Raises ValueProblem.
+    fits they keep their own shape, so that the server's error about it can be seen. For BYTES, of text that is not a
+    Python literal each line is an element, with its spaces; a JSON document, one line, and lines whose number does not
+    fit are one element, with the line ends. Raises ValueProblem.
     """
     value = _read(spec, text)
+    if value is text and (lines := _lines(spec, text, shape)) is not None:
+        return lines
     if not isinstance(value, (list, tuple)):
         return _filled(spec, value, shape)
     try:
@@ -211,6 +214,15 @@ class _Names(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = _NAMES.get(node.id.lower())
         return node if value is None else ast.copy_location(ast.Constant(value), node)
+
+
+def _lines(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
+    """Return the lines of a text as elements; None for one line, a document, or more lines than fit."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or text.lstrip()[:1] in ("{", "["):
+        return None
+    array = fitted(spec, np.array(lines, dtype=np.object_), shape)
+    return array if spec.is_element(array.shape[1:] if spec.batching else array.shape) else None
 
 
 def _literal(text: str) -> Any:

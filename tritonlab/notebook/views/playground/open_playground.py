@@ -18,6 +18,8 @@ def open_playground(workspace: Workspace, model: Model, describe_error: Describe
     `describe_error`: the workspace's if left out. Raises ModuleNotFoundError without ipywidgets."""
     from .playground import Playground
 
-    form = Playground(model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints)
+    form = Playground(
+        model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints, workspace.cite
+    )
     ModelStates.for_server(model.server).follow_form(form.renew, model.name)
     return form

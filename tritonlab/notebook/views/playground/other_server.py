@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ....clients.comparison import Comparison, compare
 from ....clients.outcome import Outcome, addressed
 from ....clients.sending import ask
-from ....clients.snippets import Address
 from ....core.inference.infer_request import InferenceRequest
 from ....core.status import TritonError
+from ..open_ports import Ports
 from .comparison_view import comparison_html
 from .history import History
 from .result_view import outcomes_html
@@ -21,26 +21,6 @@ from .result_view import outcomes_html
 if TYPE_CHECKING:
     from ....clients.remote import RemoteServer
     from ....server.api.model import Model
-
-
-class OpenPorts(Protocol):
-    """The part of `Endpoints` that names the notebook's own server."""
-
-    @property
-    def http(self) -> str: ...
-
-    @property
-    def grpc(self) -> str: ...
-
-    @property
-    def headers(self) -> dict[str, str]: ...
-
-    @property
-    def header_file(self) -> str: ...
-
-
-#: The ports that are open, None if there are none.
-Ports = Callable[[], OpenPorts | None]
 
 
 def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = None) -> RemoteServer:
@@ -61,12 +41,6 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
         raise ValueError("this notebook has no open ports: %triton serve opens them")
     address = open_ports.http if word.lower() == "http" else open_ports.grpc
     return connect(f"{word.lower()}://{address}", headers={**open_ports.headers, **(headers or {})})
-
-
-def open_address(ports: Ports) -> Address | None:
-    """Return where a program finds the notebook's own server, None if no port is open."""
-    found, usual = ports(), Address()
-    return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.header_file)
 
 
 def send_to_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:

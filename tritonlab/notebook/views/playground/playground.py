@@ -22,6 +22,7 @@ from ....core.status import TritonError
 from ...authoring.cells import user_namespace
 from ...authoring.errors import DescribeError
 from ...authoring.hints import hint
+from ..open_ports import Ports, open_address
 from ..theme import STYLE
 from ..widget import renew_form, show_form
 from .following import CurrentSending, follow
@@ -30,7 +31,7 @@ from .form_keys import form_keys
 from .history import History
 from .input_row import InputRow
 from .input_values import ValueProblem
-from .other_server import Ports, SideBySide, open_address
+from .other_server import SideBySide
 from .program_panel import ProgramPanel
 from .request_form import RequestForm
 from .result_view import outcomes_html
@@ -49,9 +50,15 @@ class Playground:
     """
 
     def __init__(
-        self, model: Model, describe_error: DescribeError = lambda error: "", ports: Ports = lambda: None
+        self,
+        model: Model,
+        describe_error: DescribeError = lambda error: "",
+        ports: Ports = lambda: None,
+        cite: Callable[[str], str] = str,
     ) -> None:
+        """cite: what names the cell in a text that names a line of a model's file."""
         self.model = model
+        self._cite = cite
         self._ports = ports
         self._describe_error = describe_error
         self._sent = CurrentSending()
@@ -217,7 +224,7 @@ class Playground:
             raise ValueProblem(error.message) from error
 
     def _follow(self, sending: Sending) -> None:
-        follow(sending, lambda why: self._show(sending, why), lambda: self._sent.now() is sending)
+        follow(sending, lambda why: self._show(sending, self._cite(why)), lambda: self._sent.now() is sending)
 
     def _show(self, sending: Sending, why: str = "") -> None:
         outcomes, finished = sending.outcomes(), sending.finished

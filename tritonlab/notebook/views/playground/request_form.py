@@ -30,9 +30,13 @@ class RequestForm:
         self.inputs = InputPages(specs, widgets)
         self._batching = config["max_batch_size"] > 0
         self._sequence = "sequence_batching" in config
+        #: the batch size but for typed rows, which bring their own
+        self._chosen_batch = 1
+        self._follows = False  # the batch size changes because the form sets it
         self._build_batch(widgets, config["max_batch_size"])
         self._build_options(widgets, [output["name"] for output in config["output"]])
         self._arrange(widgets)
+        self.batch.observe(lambda change: self._choose_batch(), names="value")
         for field in (self.batch, self.seed):
             field.observe(lambda change: self._show_rows(), names="value")
         self.new_button.on_click(lambda button: self.new_values())
@@ -136,7 +140,7 @@ class RequestForm:
         """
         common = self._fields()
         rows = {name: row for name, row in self.inputs.senders().items() if name not in given and row.sent}
-        batch, fixed = self._fixed(rows, namespace)
+        batch, fixed = self._fixed(rows, namespace, int(self.batch.value))
         for number in range(count):
             random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
             known = {**given, **fixed, **random}
@@ -144,12 +148,11 @@ class RequestForm:
             yield RequestFields(inputs=inputs, **common)
 
     def _fixed(
-        self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any]
+        self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any], batch: int
     ) -> tuple[int, dict[str, Any]]:
         """Return the batch size, and the values that are the same in all requests. A value that brings rows decides the
-        batch size.
+        batch size, else it is `batch`.
         """
-        batch = int(self.batch.value)
         rows = {name: row for name, row in senders.items() if isinstance(row, InputRow) and not row.random}
         values = {name: row.value(batch, namespace) for name, row in rows.items()}
         brought = [rows[name].rows(value) for name, value in values.items()]
@@ -173,15 +176,23 @@ class RequestForm:
     def _show_rows(self) -> None:
         self.inputs.arrange(self.batch.value, self.seed.value)
 
+    def _choose_batch(self) -> None:
+        if not self._follows:
+            self._chosen_batch = int(self.batch.value)
+
     def _take_rows(self) -> None:
-        """Set the batch size from the typed values, if they have rows."""
+        """Set the batch size from the typed values if they have rows, else to the one that was chosen."""
         typed = {name: row for name, row in self.inputs.made.items() if row.sent and row.typed}
         try:
-            batch, _ = self._fixed(typed, {})
+            batch, _ = self._fixed(typed, {}, self._chosen_batch)
         except ValueProblem:
             return  # reported when it is sent
         if batch <= self.batch.max:
-            self.batch.value = batch
+            self._follows = True
+            try:
+                self.batch.value = batch
+            finally:
+                self._follows = False
 
 
 def _parameters(text: str) -> dict[str, ParameterValue]:
