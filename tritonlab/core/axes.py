@@ -18,7 +18,8 @@ from .svg_picture import clock_text, time_step
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DAY = 86400 * 10**9
+_SECOND = 10**9
+_DAY = 86400 * _SECOND
 #: Microseconds in a unit of time.
 _UNITS = {"s": 1e6, "ms": 1e3, "µs": 1.0}
 
@@ -64,11 +65,22 @@ def name_time_axis(ax: Axes) -> None:
         # a quarter of our own step, because matplotlib may choose a smaller one
         return clock_text(round(value * _DAY), max(time_step((end - begin) * _DAY) // 4, 1), time.gmtime)
 
+    begin, end = ax.dataLim.intervalx
+    if begin == end:  # one moment
+        ax.set_xlim(begin - _SECOND / 2 / _DAY, end + _SECOND / 2 / _DAY)
     ax.xaxis.set_major_locator(dates.AutoDateLocator(minticks=3, maxticks=6))
     ax.xaxis.set_major_formatter(text)
     for label in ax.get_xticklabels():
         label.set(rotation=20, ha="right", rotation_mode="anchor")
     ax.set_xlabel("time of day")
+
+
+def from_zero(ax: Axes, right: float, above: float) -> None:
+    """Let both axes begin at zero, and end above the data by these shares."""
+    ax.margins(0)
+    ax.autoscale_view()
+    ax.set_xlim(0, ax.get_xlim()[1] * (1 + right))
+    ax.set_ylim(0, ax.get_ylim()[1] * (1 + above))
 
 
 def name_lanes(ax: Axes, names: list[str]) -> None:

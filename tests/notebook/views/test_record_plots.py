@@ -60,7 +60,7 @@ def test_metrics_are_steps_and_dots_with_their_labels() -> None:
         "legend": ["hits_total{part=a}", "took_seconds"],
     }
     assert [(line.get_drawstyle(), line.get_marker()) for line in ax.lines] == [
-        ("steps-post", "None"),
+        ("steps-post", ""),
         ("default", "."),
     ]
     only = view.plot(names="took_seconds")
@@ -74,6 +74,9 @@ def test_memory_is_in_mib() -> None:
     ax = drawn(Memory(Recording(), "add", lambda: [held], False).plot)
     assert facts(ax)["y"] == "memory, MiB" and facts(ax)["title"] == "Memory of add"
     assert max(float(line.get_ydata()[-1]) for line in ax.lines) == 3
+    assert {line.get_marker() for line in ax.lines} == {"."}  # one moment is no line
+    begin, end = ax.get_xlim()
+    assert (end - begin) * 86400 == pytest.approx(1.0, rel=1e-3)
 
 
 def test_nothing_to_plot_is_an_error() -> None:

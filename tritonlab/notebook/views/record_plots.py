@@ -85,7 +85,7 @@ def plot_metrics(ax: Axes, record: MetricRecord, series: Sequence[tuple[Key, Rin
         if kind_of(record, key) == "histogram":
             ax.plot(times, values, ".", label=name)
         else:
-            ax.step(times, values, where="post", label=name)
+            ax.step(times, values, where="post", marker="." if len(rows) == 1 else "", label=name)
     names = {key[0] for key, _ in series}
     name_time_axis(ax)
     ax.set_ylim(bottom=min(0.0, *(float(np.min(line.get_ydata())) for line in ax.lines)))
