@@ -13,6 +13,7 @@ from ...profile.metric_record import Key, MetricRecord
 from ...profile.model_record import ModelRecord
 from ...profile.ring import Ring
 from .metrics_figure import kind_of, label_text
+from .streams_figure import END, FAILURE, RESPONSE, last_streams, last_time, mark_of
 from .timeline_figure import last_executions
 
 if TYPE_CHECKING:
@@ -59,6 +60,30 @@ def _kept(batch: Mapping[str, float], oldest: int, kept: int) -> list[tuple[int,
     """Return the rows of a batch's requests that are still kept, each with its share of the batch."""
     first, count = int(batch["first"]) - oldest, int(batch["count"])
     return [(first + n, n / count) for n in range(count) if 0 <= first + n < kept]
+
+
+def plot_streams(ax: Axes, record: ModelRecord, wall: int) -> None:
+    """Draw the last streams of a record that has some over the time of day, a lane for each, from when the request
+    came, with a mark for each response. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    streams = last_streams(record)
+    end = last_time(streams)
+    for is_open, style, label in ((False, "-", "from the request to its end"), (True, "--", "final flag not sent yet")):
+        lanes = [lane for lane, one in enumerate(streams) if (not one.ended) is is_open]
+        if lanes:
+            came = days([streams[lane].arrived for lane in lanes], wall)
+            left = days([streams[lane].ended or end for lane in lanes], wall)
+            ax.hlines(lanes, came, left, colors="gray", linestyles=style, linewidth=1, label=label)
+    marks = [(time, lane, mark_of(kind)) for lane, one in enumerate(streams) for time, kind in one.responses]
+    for name, marker, tone in ((RESPONSE, "|", BLUE), (FAILURE, "|", RED), (END, "o", "gray")):
+        if sent := [(time, lane) for time, lane, mark in marks if mark == name]:
+            times, rows = zip(*sent, strict=True)
+            ax.plot(days(times, wall), rows, marker, color=tone, markerfacecolor="none", label=name)
+    name_lanes(ax, [one.name for one in streams])
+    name_time_axis(ax)
+    ax.set_ylabel("request")
+    ax.set_title(f"Streams of {record.name}")
+    ax.legend(loc="upper right", ncols=3, fontsize="small")
 
 
 def plot_batch_sizes(ax: Axes, name: str, sizes: Mapping[int, int]) -> None:
