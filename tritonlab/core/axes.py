@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .svg_picture import clock_text, time_step
+from .svg_picture import clock_text, fitted, time_step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SECOND = 10**9
 _DAY = 86400 * _SECOND
+#: The width of the names of lanes, in the pixels of `fitted`.
+_NAMES = 300
 #: Microseconds in a unit of time.
 _UNITS = {"s": 1e6, "ms": 1e3, "µs": 1.0}
 
@@ -83,7 +85,7 @@ def from_zero(ax: Axes, right: float, above: float) -> None:
     ax.set_ylim(0, ax.get_ylim()[1] * (1 + above))
 
 
-def name_lanes(ax: Axes, names: list[str]) -> None:
-    """Name the lanes of a vertical axis, the first on top, with room for a legend above them."""
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.4, -0.7 - 0.15 * len(names))
+def name_lanes(ax: Axes, names: list[str], legend: int = 1) -> None:
+    """Name the lanes of a vertical axis, the first on top. `legend`: the lines for which there is room above them."""
+    ax.set_yticks(range(len(names)), [fitted(name, _NAMES, end=True) for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6 - 0.1 * legend * (len(names) + 1))

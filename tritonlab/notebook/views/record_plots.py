@@ -53,7 +53,7 @@ def plot_executions(ax: Axes, record: ModelRecord, wall: int) -> None:
     name_time_axis(ax)
     ax.set_ylabel("instance")
     ax.set_title(f"Executions of {record.name}")
-    ax.legend(loc="upper right", ncols=3)
+    ax.legend(loc="upper right", ncols=3, fontsize="small")
 
 
 def _kept(batch: Mapping[str, float], oldest: int, kept: int) -> list[tuple[int, float]]:
@@ -79,11 +79,11 @@ def plot_streams(ax: Axes, record: ModelRecord, wall: int) -> None:
         if sent := [(time, lane) for time, lane, mark in marks if mark == name]:
             times, rows = zip(*sent, strict=True)
             ax.plot(days(times, wall), rows, marker, color=tone, markerfacecolor="none", label=name)
-    name_lanes(ax, [one.name for one in streams])
+    name_lanes(ax, [one.name for one in streams], legend=3)
     name_time_axis(ax)
     ax.set_ylabel("request")
     ax.set_title(f"Streams of {record.name}")
-    ax.legend(loc="upper right", ncols=3, fontsize="small")
+    ax.legend(loc="upper right", ncols=2, fontsize="small")
 
 
 def plot_batch_sizes(ax: Axes, name: str, sizes: Mapping[int, int]) -> None:
