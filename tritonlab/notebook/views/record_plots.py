@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -68,7 +68,11 @@ def plot_streams(ax: Axes, record: ModelRecord, wall: int) -> None:
     """
     streams = last_streams(record)
     end = last_time(streams)
-    for is_open, style, label in ((False, "-", "from the request to its end"), (True, "--", "final flag not sent yet")):
+    looks: tuple[tuple[bool, Literal["-", "--"], str], ...] = (
+        (False, "-", "from the request to its end"),
+        (True, "--", "final flag not sent yet"),
+    )
+    for is_open, style, label in looks:
         lanes = [lane for lane, one in enumerate(streams) if (not one.ended) is is_open]
         if lanes:
             came = days([streams[lane].arrived for lane in lanes], wall)
