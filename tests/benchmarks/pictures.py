@@ -18,8 +18,8 @@ from tests.profile.events import Heard, asked
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.stored_picture import stored_picture
 from tritonlab.load_testing.load_result import LoadResult
-from tritonlab.notebook.views.metrics import Metrics
-from tritonlab.notebook.views.timeline import Timeline
+from tritonlab.notebook.views.record.metrics import Metrics
+from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.recording import Recording
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.settings import Settings

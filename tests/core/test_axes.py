@@ -28,7 +28,7 @@ def test_given_axes_are_those_that_are_drawn_on() -> None:
 
 def test_tritonlab_imports_no_matplotlib() -> None:
     source = "import sys, tritonlab, tritonlab.load_testing.load_result, tritonlab.tuning.tune_result\n"
-    source += "import tritonlab.notebook.views.metrics, tritonlab.notebook.views.timeline\n"
+    source += "import tritonlab.notebook.views.record.metrics, tritonlab.notebook.views.record.timeline\n"
     source += "sys.exit(any(name.startswith('matplotlib') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 

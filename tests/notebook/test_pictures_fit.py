@@ -9,7 +9,7 @@ import pytest
 
 from tests.ensembles import graph
 from tests.load_testing.fakes import row
-from tests.notebook.views.test_graph import MODELS, PIPE, ran
+from tests.notebook.views.record.test_graph import MODELS, PIPE, ran
 from tests.pictures import read
 from tests.profile.events import Heard, asked
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
@@ -17,10 +17,10 @@ from tests.tuning.test_tune import trial
 from tritonlab.core.status import ModelError
 from tritonlab.core.svg_picture import text_width
 from tritonlab.load_testing.load_result import LoadResult
-from tritonlab.notebook.views.graph_figure import graph_figure, sequence_figure
-from tritonlab.notebook.views.metrics import Metrics
-from tritonlab.notebook.views.streams import Streams
-from tritonlab.notebook.views.timeline import Timeline
+from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
+from tritonlab.notebook.views.record.metrics import Metrics
+from tritonlab.notebook.views.record.streams import Streams
+from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.recording import Recording
 from tritonlab.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.testing import MS

@@ -10,8 +10,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..core.axes import axes_of
+from ..core.config.model_config import ModelConfig
 from ..core.html_table import table
-from ..core.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
@@ -249,7 +249,7 @@ class TuneResult:
         """
         self._winner()
         ax = axes_of(ax)
-        plot_front(ax, self.name, self.front, [one.live for one in self.confirmed], self.p99_ms)
+        plot_front(ax, self.name, self.front, live=[one.live for one in self.confirmed], p99_ms=self.p99_ms)
         return ax
 
     def plot_gains(self, ax: Axes | None = None) -> Axes:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core.axes import axes_of
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.stored_picture import date_line, stored_picture
 from .applied_settings import AppliedSettings, Reload, Sentence

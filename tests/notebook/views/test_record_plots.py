@@ -7,10 +7,10 @@ import pytest
 from tests.plots import closed_figures, drawn, facts
 from tests.profile.events import Heard, asked
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
-from tritonlab.notebook.views.memory import Memory
-from tritonlab.notebook.views.metrics import Metrics
-from tritonlab.notebook.views.streams import Streams
-from tritonlab.notebook.views.timeline import Timeline
+from tritonlab.notebook.views.record.memory import Memory
+from tritonlab.notebook.views.record.metrics import Metrics
+from tritonlab.notebook.views.record.streams import Streams
+from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.memory_use import InstanceMemory
 from tritonlab.profile.recording import Recording
 

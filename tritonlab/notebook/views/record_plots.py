@@ -12,9 +12,9 @@ from ...core.svg_picture import BLUE, ORANGE, RED
 from ...profile.metric_record import Key, MetricRecord
 from ...profile.model_record import ModelRecord
 from ...profile.ring import Ring
-from .metrics_figure import kind_of, label_text
-from .streams_figure import END, FAILURE, RESPONSE, last_streams, last_time, mark_of
-from .timeline_figure import last_executions
+from .figures.metrics_figure import kind_of, label_text
+from .figures.streams_figure import END, FAILURE, RESPONSE, last_streams, last_time, mark_of
+from .figures.timeline_figure import last_executions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,132 @@
+"""The compact card of a model as text and as HTML, for light and dark themes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+
+from ....core.short_number import duration_text
+from .log_lines import log_lines_html
+from .model_facts import ModelFacts, StepFacts, TensorFacts
+
+_OPEN_LOG_LINES = 3
+#: With the rest of a card this makes 40 lines at most, few enough for programs to read.
+_TEXT_LOG_LINES = 20
+
+
+def card_text(facts: ModelFacts) -> str:
+    """Return the card for a terminal."""
+    lines = ["  ".join(filter(None, [facts.name, facts.state, _headline(facts)]))]
+    width = max((len(t.name) for t in (*facts.inputs, *facts.outputs)), default=0)
+    for role, tensors in (("send", facts.inputs), ("get", facts.outputs)):
+        for t in tensors:
+            lines.append(f"  {role:<5} {t.name:<{width}}  {t.datatype:<6} {t.shape}" + ("  optional" * t.optional))
+    longest = max((len(step.model) for step in facts.steps), default=0)
+    lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
+    notes = (facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _anew(facts))
+    lines += [f"  {text}" for text in notes if text]
+    lines += [f"  warning: {warning}" for warning in facts.warnings]
+    lines += [f"  | {record.text}" for record in facts.log[-_TEXT_LOG_LINES:]]
+    return "\n".join(lines)
+
+
+def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
+    """Return the card for an output without a running kernel, as it was at `when`, wall clock seconds. `of_config`: the
+    card's cell is a config, and so is not coloured as Python.
+    """
+    state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
+    shown = replace(facts, draining=(), hanging="", executing="", loading=None)  # nothing can end what hangs
+    classes = "tl-card tl-of-config" if of_config else "tl-card"
+    return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
+
+
+def card_body(facts: ModelFacts, state: str = "") -> str:
+    """Return the card without its buttons. Every class is ours, every colour a theme variable with a fallback. `state`
+    replaces the word for the state.
+    """
+    tone = _tone(facts)
+    head = (
+        f"<span class='tl-dot tl-{tone}'></span> <span class='tl-name'>{escape(facts.name)}</span> "
+        f"<span class='tl-state tl-{tone}'>{escape(state or facts.state)}</span> "
+        f"<span class='tl-dim'>{_clock(facts)}{escape(_headline(facts))}</span>"
+    )
+    return (
+        f"<div class='tl-head'>{head}</div>"
+        + _note(facts.kept, "warn")
+        + _note(facts.reason, "bad")
+        + "".join(_note(text, "warn") for text in facts.draining)
+        + _note(facts.hanging, "warn")
+        + _executing(facts)
+        + _tensor_table(facts.inputs, facts.outputs)
+        + _step_table(facts.steps)
+        + "".join(_note(warning, "warn") for warning in facts.warnings)
+        + (f"<div class='tl-dim tl-text'>{escape(facts.copies)}</div>" if facts.copies else "")
+        + (f"<div class='tl-dim tl-text'>{escape(_anew(facts))}</div>" if facts.imports_anew else "")
+        + _log(facts)
+    )
+
+
+def _executing(facts: ModelFacts) -> str:
+    if not facts.draining or not facts.executing:
+        return ""
+    stacks = f"<pre class='tl-lines'>{escape(facts.executing)}</pre>"
+    return f"<details class='tl-log tl-executing'><summary>what it executes</summary>{stacks}</details>"
+
+
+def _clock(facts: ModelFacts) -> str:
+    """Return the clock, which the card's ES module keeps running."""
+    if facts.loading is None:
+        return ""
+    return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "
+
+
+def _headline(facts: ModelFacts) -> str:
+    ready = f"ready in {duration_text(facts.seconds)}" if facts.seconds is not None else ""
+    return " · ".join(filter(None, [f"version {facts.version}", ready, facts.instances, facts.batching]))
+
+
+def _anew(facts: ModelFacts) -> str:
+    word = "imported again" if facts.loading is None else "imports again"
+    return f"{word}: {facts.imports_anew}" if facts.imports_anew else ""
+
+
+def _tone(facts: ModelFacts) -> str:
+    if facts.state in ("FAILED", "NOT READY"):
+        return "bad"
+    if facts.kept or facts.state in ("LOADING", "UNLOADING"):
+        return "warn"
+    return "good" if facts.state == "READY" else "off"
+
+
+def _note(text: str, tone: str) -> str:
+    return f"<div class='tl-note tl-{tone}-note tl-text'>{escape(text)}</div>" if text else ""
+
+
+def _tensor_table(inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts]) -> str:
+    rows = []
+    for role, tensors in (("send", inputs), ("get", outputs)):
+        for index, tensor in enumerate(tensors):
+            rows.append(
+                f"<tr{' class=tl-first' if index == 0 else ''}><th>{role if index == 0 else ''}</th>"
+                f"<td class='tl-tensor'>{escape(tensor.name)}</td>"
+                f"<td class='tl-type'>{tensor.datatype}</td><td class='tl-shape'>{escape(tensor.shape)}</td>"
+                f"<td class='tl-dim'>{'optional' if tensor.optional else ''}</td></tr>"
+            )
+    return f"<table class='tl-tensors'>{''.join(rows)}</table>" if rows else ""
+
+
+def _step_table(steps: Sequence[StepFacts]) -> str:
+    rows = "".join(
+        f"<tr{' class=tl-first' if number == 0 else ''}><th>{'run' if number == 0 else ''}</th>"
+        f"<td class='tl-tensor'>{escape(step.model)}</td><td class='tl-shape'>{escape(step.reads)} → "
+        f"{escape(step.writes)}</td></tr>"
+        for number, step in enumerate(steps)
+    )
+    return f"<table class='tl-tensors tl-steps'>{rows}</table>" if rows else ""
+
+
+def _log(facts: ModelFacts) -> str:
+    opened = len(facts.log) <= _OPEN_LOG_LINES or facts.state in ("LOADING", "FAILED")
+    return log_lines_html(facts.log, facts.name, " while loading", opened=opened)

@@ -1,0 +1,86 @@
+"""The static figure of a timeline, for saved notebooks, pages and papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....core.short_number import duration_text
+from ....core.svg_picture import BLUE, ORANGE, RED, Key, Scale, SvgPicture, column_width
+from ....profile.model_record import ModelRecord
+
+_LANE, _WAIT, _BLOCK = 44, 18, 18
+#: How many of the last executions are shown, and how many rows for the requests that waited for one.
+BATCHES, _ROWS = 120, 8
+#: The room before the first execution, as a share of the time shown.
+_BEFORE = 0.02
+
+
+def last_executions(record: ModelRecord) -> list[dict[str, float]]:
+    """Return the last executions, as rows of BATCHES. The caller holds the record's lock."""
+    found = record.batches.rows()[-BATCHES:].tolist()
+    return [dict(zip(record.batches.columns, row, strict=True)) for row in found]
+
+
+def timeline_figure(record: ModelRecord, wall: int) -> str:
+    """Return the last executions as SVG text, a lane for each instance, and above each its requests while they waited;
+    empty if there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    with record.lock:
+        batches, requests = last_executions(record), record.requests.rows()
+        oldest, words = record.requests.dropped, record.words.lists()
+    if not batches:
+        return ""
+    instances = words["instance"]
+    lanes = sorted({int(batch["instance"]) for batch in batches}, key=lambda n: instances[n])
+    names = [instances[lane] if lane >= 0 else "" for lane in lanes]
+    begin, end = min(batch["start"] for batch in batches), max(batch["end"] for batch in batches)
+    picture = SvgPicture(f"the last {len(batches)} executions of {record.name}")
+    picture.legend(_keys(batches))
+    left, top = column_width(names), picture.height
+    scale = Scale(begin - (end - begin) * _BEFORE, end, left, picture.width - 4)
+    for number, name in enumerate(names):
+        y = top + number * _LANE + _WAIT
+        picture.name(y + 13, name, left)
+        picture.rect(x=left, y=y, width=scale.stop - left, height=_BLOCK, tone="currentColor", look="opacity='.08'")
+    for batch in batches:
+        y = top + lanes.index(int(batch["instance"])) * _LANE
+        _draw_requests(picture, batch, requests, oldest, scale, top=y)
+        _draw_execution(picture, batch, reasons=words["reason"], scale=scale, y=y + _WAIT)
+    picture.time_axis(scale, wall)
+    return picture.svg()
+
+
+def _keys(batches: list[dict[str, float]]) -> list[Key]:
+    failed = [Key("block", RED, "failed")] if any(batch["failed"] for batch in batches) else []
+    waited = Key("bar", ORANGE, "a request that waits")
+    return [Key("block", BLUE, "execution, with its batch size"), *failed, waited]
+
+
+def _draw_execution(picture: SvgPicture, batch: dict[str, float], reasons: list[Any], scale: Scale, y: float) -> None:
+    reason = reasons[int(batch["reason"])] if batch["reason"] >= 0 else ""
+    title = f"size {int(batch['size'])}, {duration_text((batch['end'] - batch['start']) / 1e9)}"
+    title += f", closed because: {reason}" if reason else ""
+    left = scale(batch["start"])
+    tone = RED if batch["failed"] else BLUE
+    picture.block(
+        x=left,
+        y=y,
+        width=scale(batch["end"]) - left,
+        height=_BLOCK,
+        tone=tone,
+        text=f"{int(batch['size'])}",
+        title=title,
+    )
+
+
+def _draw_requests(
+    picture: SvgPicture, batch: dict[str, float], requests: Any, oldest: int, scale: Scale, top: float
+) -> None:
+    """Draw the requests as bars from when they came to the queue until the batch left."""
+    first, count = int(batch["first"]) - oldest, min(int(batch["count"]), _ROWS)
+    left = scale(batch["start"])
+    for row in range(max(first, 0), first + count):
+        came = max(scale(requests[row, 2]), scale.start)
+        picture.rect(
+            x=came, y=top + (row - first) * _WAIT / _ROWS, width=max(left - came, 0.5), height=1.5, tone=ORANGE
+        )
