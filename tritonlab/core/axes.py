@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .svg_picture import clock_text, time_step
+from .svg_picture import clock_text, fitted, time_step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DAY = 86400 * 10**9
+_SECOND = 10**9
+_DAY = 86400 * _SECOND
+#: The width of the names of lanes, in the pixels of `fitted`.
+_NAMES = 300
 #: Microseconds in a unit of time.
 _UNITS = {"s": 1e6, "ms": 1e3, "µs": 1.0}
 
@@ -64,6 +67,9 @@ def name_time_axis(ax: Axes) -> None:
         # a quarter of our own step, because matplotlib may choose a smaller one
         return clock_text(round(value * _DAY), max(time_step((end - begin) * _DAY) // 4, 1), time.gmtime)
 
+    begin, end = ax.dataLim.intervalx
+    if begin == end:  # one moment
+        ax.set_xlim(begin - _SECOND / 2 / _DAY, end + _SECOND / 2 / _DAY)
     ax.xaxis.set_major_locator(dates.AutoDateLocator(minticks=3, maxticks=6))
     ax.xaxis.set_major_formatter(text)
     for label in ax.get_xticklabels():
@@ -71,7 +77,15 @@ def name_time_axis(ax: Axes) -> None:
     ax.set_xlabel("time of day")
 
 
-def name_lanes(ax: Axes, names: list[str]) -> None:
-    """Name the lanes of a vertical axis, the first on top, with room for a legend above them."""
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.4, -0.7 - 0.15 * len(names))
+def from_zero(ax: Axes, right: float, above: float) -> None:
+    """Let both axes begin at zero, and end above the data by these shares."""
+    ax.margins(0)
+    ax.autoscale_view()
+    ax.set_xlim(0, ax.get_xlim()[1] * (1 + right))
+    ax.set_ylim(0, ax.get_ylim()[1] * (1 + above))
+
+
+def name_lanes(ax: Axes, names: list[str], legend: int = 1) -> None:
+    """Name the lanes of a vertical axis, the first on top. `legend`: the lines for which there is room above them."""
+    ax.set_yticks(range(len(names)), [fitted(name, _NAMES, end=True) for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6 - 0.1 * legend * (len(names) + 1))

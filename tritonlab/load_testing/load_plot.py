@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..core.axes import time_unit
+from ..core.axes import from_zero, time_unit
 from ..core.short_number import short_number
 from .load_figure import LINES
 from .load_row import LoadRow
@@ -26,9 +26,7 @@ def plot_load(ax: Axes, model: str, mode: str, rows: Sequence[LoadRow]) -> None:
             at = row.inferences_per_s, row.latency.p99 / size
             level = short_number(row.level)
             ax.annotate(level, at, xytext=(0, 6), textcoords="offset points", ha="center")
-    ax.margins(x=0.08, y=0.12)
-    ax.set_xlim(left=0)
-    ax.set_ylim(bottom=0)
+    from_zero(ax, 0.06, 0.1)
     ax.set_xlabel("throughput, inferences/s")
     ax.set_ylabel(f"latency, {unit}")
     ax.set_title(f"Load test of {model}")

@@ -102,9 +102,8 @@ class Model(LoadTested, served.Model):
         the --shm-size that Triton needs for the same) or `graph` (what a request made other models do: steps of an
         ensemble, BLS calls; and the slots of sequences).
 
-        It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG; `plot(ax)` of a timeline,
-        of metrics and of memory, and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises
-        InvalidArgumentError for another kind.
+        It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG; `plot(ax)` of all but a graph,
+        and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises InvalidArgumentError for another kind.
         """
         from .views.record.opening import open_view
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.axes import days, name_lanes, name_time_axis
+from ..core.axes import days, from_zero, name_lanes, name_time_axis
 from ..core.short_number import short_number
 from ..core.svg_picture import BLUE, ORANGE, PURPLE
 from .recorded_executions import RecordedExecutions
@@ -34,9 +34,7 @@ def plot_front(ax: Axes, name: str, front: Sequence[Trial], live: Sequence[Trial
             ax.scatter(rates, times, s=45, facecolors=face, edgecolors=BLUE, zorder=3, label=label)
     if p99_ms is not None:
         ax.axhline(p99_ms, color=ORANGE, linestyle="--", label=f"limit: {p99_ms:g} ms")
-    ax.margins(0.08)
-    ax.set_xlim(left=0)
-    ax.set_ylim(bottom=0)
+    from_zero(ax, 0.06, 0.1)
     ax.set_xlabel("throughput, requests/s")
     ax.set_ylabel("p99 latency, ms")
     ax.set_title(f"Tuning of {name}")

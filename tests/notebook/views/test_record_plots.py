@@ -9,6 +9,7 @@ from tests.profile.events import Heard, asked
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.notebook.views.record.memory import Memory
 from tritonlab.notebook.views.record.metrics import Metrics
+from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.memory_use import InstanceMemory
 from tritonlab.profile.recording import Recording
@@ -38,6 +39,29 @@ def test_executions_are_lanes_over_the_time_of_day(timeline: Timeline) -> None:
     assert spans == [2, 1, 4]
 
 
+def test_streams_are_lanes_with_a_mark_for_each_response() -> None:
+    heard = Heard()
+    one, other = asked(1, at=0, request_id="one"), asked(2, at=5)
+    for request in (one, other):
+        heard.respond(request, at=10, outputs=request.inputs, final=False)
+    heard.respond(one, at=20, empty=True)
+    heard.execute(one, start=2, end=21)
+    ax = drawn(Streams(heard.recording, "add").plot)
+    assert facts(ax) == {
+        "title": "Streams of add",
+        "x": "time of day",
+        "y": "request",
+        "legend": [
+            "from the request to its end",
+            "final flag not sent yet",
+            "response",
+            "final flag without a response",
+        ],
+    }
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["one", "request 2"]
+    assert [len(line.get_xdata()) for line in ax.lines] == [2, 1]
+
+
 def test_batch_sizes_are_counted(timeline: Timeline) -> None:
     ax = drawn(timeline.plot_batch_sizes)
     assert facts(ax) == {"title": "Batch sizes of add", "x": "batch size", "y": "executions", "legend": []}
@@ -60,7 +84,7 @@ def test_metrics_are_steps_and_dots_with_their_labels() -> None:
         "legend": ["hits_total{part=a}", "took_seconds"],
     }
     assert [(line.get_drawstyle(), line.get_marker()) for line in ax.lines] == [
-        ("steps-post", "None"),
+        ("steps-post", ""),
         ("default", "."),
     ]
     only = view.plot(names="took_seconds")
@@ -74,6 +98,9 @@ def test_memory_is_in_mib() -> None:
     ax = drawn(Memory(Recording(), "add", lambda: [held], False).plot)
     assert facts(ax)["y"] == "memory, MiB" and facts(ax)["title"] == "Memory of add"
     assert max(float(line.get_ydata()[-1]) for line in ax.lines) == 3
+    assert {line.get_marker() for line in ax.lines} == {"."}  # one moment is no line
+    begin, end = ax.get_xlim()
+    assert (end - begin) * 86400 == pytest.approx(1.0, rel=1e-3)
 
 
 def test_nothing_to_plot_is_an_error() -> None:
@@ -81,6 +108,8 @@ def test_nothing_to_plot_is_an_error() -> None:
     for plot in (nothing.plot, nothing.plot_batch_sizes):
         with pytest.raises(UnavailableError, match="nothing to plot: no request to 'add' has been executed yet"):
             plot()
+    with pytest.raises(UnavailableError, match="nothing to plot: 'add' has had no stream of responses yet"):
+        Streams(Recording(), "add").plot()
     with pytest.raises(UnavailableError, match="nothing to plot: no custom metric has changed yet"):
         Metrics(Recording(), "add").plot()
     with pytest.raises(UnavailableError, match="nothing to plot: no instance of the model runs"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ...profile.metric_record import Key, MetricRecord
 from ...profile.model_record import ModelRecord
 from ...profile.ring import Ring
 from .figures.metrics_figure import kind_of, label_text
+from .figures.streams_figure import END, FAILURE, RESPONSE, last_streams, last_time, mark_of
 from .figures.timeline_figure import last_executions
 
 if TYPE_CHECKING:
@@ -52,13 +53,41 @@ def plot_executions(ax: Axes, record: ModelRecord, wall: int) -> None:
     name_time_axis(ax)
     ax.set_ylabel("instance")
     ax.set_title(f"Executions of {record.name}")
-    ax.legend(loc="upper right", ncols=3)
+    ax.legend(loc="upper right", ncols=3, fontsize="small")
 
 
 def _kept(batch: Mapping[str, float], oldest: int, kept: int) -> list[tuple[int, float]]:
     """Return the rows of a batch's requests that are still kept, each with its share of the batch."""
     first, count = int(batch["first"]) - oldest, int(batch["count"])
     return [(first + n, n / count) for n in range(count) if 0 <= first + n < kept]
+
+
+def plot_streams(ax: Axes, record: ModelRecord, wall: int) -> None:
+    """Draw the last streams of a record that has some over the time of day, a lane for each, from when the request
+    came, with a mark for each response. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    streams = last_streams(record)
+    end = last_time(streams)
+    looks: tuple[tuple[bool, Literal["-", "--"], str], ...] = (
+        (False, "-", "from the request to its end"),
+        (True, "--", "final flag not sent yet"),
+    )
+    for is_open, style, label in looks:
+        lanes = [lane for lane, one in enumerate(streams) if (not one.ended) is is_open]
+        if lanes:
+            came = days([streams[lane].arrived for lane in lanes], wall)
+            left = days([streams[lane].ended or end for lane in lanes], wall)
+            ax.hlines(lanes, came, left, colors="gray", linestyles=style, linewidth=1, label=label)
+    marks = [(time, lane, mark_of(kind)) for lane, one in enumerate(streams) for time, kind in one.responses]
+    for name, marker, tone in ((RESPONSE, "|", BLUE), (FAILURE, "|", RED), (END, "o", "gray")):
+        if sent := [(time, lane) for time, lane, mark in marks if mark == name]:
+            times, rows = zip(*sent, strict=True)
+            ax.plot(days(times, wall), rows, marker, color=tone, markerfacecolor="none", label=name)
+    name_lanes(ax, [one.name for one in streams], legend=3)
+    name_time_axis(ax)
+    ax.set_ylabel("request")
+    ax.set_title(f"Streams of {record.name}")
+    ax.legend(loc="upper right", ncols=2, fontsize="small")
 
 
 def plot_batch_sizes(ax: Axes, name: str, sizes: Mapping[int, int]) -> None:
@@ -85,7 +114,7 @@ def plot_metrics(ax: Axes, record: MetricRecord, series: Sequence[tuple[Key, Rin
         if kind_of(record, key) == "histogram":
             ax.plot(times, values, ".", label=name)
         else:
-            ax.step(times, values, where="post", label=name)
+            ax.step(times, values, where="post", marker="." if len(rows) == 1 else "", label=name)
     names = {key[0] for key, _ in series}
     name_time_axis(ax)
     ax.set_ylim(bottom=min(0.0, *(float(np.min(line.get_ydata())) for line in ax.lines)))

@@ -2,57 +2,83 @@
 
 from __future__ import annotations
 
-from ....core.svg_picture import BLUE, INK, RED, Key, Scale, SvgPicture, column_width
+from typing import NamedTuple
+
+from ....core.svg_picture import BLUE, INK, RED, Key, Scale, Shape, SvgPicture, column_width
 from ....profile.model_record import EMPTY, ERROR, ModelRecord
 from ....profile.stream_facts import names_by_serial
 
 _LANE = 15
 _STREAMS = 24
+RESPONSE, FAILURE, END = "response", "error", "final flag without a response"
+
+
+class ShownStream(NamedTuple):
+    """A stream: when its request came, when it ended (0 while it is open), and (time, kind) of each response."""
+
+    name: str
+    arrived: float
+    ended: float
+    responses: list[tuple[float, int]]
+
+
+def last_streams(record: ModelRecord) -> list[ShownStream]:
+    """Return the last streams, as many as a picture shows, in the order in which their requests came."""
+    with record.lock:
+        responses, ended = record.responses.rows(), record.streams.rows()
+        names = names_by_serial(record)
+        spans = {int(row[0]): (row[1], row[5]) for row in ended.tolist()}
+        spans |= {serial: (one.arrived, 0.0) for serial, one in record.open.items()}
+    found = []
+    for serial in sorted(spans, key=lambda serial: spans[serial][0])[-_STREAMS:]:
+        rows = responses[responses[:, 0] == serial].tolist()
+        sent = [(row[1], int(row[3])) for row in rows]
+        found.append(ShownStream(names.get(serial) or f"request {serial}", *spans[serial], sent))
+    return found
 
 
 def streams_figure(record: ModelRecord, wall: int) -> str:
     """Return the last streams as SVG text, a lane for each, from when the request came, with a mark for each response;
     empty if there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
     """
-    with record.lock:
-        responses, ended = record.responses.rows(), record.streams.rows()
-        names = names_by_serial(record)
-        spans = {int(row[0]): (row[1], row[5]) for row in ended.tolist()}
-        spans |= {serial: (one.arrived, 0.0) for serial, one in record.open.items()}
-    serials = sorted(spans, key=lambda serial: spans[serial][0])[-_STREAMS:]
-    if not serials:
+    streams = last_streams(record)
+    if not streams:
         return ""
-    begin = min(spans[serial][0] for serial in serials)
-    end = max([*(spans[serial][1] for serial in serials), *responses[:, 1].tolist()])
-    shown = [names.get(serial) or f"request {serial}" for serial in serials]
-    sent = [responses[responses[:, 0] == serial].tolist() for serial in serials]
-    picture = SvgPicture(f"the last {len(serials)} streams of {record.name}")
-    kinds = [int(row[3]) for rows in sent for row in rows]
-    picture.legend(_keys(kinds, any(not spans[serial][1] for serial in serials)))
-    left, top = column_width(shown), picture.height
+    begin, end = min(one.arrived for one in streams), last_time(streams)
+    picture = SvgPicture(f"the last {len(streams)} streams of {record.name}")
+    picture.legend(_keys(streams))
+    left, top = column_width([one.name for one in streams]), picture.height
     scale = Scale(begin, end, left, picture.width - 6)
-    for lane, (serial, rows) in enumerate(zip(serials, sent, strict=True)):
+    for lane, stream in enumerate(streams):
         y = top + lane * _LANE
-        arrived, closed = spans[serial]
-        picture.name(y + 10, shown[lane], left)
-        look = "opacity='.5'" if closed else "opacity='.5' stroke-dasharray='3 3'"
-        picture.line(x=scale(arrived), y=y + 6, to_x=scale(closed or end), to_y=y + 6, look=look)
-        for row in rows:
-            _draw_response(picture, scale(row[1]), y, int(row[3]))
+        picture.name(y + 10, stream.name, left)
+        look = "opacity='.5'" if stream.ended else "opacity='.5' stroke-dasharray='3 3'"
+        picture.line(x=scale(stream.arrived), y=y + 6, to_x=scale(stream.ended or end), to_y=y + 6, look=look)
+        for time, kind in stream.responses:
+            _draw_response(picture, scale(time), y, kind)
     picture.height += 4
     picture.time_axis(scale, wall)
     return picture.svg()
 
 
-def _keys(kinds: list[int], is_open: bool) -> list[Key]:
+def last_time(streams: list[ShownStream]) -> float:
+    """Return the last time that is known of any of the streams."""
+    return max(max([one.arrived, one.ended, *(time for time, _ in one.responses)]) for one in streams)
+
+
+def _keys(streams: list[ShownStream]) -> list[Key]:
     """Return the legend of what there is."""
-    found = [Key("tick", BLUE, "response")]
-    if any(kind & ERROR and not kind & EMPTY for kind in kinds):
-        found.append(Key("tick", RED, "error"))
-    if any(kind & EMPTY for kind in kinds):
-        found.append(Key("ring", INK, "final flag without a response"))
-    found.append(Key("line", INK, "from the request to its end"))
-    return [*found, Key("dashes", INK, "final flag not sent yet")] if is_open else found
+    kinds = {mark_of(kind) for one in streams for _, kind in one.responses}
+    looks: dict[str, tuple[Shape, str]] = {RESPONSE: ("tick", BLUE), FAILURE: ("tick", RED), END: ("ring", INK)}
+    found = [Key(*look, name) for name, look in looks.items() if name in kinds]
+    if any(one.ended for one in streams):
+        found.append(Key("line", INK, "from the request to its end"))
+    return found if all(one.ended for one in streams) else [*found, Key("dashes", INK, "final flag not sent yet")]
+
+
+def mark_of(kind: int) -> str:
+    """Return what a response of a kind is called in a legend."""
+    return END if kind & EMPTY else FAILURE if kind & ERROR else RESPONSE
 
 
 def _draw_response(picture: SvgPicture, x: float, y: float, kind: int) -> None:

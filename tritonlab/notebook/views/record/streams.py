@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ....core.axes import axes_of
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import plain
 from ....core.short_number import duration_text
+from ....core.status import UnavailableError
 from ....profile.model_record import ModelRecord
 from ....profile.recording import Recording
 from ....profile.stream_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
-from ..figures.streams_figure import streams_figure
+from ..figures.streams_figure import last_streams, streams_figure
+from ..record_plots import plot_streams
 from .record_view import Live, RecordView
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The most open requests that are listed one by one.
 _SHOWN = 100
@@ -115,6 +121,17 @@ class Streams(RecordView):
     def figure(self) -> str:
         """Return the last streams as SVG text."""
         return streams_figure(self.record, self.recording.wall)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the last streams over the time of day with matplotlib and return the Axes: a lane for each request, a
+        mark for each response. `ax`: where to draw, instead of in a new figure. Raises ImportError without matplotlib,
+        and UnavailableError if there was no stream yet.
+        """
+        if not last_streams(self.record):
+            raise UnavailableError(f"there is nothing to plot: '{self.name}' has had no stream of responses yet")
+        ax = axes_of(ax)
+        plot_streams(ax, self.record, self.recording.wall)
+        return ax
 
     def html(self) -> str:
         text = self.text()
