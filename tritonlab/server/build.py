@@ -114,7 +114,7 @@ def build(
     infer, later = partial(server.infer, from_model=True), partial(_call_later, clock, timer)
     patience, copies = int(options.watchdog_seconds * 1e9), Copies(instruments, clock)
     executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called, copies)
-    calls = StubCalls(metrics, executor, server, announcer.polled, debugger := _debugger(options, later))
+    calls = _stub_calls(server, metrics, executor, announcer, debugger := _debugger(options, later))
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(
         InstanceServices(pool, clock, instruments, announcer.log, cores, calls, calls.end, later, failures, debugger),
@@ -234,6 +234,13 @@ def _watchdog(
         announcer.requests_wait,
         idle_memory.look,
     )
+
+
+def _stub_calls(
+    server: ServerCalls, metrics: MetricRegistry, executor: RequestExecutor, announcer: Announcer, debugger: Debugger
+) -> StubCalls:
+    load, unload, ready = server.load, server.unload, server.model_ready
+    return StubCalls(metrics, executor, announcer.polled, debugger, load=load, unload=unload, ready=ready)
 
 
 def _debugger(options: Options, later: Callable[[int, Callable[[], None]], None]) -> Debugger:
