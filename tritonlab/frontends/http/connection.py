@@ -188,6 +188,9 @@ class HttpConnection(asyncio.Protocol):
         reply = known.answer(body)
         if reply is None:
             return False
+        if isinstance(reply, HttpReply) and (whole := reply.whole(True, known.request.reply_headers)) is not None:
+            self._transport.write(whole)
+            return True
         self._current = known.request
         if isinstance(reply, LaterReply):
             self._later = reply
