@@ -128,7 +128,7 @@ class ModelInstance:
             stub.initialize(plan.args, plan.outputs, plan.decoupled, self._services.failures.kept > 0)
             if plan.warmup is not None:
                 clock, stats = self._services.clock, self._record.stats
-                WarmupRun(plan.warmup, plan.name, clock, stats, executor.send_warmup, stub.died).run()
+                WarmupRun(plan.warmup, plan.name, clock, stats, executor.send, stub.died).run()
         except BaseException:
             self._life.give_up()
             if stub is not None:
