@@ -108,7 +108,7 @@ def build(
     link_reader = LinkReader(cores)
     shm = shm_settings(options.backend_config or {})
     pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
-    calls = StubCalls(metrics, executor, control=server, polled=announcer.polled, debugger=debugger)
+    calls = _stub_calls(server, metrics, executor, announcer, debugger)
     instances = InstanceServices(
         pool,
         clock,
@@ -268,6 +268,13 @@ def _watchdog(
         warn=announcer.requests_wait,
         on_quiet=idle_memory.look,
     )
+
+
+def _stub_calls(
+    server: ServerCalls, metrics: MetricRegistry, executor: RequestExecutor, announcer: Announcer, debugger: Debugger
+) -> StubCalls:
+    load, unload, ready = server.load, server.unload, server.model_ready
+    return StubCalls(metrics, executor, announcer.polled, debugger, load=load, unload=unload, ready=ready)
 
 
 def _debugger(options: Options, later: Callable[[int, Callable[[], None]], None]) -> Debugger:

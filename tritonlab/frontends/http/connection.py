@@ -17,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..shared.access import Door, DoorAnswer
 from ..shared.request_memory import NoRoomError, RequestMemory, TooLargeError
@@ -58,15 +58,23 @@ MAX_HEADS = 16
 _MAX_HEAD = 1 << 12
 
 
-class ConnectionHost(Protocol):
-    """What the connections of one server share."""
+class ConnectionHost:
+    """What the connections of one server share: `app` answers requests, `defect` makes the reply for an exception that
+    `app` did not expect, `memory` bounds the bodies of requests."""
 
-    app: Callable[[Request], Awaitable[HttpReply]]
-    defect: Callable[[Exception], HttpReply]
-    door: Door
-    memory: RequestMemory
-    connections: set[HttpConnection]
-    stopping: bool
+    def __init__(
+        self,
+        app: Callable[[Request], Awaitable[HttpReply]],
+        defect: Callable[[Exception], HttpReply],
+        door: Door,
+        memory: RequestMemory,
+    ) -> None:
+        self.app = app
+        self.defect = defect
+        self.door = door
+        self.memory = memory
+        self.connections: set[HttpConnection] = set()
+        self.stopping = False
 
 
 class KnownHead(NamedTuple):
@@ -180,6 +188,9 @@ class HttpConnection(asyncio.Protocol):
         reply = known.answer(body)
         if reply is None:
             return False
+        if isinstance(reply, HttpReply) and (whole := reply.whole(True, known.request.reply_headers)) is not None:
+            self._transport.write(whole)
+            return True
         self._current = known.request
         if isinstance(reply, LaterReply):
             self._later = reply

@@ -13,7 +13,7 @@ import uvloop
 from ..shared.access import AccessRules, Door
 from ..shared.listener import BACKLOG, listen
 from ..shared.request_memory import RequestMemory
-from .connection import HttpConnection
+from .connection import ConnectionHost, HttpConnection
 from .reply import HttpReply, failure
 from .request_parser import Request
 
@@ -29,11 +29,10 @@ def _defect(error: Exception) -> HttpReply:
     return failure(500, f"unexpected error: {type(error).__name__}: {error}")
 
 
-class ConnectionServer:
+class ConnectionServer(ConnectionHost):
     """A server with one listening socket, one event loop and one thread. It is started and stopped at most once.
 
-    `app` answers requests, on the event loop; `defect` makes the reply for an exception that `app` did not expect.
-    `memory` bounds the bodies of requests. `within` is a context for as long as the event loop runs.
+    `app` is called on the event loop. `within` is a context for as long as the event loop runs.
     """
 
     def __init__(
@@ -45,12 +44,7 @@ class ConnectionServer:
         memory: RequestMemory | None = None,
         within: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.app = app
-        self.defect = defect
-        self.door = Door(access or AccessRules())
-        self.memory = memory or RequestMemory()
-        self.connections: set[HttpConnection] = set()
-        self.stopping = False
+        super().__init__(app, defect, Door(access or AccessRules()), memory or RequestMemory())
         self._within = within
         self._name = name
         self._timeout = 0.0

@@ -72,7 +72,7 @@ class Exchange:
         self, version: ModelVersion, request: InferenceRequest, waits: bool = True, sender: object = None
     ) -> None:
         """Start a request that gets one response. With `waits`, the caller waits for the answer if the request is
-        alone and so is answered at once; `sender`: see `SoleSender`. A refused request is answered."""
+        alone and so is answered at once; `sender`: see `SoleSender`. A refused request needs no `end_single`."""
         request.reader = self.reader
         infer = self.core.infer_here if self._sole.begin(request, sender) and waits else self.core.infer
         try:

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ...core.inference.infer_request import InferenceRequest
 from ...core.metrics.metric_registry import MetricRegistry
@@ -35,16 +35,6 @@ from .request_executor import RequestExecutor
 _log = logging.getLogger(__name__)
 
 
-class ModelLoading(Protocol):
-    """The server's model control in the form that models may use (rule 1.15)."""
-
-    def load(self, name: str, config: str | None = None, files: dict[str, bytes] | None = None) -> object: ...
-
-    def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None: ...
-
-    def model_ready(self, name: str, version: str) -> bool: ...
-
-
 class StubCalls:
     """The answers to calls: quick ones on the thread that read them, model control on a thread of its own, since it
     waits.
@@ -57,15 +47,19 @@ class StubCalls:
         self,
         metrics: MetricRegistry,
         executor: RequestExecutor,
-        control: ModelLoading,
         polled: Callable[[InferenceRequest], None],
         debugger: Debugger,
+        *,
+        load: Callable[[str, str | None, dict[str, bytes] | None], object],
+        unload: Callable[[str, bool, bool], object],
+        ready: Callable[[str, str], bool],
     ) -> None:
-        """`polled` is called with each request whose model asks whether it is cancelled."""
+        """`polled` is called with each request whose model asks whether it is cancelled; the last three are the
+        server's, for models that control others (rule 1.15)."""
         self._metrics = metrics
         self._polled = polled
         self._executor = executor
-        self._control = control
+        self._load_model = load
         self._debugger = debugger
         self._lock = threading.Lock()  # guards _families
         self._families: dict[StubLink, set[int]] = {}
@@ -87,8 +81,8 @@ class StubCalls:
         }
         self._slow: dict[type[Any], Callable[[ModelInstance, StubLink, Any], Any]] = {
             LoadModel: self._load,
-            UnloadModel: lambda instance, link, call: control.unload(call.name, call.dependents, wait=False),
-            IsModelReady: lambda instance, link, call: control.model_ready(call.name, call.version),
+            UnloadModel: lambda instance, link, call: unload(call.name, call.dependents, False),
+            IsModelReady: lambda instance, link, call: ready(call.name, call.version),
         }
 
     def __call__(self, instance: ModelInstance, link: StubLink, ident: int, call: Any) -> None:
@@ -170,4 +164,4 @@ class StubCalls:
 
     def _load(self, instance: ModelInstance, link: StubLink, call: LoadModel) -> None:
         contents = {path: base64.b64decode(data) for path, data in call.files.items()} if call.files else None
-        self._control.load(call.name, call.config or None, contents)
+        self._load_model(call.name, call.config or None, contents)

@@ -124,13 +124,9 @@ class StubExecutor:
 
     # -- payloads to the stub
 
-    def send_warmup(self, payload: Payload, stats: InferStats) -> None:
-        """Send a warm-up batch, before any scheduler gives this stub payloads. Only `stats` counts it."""
-        self.send(payload, stats)
-
     def send(self, payload: Payload, warmup: InferStats | None = None) -> bool:
         """Send the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
-        the caller. A batch of a `warmup` counts only there."""
+        the caller. `warmup`: alone counts the batch, which comes before any scheduler gives this stub payloads."""
         stub, services = self.stub, self._services
         idle: Callable[[], object] = self._events.idle if warmup is None else _ignore
         now = services.clock.now()
@@ -310,7 +306,7 @@ def _pack(
 
 
 def _ignore() -> None:
-    """The end of a warm-up batch, which no scheduler waits for."""
+    """Do nothing: no scheduler waits for the end of a warm-up batch."""
 
 
 def _unsendable(error: Exception) -> TritonError:

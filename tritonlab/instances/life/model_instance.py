@@ -133,12 +133,7 @@ class ModelInstance:
             if plan.warmup is not None:
                 clock, stats = self._services.clock, self._record.stats
                 WarmupRun(
-                    plan.warmup,
-                    instance=plan.name,
-                    clock=clock,
-                    stats=stats,
-                    execute=executor.send_warmup,
-                    died=stub.died,
+                    plan.warmup, instance=plan.name, clock=clock, stats=stats, send=executor.send, died=stub.died
                 ).run()
         except BaseException:
             self._life.give_up()

@@ -14,12 +14,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...core.clock import Clock
 from ...core.status import ModelError, TritonError, UnavailableError
 from ..execution.execution import Death
 from ..execution.payload import Payload
+from .instance_plan import BoundEvents
+from .instance_state import InstanceLife
 from .restart_policy import FIRST_PAUSE, LONGEST_PAUSE, RestartPolicy
 
 _log = logging.getLogger(__name__)
@@ -27,21 +29,6 @@ _log = logging.getLogger(__name__)
 _SECOND = 1_000_000_000
 #: A stub that lived for this long did not die of its start.
 _LONG_LIFE = LONGEST_PAUSE
-
-
-class LifeCycle(Protocol):
-    """The state of the instance (`instance_state.InstanceLife`)."""
-
-    @property
-    def stopped(self) -> bool: ...
-
-    def give_up(self) -> None:
-        """Move the instance to FAILED."""
-        ...
-
-    def try_again(self) -> bool:
-        """Move to a new start. Returns False if the instance was stopped or is to leave."""
-        ...
 
 
 class ReplacedInstance(Protocol):
@@ -68,19 +55,6 @@ class ReplacedInstance(Protocol):
         ...
 
 
-class SchedulerEvents(Protocol):
-    """The reports to the instance's scheduler of what happened (`instance_plan.InstanceEvents`, bound to the
-    instance)."""
-
-    def away(self) -> bool: ...
-
-    def idle(self) -> None: ...
-
-    def gone(self) -> None: ...
-
-    def ready(self) -> None: ...
-
-
 class StubReplacement:
     """The replacement of the stubs of one instance. `later(ns, function)` calls a function that must not block.
 
@@ -91,8 +65,8 @@ class StubReplacement:
     def __init__(
         self,
         instance: ReplacedInstance,
-        life: LifeCycle,
-        events: SchedulerEvents,
+        life: InstanceLife,
+        events: BoundEvents[Any],
         clock: Clock,
         later: Callable[[int, Callable[[], None]], None],
     ) -> None:

@@ -123,7 +123,7 @@ class Warmup:
 
 
 class WarmupRun:
-    """The warmup of one instance. `execute(payload, stats)` sends a payload to its stub, to be recorded in
+    """The warmup of one instance. `send(payload, stats)` sends a payload to its stub, to be recorded in
     `stats`; `died` returns the error of a stub that answers no more.
 
     Records pass through here: they show the end of a call even if all its requests were answered through their
@@ -136,14 +136,14 @@ class WarmupRun:
         instance: str,
         clock: Clock,
         stats: InferStats,
-        execute: Callable[[Payload, InferStats], None],
+        send: Callable[[Payload, InferStats], object],
         died: Callable[[], ModelError | None],
     ) -> None:
         self._stats = _Recorder(stats if warmup.counted else None, self._on_recorded)
         self._warmup = warmup
         self._instance = instance
         self._clock = clock
-        self._execute = execute
+        self._send = send
         self._died = died
         self._open: set[int] = set()  # serials of the requests without a final response; 0 is the call itself
         self._errors: list[TritonError] = []
@@ -169,7 +169,7 @@ class WarmupRun:
         self._errors = []
         self._open = set(range(count + 1))
         self._over.clear()
-        self._execute(Payload(requests, count, "warmup"), self._stats)
+        self._send(Payload(requests, count, "warmup"), self._stats)
         while not self._over.wait(_LOOK):
             if (error := self._died()) is not None:
                 return [error] * count

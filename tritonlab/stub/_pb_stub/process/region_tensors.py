@@ -19,8 +19,8 @@ _SMALL = 4096
 
 #: A tensor whose array somebody else may change, and its header in the block that was packed
 Sent = Tuple["ref[Tensor]", Row]
-#: The same before it is packed: with its place among the wires
-Unsent = Tuple[int, "ref[Tensor]"]
+#: A tensor to be sent, before it is packed, with its place among the wires
+Unpacked = Tuple[int, "ref[Tensor]"]
 
 
 def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
@@ -44,7 +44,7 @@ def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int
     ]
 
 
-def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Unsent]) -> None:
+def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Unpacked]) -> None:
     """Add what is to be sent of each tensor to `wires`, and to `changeable` those whose bytes may become others.
 
     A tensor is sent again as it was at the first time (rule 1.4.7). So a small array is replaced by its bytes, which

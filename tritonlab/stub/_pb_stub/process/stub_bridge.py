@@ -41,7 +41,7 @@ from .device_arena import DeviceArena
 from .inbox import Inbox
 from .postmortem import LastError
 from .prints import print_error
-from .region_tensors import Sent, Unsent, add_wires, keep_sent, received_tensors
+from .region_tensors import Sent, Unpacked, add_wires, keep_sent, received_tensors
 from .running_execute import RunningExecute
 
 _INFER = NUMBER["INFER"]
@@ -161,7 +161,7 @@ class StubBridge(Bridge):
         """
         wires: List[Wire] = []
         plans = []
-        changeable: List[Unsent] = []
+        changeable: List[Unpacked] = []
         for response, requested in responses:
             error = response._error
             wanted = 0
@@ -199,7 +199,7 @@ class StubBridge(Bridge):
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
         inputs: List[Wire] = []
-        changeable: List[Unsent] = []
+        changeable: List[Unpacked] = []
         add_wires(inputs, request._inputs, changeable)
         try:
             block, tensors = pack_tensors(self.region, inputs)
