@@ -52,8 +52,8 @@ class NextLook:
 
 #: Triton says nothing of it.
 _UNEXPLAINED = (
-    f"{FILLED}the model gets requests that no client sent, with the correlation id 0 and zeros as inputs. Its config has "
-    "no control_input of kind CONTROL_SEQUENCE_READY, whose tensor would tell them from others."
+    f"{FILLED}the model gets requests that no client sent, with the correlation id 0 and zeros as inputs. Its config "
+    "has no control_input of kind CONTROL_SEQUENCE_READY, whose tensor would tell them from others."
 )
 
 
