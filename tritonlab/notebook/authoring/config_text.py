@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...core.load_advice import config_advice
-from ...core.model_config import ConfigError, ModelConfig, parse_pbtxt
-from ...core.model_config_rules import polled
+from ...core.config.load_advice import config_advice
+from ...core.config.model_config import ConfigError, ModelConfig, parse_pbtxt
+from ...core.config.model_config_rules import polled
 
 #: The most faults of one text that are found.
 _MOST_FAULTS = 20

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...core.model_config_rules import MODEL_ARGS
+from ...core.config.model_config_rules import MODEL_ARGS
 from ...core.status import TritonError
 from ...server.api.model import Model
 from ...stub.c_python_backend_utils import InferenceRequest

@@ -9,11 +9,11 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ...core.data_type import DataType
-from ...core.model_config import ConfigError
+from ...core.config.model_config import ConfigError
+from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 from ..authoring.workspace import Workspace
-from ..views.record_view import KINDS
+from ..views.record.record_view import KINDS
 from .call_completion import call_arguments
 from .cell_completion import input_keys, model_cell
 from .commands import COMMANDS

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+from ...core.config.model_config import ConfigError
 from ...core.explained import Explained
-from ...core.model_config import ConfigError
 from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException
 from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_place

@@ -8,15 +8,15 @@ from typing import Any, Protocol, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
-from ...core.failure_capsule import FailureCapsule
-from ...core.infer_request import InferenceRequest
-from ...core.instrument import Instruments
-from ...core.model_config import print_pbtxt, to_dict
-from ...core.outputs import Outputs
+from ...core.config.model_config import print_pbtxt, to_dict
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.outputs import Outputs
+from ...core.observe.failure_capsule import FailureCapsule
+from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
-from ...ipc.interrupts import shielded
-from ...ipc.stub_log import LogRecord
-from ...ipc.visible_gpus import VisibleGpus
+from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...ipc.link.interrupts import shielded
+from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why

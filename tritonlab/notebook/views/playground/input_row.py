@@ -1,0 +1,222 @@
+"""The widgets of one playground input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ....core.inference.data_type import DataType
+from .input_files import InputFile, files_value, value_file
+from .input_notes import files_note, label_html, typed_note
+from .input_values import InputSpec, Mode, as_sent, as_text, cast, python_value, random_value, typed_value
+
+#: More random values than this are neither shown nor edited one by one.
+MOST_EDITED = 256
+_MOST_LINES = 6
+_PLACEHOLDER = {
+    Mode.RANDOM: "",
+    Mode.TYPED: "one element for all, 1, 2, 3, a row on each line, or a list: [[1, 2], [3, 4]]",
+    Mode.PYTHON: "an expression of the notebook: images[:4]",
+    Mode.FILE: "",
+}
+_TEXT_PLACEHOLDER = "text for all, an element on each line, or a list: ['a', 'b']"
+
+
+class InputRow:
+    """One input: its shape, how its value is made, and the fields for that. `box` is what a frontend shows.
+
+    A few random values are shown in the text field; editing them makes them typed. `number` distinguishes the inputs of
+    a form, so that two of them do not get the same random values. `changed` is called after every change of the value.
+    """
+
+    def __init__(self, spec: InputSpec, widgets: Any, number: int = 0) -> None:
+        self.spec = spec
+        self.changed: Callable[[], object] = lambda: None
+        self._number = number
+        self._batch, self._seed = 1, 0
+        self._filling = False  # the text changes because the row writes it
+        self._texts: dict[Mode, str] = {}
+        self._dropped: list[InputFile] = []
+        self._build(widgets)
+        self.mode.observe(self._on_mode, names="value")
+        self.text.observe(self._on_text, names="value")
+        for field in self.sizes:
+            field.observe(lambda change: self._refresh(), names="value")
+        self.upload.observe(lambda change: self._chosen(), names="value")
+        self._refresh()
+
+    def _build(self, widgets: Any) -> None:
+        layout, name = widgets.Layout, self.spec.name
+        self.label = widgets.HTML(label_html(self.spec), layout=layout(width="250px", margin="0 8px 0 0"))
+        modes = [mode.value for mode in Mode]
+        self.mode = widgets.Dropdown(
+            options=modes, value=Mode.RANDOM.value, description=f"{name} is", layout=layout(width="92px")
+        )
+        self.sizes = [
+            widgets.BoundedIntText(
+                value=1,
+                min=0,
+                max=1 << 30,
+                description=f"{name} size of dimension {index}",
+                tooltip=f"Size of dimension {index}",
+                layout=layout(width="72px"),
+            )
+            for index, dim in enumerate(self.spec.dims)
+            if dim < 0
+        ]
+        self.sizes_box = widgets.HBox(self.sizes)
+        self.text = widgets.Textarea(
+            rows=1,
+            description=f"{name} value",
+            layout=layout(flex="1 1 240px", width="auto", min_width="200px", height="auto"),
+        )
+        self.upload = widgets.FileUpload(
+            multiple=True, description="Choose files", tooltip=f"Files for {name}", layout=layout(width="140px")
+        )
+        self.note = widgets.HTML()
+        self.given = widgets.Checkbox(
+            value=not self.spec.optional,
+            description="send",
+            indent=False,
+            tooltip=f"Send {name}, which is optional",
+            layout=layout(width="64px"),
+        )
+        for field in (self.mode, *self.sizes, self.text):
+            field.add_class("tl-quiet")
+        ask = [self.given] if self.spec.optional else []
+        self.box = widgets.HBox(
+            [self.label, *ask, self.mode, self.sizes_box, self.upload, self.text, self.note],
+            layout=layout(align_items="center", flex_flow="row wrap"),
+        )
+        self.box.add_class("tl-input")
+        self.box.add_class(f"tl-input-{self._number}")  # marks where a file was dropped (`form_keys.js`)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the input is, and how it is filled, as JSON values."""
+        files = [file.name for file in self._files()]
+        return self.spec.to_dict(Mode(self.mode.value), self.text.value, files, self.sent)
+
+    @property
+    def fields(self) -> list[Any]:
+        """Return every field but the choice of files."""
+        return [*([self.given] if self.spec.optional else []), self.mode, *self.sizes, self.text]
+
+    @property
+    def sent(self) -> bool:
+        """Whether a request carries the input."""
+        return bool(self.given.value)
+
+    @property
+    def random(self) -> bool:
+        """Whether the value differs from request to request."""
+        return Mode(self.mode.value) is Mode.RANDOM
+
+    @property
+    def typed(self) -> bool:
+        return Mode(self.mode.value) is Mode.TYPED
+
+    def arrange(self, batch: int, seed: int) -> None:
+        """Apply the batch size and the seed of the form."""
+        if (batch, seed) != (self._batch, self._seed):
+            self._batch, self._seed = batch, seed
+            self._refresh()
+
+    def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
+        """Return what request number `request` carries for this input. Raises ValueProblem."""
+        shape = self._shape(batch)
+        mode = Mode(self.mode.value)
+        if mode is Mode.RANDOM:
+            return as_sent(self.spec, cast(self.spec, self._random(shape, request)))
+        if mode is Mode.TYPED:
+            return as_sent(self.spec, typed_value(self.spec, self.text.value, shape))
+        if mode is Mode.FILE:
+            return as_sent(self.spec, files_value(self.spec, self._files(), shape))
+        value = python_value(self.spec, self.text.value, namespace)
+        file = value_file(self.spec, value)
+        return value if file is None else as_sent(self.spec, files_value(self.spec, [file], shape))
+
+    def rows(self, value: Any) -> int | None:
+        """Return the batch size that `value`, of this input, brings; None if it has none."""
+        shape = tuple(getattr(value, "shape", ()))
+        return shape[0] if self.spec.batching and self.spec.is_element(shape[1:]) and shape else None
+
+    def _shape(self, batch: int) -> tuple[int, ...]:
+        return self.spec.shape(batch, [field.value for field in self.sizes])
+
+    def _random(self, shape: tuple[int, ...], request: int) -> Any:
+        return random_value(self.spec, shape, np.random.default_rng([self._seed, self._number, request]))
+
+    def _files(self) -> list[InputFile]:
+        return self._dropped or [InputFile(file["name"], bytes(file["content"])) for file in self.upload.value]
+
+    def drop(self, files: list[InputFile]) -> None:
+        """Take files as if they had been chosen. They stay in the kernel: the field for files would send them back."""
+        self._dropped = files
+        self.mode.value = Mode.FILE.value
+        self._refresh()
+
+    def say(self, text: str) -> None:
+        """Show why an action on the input failed."""
+        self.note.value = f"<div class='tl-panel'><span class='tl-bad' role='alert'>{escape(text)}</span></div>"
+
+    def _chosen(self) -> None:
+        self._dropped = []
+        self._refresh()
+
+    def _on_mode(self, change: Any) -> None:
+        before, mode = Mode(change["old"]), Mode(change["new"])
+        self._texts[before] = self.text.value
+        if mode is not Mode.RANDOM:
+            # random values are a start to type from
+            start = self._texts[Mode.RANDOM] if before is Mode.RANDOM and mode is Mode.TYPED else ""
+            self._write(self._texts.get(mode) or start)
+        self._refresh()
+
+    def _on_text(self, change: Any) -> None:
+        if self._filling:
+            return
+        if self.random:
+            self._texts[Mode.TYPED] = self.text.value
+            self.mode.value = Mode.TYPED.value
+        else:
+            self._refresh()
+
+    def _write(self, text: str) -> None:
+        self._filling = True
+        try:
+            self.text.value = text
+        finally:
+            self._filling = False
+
+    def _refresh(self) -> None:
+        """Show what belongs to the mode, and a preview of the value."""
+        mode = Mode(self.mode.value)
+        text = mode is Mode.TYPED and self.spec.datatype is DataType.BYTES
+        self.text.placeholder = _TEXT_PLACEHOLDER if text else _PLACEHOLDER[mode]
+        self.upload.layout.display = "" if mode is Mode.FILE else "none"
+        # an expression and a file bring their own shape
+        own = mode in (Mode.PYTHON, Mode.FILE)
+        self.sizes_box.layout.display = "none" if own or not self.sizes else ""
+        note = self._random_note() if mode is Mode.RANDOM else ""
+        if mode is Mode.FILE:
+            note = files_note(self.spec, self._files(), self._shape(self._batch))
+        elif mode is Mode.TYPED:
+            note = typed_note(self.spec, self.text.value)
+        self.text.layout.display = "none" if mode is Mode.FILE or (note and mode is Mode.RANDOM) else ""
+        self.note.value = f"<div class='tl-panel'>{note}</div>" if note else ""
+        self.text.rows = min(_MOST_LINES, self.text.value.count("\n") + 1)
+        self.changed()
+
+    def _random_note(self) -> str:
+        """Write the values into the text field, or return a description if they are too many."""
+        shape = self._shape(self._batch)
+        count = math.prod(shape)
+        if count <= MOST_EDITED:
+            self._write(as_text(self._random(shape, 0)))
+            return ""
+        self._write("")
+        return f"<span class='tl-dim'>{count:,} random values; up to {MOST_EDITED} can be edited here</span>"
