@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import socket
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -138,6 +139,19 @@ def test_what_endpoints_call_headers_is_enough(endpoints: Endpoints) -> None:
     with tritonclient.grpc.InferenceServerClient(endpoints.grpc) as client:
         assert client.is_server_ready(headers=endpoints.headers)
     assert ask(endpoints.metrics, "GET", "/metrics", **endpoints.headers)[0] == 200
+
+
+@BOTH
+def test_the_variables_in_a_traceback_do_not_show_it(endpoints: Endpoints, protocol: Any) -> None:
+    """As `%xmode Verbose` shows them, in tritonclient's frames too, which copy the headers."""
+    with (
+        protocol.InferenceServerClient(place(endpoints, protocol)) as client,
+        pytest.raises(InferenceServerException) as raised,
+    ):
+        client.infer("unknown", inputs(protocol), headers=dict(endpoints.headers))
+    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    text = "".join(shown.format())
+    assert "Bearer …" in text and TOKEN not in text
 
 
 @rule("6.15.9")

@@ -321,6 +321,29 @@ def test_idle_slots_below_are_filled_with_null_requests() -> None:  # rule 5.6.7
     assert bench.calls() == [["1a"], [".", "2a", "3a"], [".", ".", "3b"]]
 
 
+def test_null_requests_that_the_model_cannot_tell_are_warned_of_once() -> None:
+    bench = Bench(direct())
+    bench.send("1a")
+    bench.calls()
+    assert bench.warnings == []  # no slot was empty
+    bench.send("2a", "1b", "2b", "2c")
+    bench.calls()
+    (warning,) = bench.warnings
+    assert (
+        warning.startswith("Triton fills empty slots: the model gets requests that no client sent")
+        and "SEQUENCE_READY" in warning
+    )
+
+
+def test_null_requests_that_a_control_tells_are_not_warned_of() -> None:
+    text = (
+        "max_batch_size: 4 sequence_batching { control_input [ { name: 'READY' control [ "
+        "{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } ] } ] }"
+    )
+    assert SequenceInputs(parse_pbtxt(text, "config.pbtxt"), Path("/")).tells_null_requests
+    assert not INPUTS.tells_null_requests
+
+
 def test_null_requests_are_counted_in_the_payload() -> None:
     bench = Bench(direct())
     bench.send("1a", "2a", "3a")

@@ -20,14 +20,14 @@ def request(ident: int | str, flags: int = 0, timeout: int = 0, name: str = "") 
 
 
 class Book:
-    """A table with one instance, fed by the test: `ask` queues, `run` executes what stands first in a slot."""
+    """A table with one instance, fed by the test: `admit` queues, `run` executes what stands first in a slot."""
 
     def __init__(self, slots: int = 2, hosts: int = 1, **config: bool) -> None:
         self.table = SequenceTable("m", SequenceConfig(slots=slots, max_idle=IDLE, **config))
         for host in range(hosts):
             self.table.add_host(host, 0)
 
-    def ask(self, ident: int | str, flags: int = 0, now: int = 0, timeout_ms: int = 0, name: str = "") -> Slot | None:
+    def admit(self, ident: int | str, flags: int = 0, now: int = 0, timeout_ms: int = 0, name: str = "") -> Slot | None:
         return self.table.admit(request(ident, flags, timeout_ms * 1000, name), now)
 
     def run(self, number: int, now: int = 0, host: int = 0) -> InferenceRequest:
@@ -85,36 +85,36 @@ def test_a_batch_of_requests_is_refused() -> None:
 
 def test_the_sequence_keeps_its_slot() -> None:  # rule 5.6.2
     book = Book()
-    assert places([book.ask(7, START), book.ask(8, START), book.ask(7), book.ask(8)]) == [(0, 0), (0, 1)] * 2
+    assert places([book.admit(7, START), book.admit(8, START), book.admit(7), book.admit(8)]) == [(0, 0), (0, 1)] * 2
     assert book.waiting() == [[7, 7], [8, 8]]
 
 
 def test_numbers_and_texts_are_different_ids() -> None:
     book = Book()
-    assert places([book.ask(7, START), book.ask("7", START)]) == [(0, 0), (0, 1)]
+    assert places([book.admit(7, START), book.admit("7", START)]) == [(0, 0), (0, 1)]
 
 
 def test_low_slots_of_all_instances_go_first() -> None:  # measured: two instances of two slots
     book = Book(hosts=2)
-    assert places([book.ask(i, START) for i in range(1, 6)]) == [(0, 0), (1, 0), (0, 1), (1, 1), None]
+    assert places([book.admit(i, START) for i in range(1, 6)]) == [(0, 0), (1, 0), (0, 1), (1, 1), None]
 
 
 def test_the_end_frees_the_slot_when_it_is_taken() -> None:
     book = Book()
-    book.ask(7, START)
-    book.ask(7, END)
+    book.admit(7, START)
+    book.admit(7, END)
     assert book.sequences == [7, None]
     book.run(0)
     assert book.sequences == [7, None]
     book.run(0)
     assert book.sequences == [None, None]
     with pytest.raises(InvalidArgumentError):
-        book.ask(7)
+        book.admit(7)
 
 
 def test_a_request_can_be_a_whole_sequence() -> None:
     book = Book()
-    book.ask(7, START | END)
+    book.admit(7, START | END)
     assert book.sequences == [7, None]
     book.run(0)
     assert book.sequences == [None, None]
@@ -122,7 +122,7 @@ def test_a_request_can_be_a_whole_sequence() -> None:
 
 def test_a_second_start_follows_in_the_same_slot() -> None:  # rule 5.6.2
     book = Book()
-    book.ask(7, START)
+    book.admit(7, START)
     again = request(7, START)
     assert book.table.conflict(again)
     assert places([book.table.admit(again, 0)]) == [(0, 0)]
@@ -130,8 +130,8 @@ def test_a_second_start_follows_in_the_same_slot() -> None:  # rule 5.6.2
 
 def test_a_start_after_the_end_is_no_conflict_and_gets_its_own_slot() -> None:  # measured
     book = Book()
-    book.ask(7, START)
-    book.ask(7, END)
+    book.admit(7, START)
+    book.admit(7, END)
     again = request(7, START)
     assert not book.table.conflict(again)
     assert places([book.table.admit(again, 0)]) == [(0, 1)]
@@ -142,9 +142,9 @@ def test_a_start_after_the_end_is_no_conflict_and_gets_its_own_slot() -> None:  
 
 def test_when_all_slots_are_taken_sequences_wait_in_order() -> None:  # rule 5.6.3
     book = Book()
-    book.ask(1, START | END)
-    book.ask(2, START)
-    assert places([book.ask(3, START), book.ask(3), book.ask(4, START | END), book.ask(3, END)]) == [None] * 4
+    book.admit(1, START | END)
+    book.admit(2, START)
+    assert places([book.admit(3, START), book.admit(3), book.admit(4, START | END), book.admit(3, END)]) == [None] * 4
     assert (book.table.active, book.table.backlogged, book.table.queued) == (2, 2, 6)
     book.run(0)
     assert book.waiting() == [[3, 3, 3], [2]]
@@ -156,18 +156,18 @@ def test_when_all_slots_are_taken_sequences_wait_in_order() -> None:  # rule 5.6
 
 def test_a_sequence_that_leaves_the_backlog_unfinished_goes_on_in_its_slot() -> None:
     book = Book(slots=1)
-    book.ask(1, START | END)
-    book.ask(2, START)
+    book.admit(1, START | END)
+    book.admit(2, START)
     book.run(0)
-    assert places([book.ask(2)]) == [(0, 0)]
+    assert places([book.admit(2)]) == [(0, 0)]
 
 
 def test_an_id_that_ended_in_the_backlog_starts_anew_behind() -> None:
     book = Book(slots=1)
-    book.ask(1, START | END)
-    book.ask(2, START)
-    book.ask(2, END)
-    book.ask(2, START, name="second")
+    book.admit(1, START | END)
+    book.admit(2, START)
+    book.admit(2, END)
+    book.admit(2, START, name="second")
     assert book.table.backlogged == 2
     book.run(0)
     book.run(0)
@@ -184,25 +184,25 @@ EXPIRED = "timeout of the corresponding sequence has been expired"
 
 def test_a_backlogged_sequence_is_refused_when_the_first_timeout_of_its_requests_has_passed() -> None:
     book = Book(slots=1)
-    book.ask(1, START)
-    book.ask(2, START, timeout_ms=300)
-    book.ask(2, 0, timeout_ms=900)
-    book.ask(3, START, timeout_ms=900)
-    book.ask(3, 0, now=10 * MS, timeout_ms=100)
-    book.ask(4, START)
+    book.admit(1, START)
+    book.admit(2, START, timeout_ms=300)
+    book.admit(2, 0, timeout_ms=900)
+    book.admit(3, START, timeout_ms=900)
+    book.admit(3, 0, now=10 * MS, timeout_ms=100)
+    book.admit(4, START)
     assert book.table.deadline() == 110 * MS
     assert reaped(book, 110 * MS - 1) == []
     assert reaped(book, 110 * MS) == [(3, EXPIRED)] * 2
     assert book.table.deadline() == 300 * MS
     assert reaped(book, 300 * MS) == [(2, EXPIRED)] * 2
     with pytest.raises(InvalidArgumentError):
-        book.ask(2)
-    assert places([book.ask(4)]) == [None]  # without a timeout it waits on
+        book.admit(2)
+    assert places([book.admit(4)]) == [None]  # without a timeout it waits on
 
 
 def test_a_sequence_that_has_a_slot_does_not_time_out() -> None:
     book = Book()
-    book.ask(1, START, timeout_ms=1)
+    book.admit(1, START, timeout_ms=1)
     assert reaped(book, 500 * MS) == []
 
 
@@ -211,29 +211,29 @@ def test_a_sequence_that_has_a_slot_does_not_time_out() -> None:
 
 def test_an_idle_sequence_loses_its_slot() -> None:  # rule 5.6.4
     book = Book(slots=1)
-    book.ask(1, START)
+    book.admit(1, START)
     book.run(0)
-    book.ask(1, 0, now=300 * MS)
+    book.admit(1, 0, now=300 * MS)
     book.run(0)
-    book.ask(2, START, now=400 * MS)
+    book.admit(2, START, now=400 * MS)
     assert book.table.deadline() == 1300 * MS
     book.table.reap(1300 * MS - 1)
     assert book.sequences == [1]
     book.table.reap(1300 * MS)
     assert book.sequences == [2]
     with pytest.raises(InvalidArgumentError):
-        book.ask(1)
+        book.admit(1)
 
 
 def test_what_an_idle_sequence_still_has_to_do_is_done_first() -> None:  # measured
     book = Book(slots=1)
-    book.ask(1, START)
-    book.ask(1)
-    book.ask(2, START, now=900 * MS)
+    book.admit(1, START)
+    book.admit(1)
+    book.admit(2, START, now=900 * MS)
     book.table.reap(1000 * MS)
     assert book.waiting() == [[1, 1]]
     with pytest.raises(InvalidArgumentError):
-        book.ask(1)
+        book.admit(1)
     book.run(0, 1000 * MS)
     book.run(0, 1000 * MS)
     assert book.waiting() == [[2]]
@@ -241,20 +241,20 @@ def test_what_an_idle_sequence_still_has_to_do_is_done_first() -> None:  # measu
 
 def test_time_in_the_backlog_is_idle_time() -> None:  # measured: it is looked at 50 ms after it got its slot at last
     book = Book(slots=1)
-    book.ask(1, START)
+    book.admit(1, START)
     book.run(0)
-    book.ask(2, START)
+    book.admit(2, START)
     book.table.reap(1000 * MS)
     book.run(0, 1000 * MS)
     assert book.table.deadline() == 1050 * MS
-    book.ask(2, 0, now=1040 * MS)
+    book.admit(2, 0, now=1040 * MS)
     assert book.table.deadline() == 2040 * MS
 
 
 def test_an_ended_table_has_no_deadline() -> None:
     book = Book()
-    book.ask(1, START)
-    book.ask(1, END)
+    book.admit(1, START)
+    book.admit(1, END)
     assert book.table.deadline() is None
 
 
@@ -264,8 +264,8 @@ def test_an_ended_table_has_no_deadline() -> None:
 def test_a_cancelled_request_takes_the_waiting_rest_of_its_sequence_along() -> None:  # measured
     book = Book(slots=1)
     for name in ("a", "b", "c"):
-        book.ask(1, START if name == "a" else 0, name=name)
-    book.ask(2, START)
+        book.admit(1, START if name == "a" else 0, name=name)
+    book.admit(2, START)
     (slot,) = book.table.slots(0)
     assert book.table.drop_cancelled(slot, 0) == []
     slot.queue[1].cancel()
@@ -274,7 +274,7 @@ def test_a_cancelled_request_takes_the_waiting_rest_of_its_sequence_along() -> N
     assert {(error.code.name, error.message) for _, error in dropped} == {("CANCELLED", "")}
     assert book.sequences == [2]
     with pytest.raises(InvalidArgumentError):
-        book.ask(1)
+        book.admit(1)
 
 
 # -- iterative sequences
@@ -288,12 +288,12 @@ def test_an_iterative_model_numbers_the_requests() -> None:  # rule 3.9.2
     assert [r.correlation_id for r in made] == [1, 2, 3, 4]  # 2 is taken
     assert [r.flags for r in made] == [START] * 4
     with pytest.raises(InvalidArgumentError, match="sequence 9 "):
-        book.ask(9)
+        book.admit(9)
 
 
 def test_a_request_comes_back_without_its_start() -> None:  # rule 3.9.2
     book = Book(slots=1, iterative=True)
-    slot = book.ask(0)
+    slot = book.admit(0)
     assert slot is not None
     taken = book.table.taken(slot, 0)
     assert slot.busy
@@ -304,7 +304,7 @@ def test_a_request_comes_back_without_its_start() -> None:  # rule 3.9.2
 
 def test_an_iterative_sequence_ends_with_its_release() -> None:  # rule 5.6.9
     book = Book(slots=1, iterative=True)
-    slot = book.ask(0)
+    slot = book.admit(0)
     assert slot is not None
     book.table.taken(slot, 0)
     assert book.sequences == [1]
@@ -315,7 +315,7 @@ def test_an_iterative_sequence_ends_with_its_release() -> None:  # rule 5.6.9
 @pytest.mark.parametrize("how", ["END", "idle"])
 def test_what_has_ended_cannot_come_back(how: str) -> None:  # measured; Triton's client waits for ever
     book = Book(slots=1, iterative=True)
-    slot = book.ask(8, START | END if how == "END" else START)
+    slot = book.admit(8, START | END if how == "END" else START)
     assert slot is not None
     taken = book.table.taken(slot, 0)
     book.table.reap(IDLE)
@@ -331,7 +331,7 @@ def test_what_has_ended_cannot_come_back(how: str) -> None:  # measured; Triton'
 
 def test_the_backlog_moves_into_a_new_instance() -> None:
     book = Book(slots=1, hosts=0)
-    book.ask(1, START)
+    book.admit(1, START)
     book.table.add_host(0, 0)
     assert book.waiting() == [[1]]
 
@@ -343,28 +343,28 @@ def failed(failures: list[tuple[InferenceRequest, TritonError]]) -> list[int | s
 
 def test_a_stub_that_dies_takes_its_running_sequences_along() -> None:
     book = Book(slots=3)
-    book.ask(1, START)
+    book.admit(1, START)
     book.run(0)
-    book.ask(1)
-    book.ask(2, START)
-    book.ask(3, START)
+    book.admit(1)
+    book.admit(2, START)
+    book.admit(3, START)
     book.run(2)
-    book.ask(4, START)
+    book.admit(4, START)
     assert failed(book.table.abandon(0, (), ERROR, 0)) == [1]
     # nothing of 2 was executed, so nothing is lost; 4 was in the backlog
     assert book.sequences == [4, 2, None]
     for lost in (1, 3):
         with pytest.raises(InvalidArgumentError):
-            book.ask(lost)
+            book.admit(lost)
 
 
 def test_an_instance_that_is_gone_takes_its_sequences_along_the_last_one_the_backlog() -> None:
     book = Book(slots=1, hosts=2)
     for ident in (1, 2, 3):
-        book.ask(ident, START)
+        book.admit(ident, START)
     assert failed(book.table.remove_host(0, ERROR, 0)) == [1]
     assert book.waiting(1) == [[2]]
-    assert places([book.ask(4, START)]) == [None]
+    assert places([book.admit(4, START)]) == [None]
     assert failed(book.table.remove_host(1, ERROR, 0)) == [2, 3, 4]
     assert book.table.queued == 0
 
@@ -372,15 +372,15 @@ def test_an_instance_that_is_gone_takes_its_sequences_along_the_last_one_the_bac
 def test_a_free_slot_of_a_gone_instance_is_not_given_away() -> None:
     book = Book(slots=2, hosts=2)
     book.table.remove_host(0, ERROR, 0)
-    assert places([book.ask(i, START) for i in (1, 2, 3)]) == [(1, 0), (1, 1), None]
+    assert places([book.admit(i, START) for i in (1, 2, 3)]) == [(1, 0), (1, 1), None]
 
 
 def test_at_the_end_sequences_that_only_wait_for_requests_are_over() -> None:
     book = Book(slots=1)
-    book.ask(1, START)
+    book.admit(1, START)
     book.run(0)
-    book.ask(2, START)
-    book.ask(3, START)
+    book.admit(2, START)
+    book.admit(3, START)
     book.table.end_idle(0)
     assert book.waiting() == [[2]]
     book.run(0)
@@ -391,10 +391,10 @@ def test_at_the_end_sequences_that_only_wait_for_requests_are_over() -> None:
 
 def test_repr_tells_the_state() -> None:
     book = Book()
-    slot = book.ask(7, START)
+    slot = book.admit(7, START)
     assert repr(slot) == "<Slot 0.0 [sequence 7 | 1 queued]>"
     assert slot is not None
-    book.ask(7, END)
+    book.admit(7, END)
     book.table.taken(slot, 0)
     assert repr(slot) == "<Slot 0.0 [sequence 7 ending | 1 queued | busy]>"
     book.run(0)

@@ -118,11 +118,20 @@ def _by_name(item: tuple[str, ListenAddress]) -> int:
     return list(_WORDS).index(item[0])
 
 
+class _Secret(str):
+    """A header's value whose repr does not show it, as in the variables of a traceback."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr("Bearer …")
+
+
 class _SecretHeaders(dict[str, str]):
     """Headers whose values are not for everybody who reads a notebook."""
 
     def __repr__(self) -> str:
-        return repr({name: "Bearer …" for name in self})
+        return repr(dict(self))
 
 
 class Endpoints:
@@ -203,7 +212,7 @@ class Endpoints:
     def headers(self) -> dict[str, str]:
         """The headers that clients must send with every request, as tritonclient's `headers` for either
         protocol; empty if they need no token. Their repr, which a notebook would store, does not show it."""
-        return _SecretHeaders({AUTHORIZATION: f"Bearer {self._token}"} if self._token else {})
+        return _SecretHeaders({AUTHORIZATION: _Secret(f"Bearer {self._token}")} if self._token else {})
 
     @property
     def header_file(self) -> str:

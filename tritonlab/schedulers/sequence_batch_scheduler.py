@@ -17,6 +17,7 @@ from ..core.metrics.infer_stats import InferStats
 from ..core.observe.instrument import Instruments
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.execution.rate_limiter import RateLimiter
+from ..ipc.processes.stub_log import FILLED
 from .rejections import Rejections, refusal_of
 from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig
@@ -47,6 +48,13 @@ class NextLook:
             return False
         self.at = None
         return True
+
+
+#: Triton says nothing of it.
+_UNEXPLAINED = (
+    f"{FILLED}the model gets requests that no client sent, with the correlation id 0 and zeros as inputs. Its config "
+    "has no control_input of kind CONTROL_SEQUENCE_READY, whose tensor would tell them from others."
+)
 
 
 class SequenceBatchScheduler:
@@ -85,6 +93,8 @@ class SequenceBatchScheduler:
         self._next_look = NextLook(timer)
         self._refusal: TritonError | None = None
         self._settled = threading.Condition(self._lock)
+        #: whether the model could not tell a null request, and nobody has been warned of that
+        self._confusing = config.direct and not inputs.tells_null_requests
 
     @property
     def pending(self) -> int:
@@ -240,6 +250,9 @@ class SequenceBatchScheduler:
         for request, error in work.failures:
             self._rejections.reject(request, error, now)
         for instance, payload in work.payloads:
+            if self._confusing and payload.nulls:
+                self._confusing = False
+                self._warn(_UNEXPLAINED)
             hook = self._instruments.batch_formed
             if hook is not None:
                 real = [request for request in payload.requests if not request.null]

@@ -47,6 +47,11 @@ class SequenceInputs:
         for name, control in _controls(config, "CORRID"):
             self._ids.append((name, DataType(control.data_type)))
 
+    @property
+    def tells_null_requests(self) -> bool:
+        """Whether a control tells the model which requests of a batch are null (rule 5.6.7)."""
+        return any(flag == 0 for _, flag, _ in self._flags)
+
     def _pair(self, control: Any) -> tuple[Tensor, Tensor]:
         """Return the control's tensors for false and true."""
         field = next(field for field in _PAIRS if getattr(control, field))

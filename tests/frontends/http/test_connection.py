@@ -91,7 +91,7 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream: BinaryIO = self.socket.makefile("rb")
 
-    def ask(self, *requests: bytes) -> Reply:
+    def exchange(self, *requests: bytes) -> Reply:
         """The reply to the first of requests that are sent at once."""
         self.socket.sendall(b"".join(requests))
         return self.read()
@@ -141,7 +141,7 @@ def data(reply: Reply) -> list[float]:
     return list(reply.document["outputs"][0]["data"])
 
 
-def said(reply: Reply) -> dict[str, Any]:
+def parameters_of(reply: Reply) -> dict[str, Any]:
     (text,) = reply.document["outputs"][1]["data"]
     return dict(json.loads(text)) if text else {}
 
@@ -150,7 +150,7 @@ def said(reply: Reply) -> dict[str, Any]:
 
 
 def test_a_head_that_came_before_is_not_parsed_again(connection: Connection, parsed: Seen) -> None:
-    replies = [connection.ask(infer(document(value))) for value in (1, 2, 3)]
+    replies = [connection.exchange(infer(document(value))) for value in (1, 2, 3)]
     assert [data(reply) for reply in replies] == [[1], [2], [3]]
     assert len(parsed) == 1
     assert [reply.headers for reply in replies] == [replies[0].headers] * 3
@@ -159,7 +159,7 @@ def test_a_head_that_came_before_is_not_parsed_again(connection: Connection, par
 def test_each_connection_learns_for_itself(http: RawHTTP, parsed: Seen) -> None:
     for _ in range(2):
         with closing(Connection(http)) as connection:
-            assert data(connection.ask(infer(document(1)))) == [1]
+            assert data(connection.exchange(infer(document(1)))) == [1]
     assert len(parsed) == 2
 
 
@@ -169,11 +169,11 @@ def test_what_is_wrong_with_a_body_is_said_as_to_a_new_head(
     connection: Connection, http: RawHTTP, parsed: Seen, bad: Any
 ) -> None:
     with closing(Connection(http)) as fresh:
-        expected = fresh.ask(infer(bad))
+        expected = fresh.exchange(infer(bad))
     parsed.clear()
-    assert data(connection.ask(infer(document(1)))) == [1]
-    assert connection.ask(infer(bad)) == expected
-    assert data(connection.ask(infer(document(2)))) == [2]
+    assert data(connection.exchange(infer(document(1)))) == [1]
+    assert connection.exchange(infer(bad)) == expected
+    assert data(connection.exchange(infer(document(2)))) == [2]
     assert len(parsed) == 1
 
 
@@ -181,8 +181,8 @@ def test_what_is_wrong_with_a_body_is_said_as_to_a_new_head(
 def test_binary_data_behind_a_known_head(connection: Connection, parsed: Seen) -> None:
     for values in ([1.0, 2.0], [3.0, 4.0]):
         request = infer(binary(2, outputs=[OUT]), blobs=struct.pack("<2f", *values))
-        assert data(connection.ask(request)) == values
-    reply = connection.ask(infer(binary(3), blobs=bytes(8)))
+        assert data(connection.exchange(request)) == values
+    reply = connection.exchange(infer(binary(3), blobs=bytes(8)))
     assert (reply.status, reply.error) == (
         400,
         "unexpected size for input 'IN', expecting 4 additional bytes for model 'echo'",
@@ -193,7 +193,7 @@ def test_binary_data_behind_a_known_head(connection: Connection, parsed: Seen) -
 def test_a_large_answer_to_a_known_head(connection: Connection, parsed: Seen) -> None:
     count = 6000  # as JSON, more than is written in one piece
     request = infer(binary(count, outputs=[{"name": "OUT"}]), blobs=b"\x01\x02\x03\x04" * count)
-    replies = [connection.ask(request) for _ in range(3)]
+    replies = [connection.exchange(request) for _ in range(3)]
     assert len(replies[0].body) > 1 << 16
     assert replies[1:] == [replies[0]] * 2
     assert len(parsed) == 1
@@ -202,7 +202,7 @@ def test_a_large_answer_to_a_known_head(connection: Connection, parsed: Seen) ->
 @rule("6.14")
 def test_forwarded_headers_of_a_known_head(connection: Connection, parsed: Seen) -> None:
     request = infer(document(1, parameters={"other": 5}), "X-Who: me")
-    assert [said(connection.ask(request)) for _ in range(2)] == [{"other": 5, "X-Who": "me"}] * 2
+    assert [parameters_of(connection.exchange(request)) for _ in range(2)] == [{"other": 5, "X-Who": "me"}] * 2
     assert len(parsed) == 1
 
 
@@ -212,7 +212,7 @@ def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: Seen)
     head = f"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     request = f"{head}Content-Encoding: gzip\r\nAccept-Encoding: gzip\r\n\r\n".encode() + body
     for _ in range(2):
-        reply = connection.ask(request)
+        reply = connection.exchange(request)
         assert reply.headers["content-encoding"] == "gzip"
         assert json.loads(gzip.decompress(reply.body))["outputs"][0]["data"] == [1]
     assert len(parsed) == 1
@@ -224,7 +224,7 @@ def test_the_head_of_a_large_request_is_not_remembered(connection: Connection, p
     assert len(body) > large_work.PACKED_AT_ONCE
     head = f"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     for _ in range(2):
-        reply = connection.ask(f"{head}Content-Encoding: gzip\r\n\r\n".encode() + body)
+        reply = connection.exchange(f"{head}Content-Encoding: gzip\r\n\r\n".encode() + body)
         assert data(reply) == pytest.approx(values)
     assert len(parsed) == 2 and not parsed[0]._known
 
@@ -240,7 +240,7 @@ def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unpolled")
 def test_an_answer_that_comes_later(connection: Connection, parsed: Seen) -> None:
-    assert [data(connection.ask(infer(document(value)))) for value in (1, 2, 3)] == [[1], [2], [3]]
+    assert [data(connection.exchange(infer(document(value)))) for value in (1, 2, 3)] == [[1], [2], [3]]
     assert len(parsed) == 1
 
 
@@ -248,7 +248,7 @@ def test_an_answer_that_comes_later(connection: Connection, parsed: Seen) -> Non
 def test_requests_behind_one_that_is_answered_later_wait_for_it(
     connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert data(connection.ask(infer(document(0)))) == [0]
+    assert data(connection.exchange(infer(document(0)))) == [0]
     held, infer_now = threading.Event(), lab.server.core.infer
     requests: list[Any] = []
 
@@ -263,7 +263,7 @@ def test_requests_behind_one_that_is_answered_later_wait_for_it(
     connection.socket.sendall(infer(document(2)) + infer(document(3)))
     infer_now(requests[0])
     assert [data(connection.read()) for _ in range(3)] == [[1], [2], [3]]
-    assert data(connection.ask(infer(document(4)))) == [4]
+    assert data(connection.exchange(infer(document(4)))) == [4]
 
 
 # what is parsed after all
@@ -271,16 +271,16 @@ def test_requests_behind_one_that_is_answered_later_wait_for_it(
 
 def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: Seen) -> None:
     first, second = infer(document(1)), infer(document(2))
-    assert data(connection.ask(first)) == [1]
-    assert data(connection.ask(first, second)) == [1]
+    assert data(connection.exchange(first)) == [1]
+    assert data(connection.exchange(first, second)) == [1]
     assert data(connection.read()) == [2]
     assert len(parsed) == 3
     for cut in (7, len(first) - SIZE, len(first) - 1):
         connection.socket.sendall(first[:cut])
-        assert data(connection.ask(first[cut:])) == [1]
+        assert data(connection.exchange(first[cut:])) == [1]
     assert len(parsed) >= 3
     parsed.clear()
-    assert data(connection.ask(second)) == [2]
+    assert data(connection.exchange(second)) == [2]
     assert parsed == []
 
 
@@ -290,7 +290,7 @@ def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: Se
 def test_heads_that_concern_the_connection_or_are_long_are_not_remembered(
     connection: Connection, parsed: Seen, header: str
 ) -> None:
-    assert connection.ask(infer(document(1), header)).status in (100, 200)
+    assert connection.exchange(infer(document(1), header)).status in (100, 200)
     assert not parsed[0]._known
 
 
@@ -298,8 +298,8 @@ def test_heads_that_concern_the_connection_or_are_long_are_not_remembered(
 def test_answers_to_pages_say_who_may_read_them(lab: Lab, parsed: Seen, origin: str) -> None:
     friendly = AccessRules(origins=("https://friend.example",))
     with serving(lab, HTTPOptions(access=friendly)) as http, closing(Connection(http)) as connection:
-        assert data(connection.ask(infer(document(1)))) == [1]
-        replies = [connection.ask(infer(document(1), f"Origin: {origin}")) for _ in range(3)]
+        assert data(connection.exchange(infer(document(1)))) == [1]
+        replies = [connection.exchange(infer(document(1), f"Origin: {origin}")) for _ in range(3)]
     friend = (200, "https://friend.example")
     expected = friend if origin == friend[1] else (403, None)
     assert [(reply.status, reply.headers.get("access-control-allow-origin")) for reply in replies] == [expected] * 3
@@ -309,37 +309,39 @@ def test_answers_to_pages_say_who_may_read_them(lab: Lab, parsed: Seen, origin: 
 def test_a_token_is_asked_for_with_every_head(lab: Lab, parsed: Seen) -> None:
     with serving(lab, HTTPOptions(access=AccessRules(token="s3cret"))) as http, closing(Connection(http)) as connection:
         for sent, status in (("s3cret", 200), ("s3cret", 200), ("other", 401), ("s3cret", 200), ("other", 401)):
-            assert connection.ask(infer(document(1), f"Authorization: Bearer {sent}")).status == status
+            assert connection.exchange(infer(document(1), f"Authorization: Bearer {sent}")).status == status
     assert len(parsed) == 3
 
 
 def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: Seen) -> None:
     with closing(Connection(http)) as connection:
         for _ in range(2):
-            reply = connection.ask(infer(document(1), "Connection: keep-alive", version="HTTP/1.0"))
+            reply = connection.exchange(infer(document(1), "Connection: keep-alive", version="HTTP/1.0"))
             assert (reply.status, reply.headers["connection"]) == (200, "keep-alive")
-        assert connection.ask(infer(document(1), version="HTTP/1.0")).status == 200
+        assert connection.exchange(infer(document(1), version="HTTP/1.0")).status == 200
         with pytest.raises(ConnectionError):
             connection.read()
     body = json.dumps(document(1)).encode()
     head = b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     with closing(Connection(http)) as connection:
         for _ in range(2):
-            assert data(connection.ask(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))) == [1]
+            assert data(connection.exchange(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))) == [1]
     assert len(parsed) == 5
     assert not any(one._known for one in parsed)
 
 
 def test_only_what_succeeded_is_remembered(connection: Connection, parsed: Seen) -> None:
     for _ in range(2):
-        assert connection.ask(infer(document(1), model="nobody")).status == 404
+        assert connection.exchange(infer(document(1), model="nobody")).status == 404
     assert len(parsed) == 2
 
 
 def test_a_connection_remembers_a_few_heads(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_HEADS", 2)
     for number in (1, 2, 3, 1, 2):
-        assert said(connection.ask(infer(document(1), f"X-Number: {number}"))) == {"X-Number": str(number)}
+        assert parameters_of(connection.exchange(infer(document(1), f"X-Number: {number}"))) == {
+            "X-Number": str(number)
+        }
 
 
 # what has changed since
@@ -349,18 +351,18 @@ def test_a_model_that_is_gone_since(http: RawHTTP, lab: Lab) -> None:
     lab.load("leaves", ECHO, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1"))
     with closing(Connection(http)) as connection, closing(Connection(http)) as fresh:
         request = infer(document(1), model="leaves")
-        assert data(connection.ask(request)) == [1]
+        assert data(connection.exchange(request)) == [1]
         lab.server.unload("leaves")
-        assert connection.ask(request) == fresh.ask(request)
+        assert connection.exchange(request) == fresh.exchange(request)
 
 
 @rule("5.14.4")
 def test_requests_are_traced_from_the_moment_that_is_asked_for(connection: Connection, lab: Lab, parsed: Seen) -> None:
     request = infer(document(1))
-    assert data(connection.ask(request)) == [1]
+    assert data(connection.exchange(request)) == [1]
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, mode="opentelemetry"))
     try:
-        assert data(connection.ask(request)) == [1]
+        assert data(connection.exchange(request)) == [1]
         assert len(parsed) == 2
     finally:
         lab.server.trace_settings.stop()
@@ -369,13 +371,13 @@ def test_requests_are_traced_from_the_moment_that_is_asked_for(connection: Conne
 def test_a_defect_of_ours_behind_a_known_head(
     connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: Seen
 ) -> None:
-    assert data(connection.ask(infer(document(1)))) == [1]
+    assert data(connection.exchange(infer(document(1)))) == [1]
     monkeypatch.setattr(InferDecoder, "decode", lambda *args, **named: 1 / 0)
-    reply = connection.ask(infer(document(1)))
+    reply = connection.exchange(infer(document(1)))
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text
     monkeypatch.undo()
-    assert data(connection.ask(infer(document(1)))) == [1]
+    assert data(connection.exchange(infer(document(1)))) == [1]
 
 
 # how long a connection and its memory are kept
@@ -393,17 +395,17 @@ def test_a_connection_that_was_used_is_not_idle(lab: Lab) -> None:
 
     with closing(Connection(http)) as used, closing(Connection(http)) as idle:
         for connection in (used, idle):
-            assert data(connection.ask(infer(document(1)))) == [1]
+            assert data(connection.exchange(infer(document(1)))) == [1]
         pass_time(server._server)
-        assert data(used.ask(infer(document(2)))) == [2]
+        assert data(used.exchange(infer(document(2)))) == [2]
         pass_time(server._server)
-        assert data(used.ask(infer(document(3)))) == [3]
+        assert data(used.exchange(infer(document(3)))) == [3]
         with pytest.raises(ConnectionError):
             idle.read()
     server.stop()
 
 
 def test_a_known_head_keeps_no_body(connection: Connection, parsed: Seen) -> None:
-    assert data(connection.ask(infer(document(1)))) == [1]
+    assert data(connection.exchange(infer(document(1)))) == [1]
     (known,) = parsed[0]._known.values()
     assert known.request.body == b"" and known.request.remember is None

@@ -40,8 +40,8 @@ def chunked(path: str, *pieces: str, headers: str = "") -> bytes:
     return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{headers}\r\n{body}".encode()
 
 
-def told(http: RawHTTP, *pieces: bytes, count: int = 1, end: bool = False) -> list[Any]:
-    """What is told of `count` requests, sent in these pieces."""
+def parsed(http: RawHTTP, *pieces: bytes, count: int = 1, end: bool = False) -> list[Any]:
+    """Return what is read of `count` requests, sent in these pieces."""
     with closing(http.connect()) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces:
@@ -58,9 +58,9 @@ def told(http: RawHTTP, *pieces: bytes, count: int = 1, end: bool = False) -> li
     ids=["length", "chunks"],
 )
 def test_another_protocol_is_not_spoken(http: RawHTTP, request_: bytes) -> None:
-    assert told(http, request_) == [["/a", "one two"]]
+    assert parsed(http, request_) == [["/a", "one two"]]
     for cut in (5, request_.index(b"\r\n\r\n") + 2, len(request_) - 4):
-        assert told(http, request_[:cut], request_[cut:]) == [["/a", "one two"]]
+        assert parsed(http, request_[:cut], request_[cut:]) == [["/a", "one two"]]
 
 
 def test_requests_before_and_behind_one_that_asks_for_another_protocol(http: RawHTTP) -> None:
@@ -68,13 +68,13 @@ def test_requests_before_and_behind_one_that_asks_for_another_protocol(http: Raw
     sent = post("/1", "one") + asks + chunked("/3", "th", "ree") + asks + post("/5", "")
     sent += chunked("/6", headers=UPGRADE)
     expected = [["/1", "one"], ["/2", "two"], ["/3", "three"], ["/2", "two"], ["/5", ""], ["/6", ""]]
-    assert told(http, sent, count=6) == expected
-    assert told(http, *[sent[at : at + 7] for at in range(0, len(sent), 7)], count=6) == expected
+    assert parsed(http, sent, count=6) == expected
+    assert parsed(http, *[sent[at : at + 7] for at in range(0, len(sent), 7)], count=6) == expected
 
 
 def test_a_request_without_a_body_that_asks_for_another_protocol(http: RawHTTP) -> None:
     get = f"GET /g HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n".encode()
-    assert told(http, get + get + post("/a", "x"), count=3) == [["/g", ""], ["/g", ""], ["/a", "x"]]
+    assert parsed(http, get + get + post("/a", "x"), count=3) == [["/g", ""], ["/g", ""], ["/a", "x"]]
 
 
 def test_any_number_of_requests_that_ask_for_another_protocol(http: RawHTTP) -> None:
@@ -89,14 +89,14 @@ def test_any_number_of_requests_that_ask_for_another_protocol(http: RawHTTP) -> 
 def test_a_client_that_has_said_all_gets_its_answers_and_then_the_end(http: RawHTTP) -> None:
     for count in (1, 3):
         sent = b"".join(post(f"/{number}", "x") for number in range(count))
-        assert told(http, sent, count=count, end=True) == [[f"/{number}", "x"] for number in range(count)]
+        assert parsed(http, sent, count=count, end=True) == [[f"/{number}", "x"] for number in range(count)]
         with pytest.raises(ConnectionError):
-            told(http, sent, count=count + 1, end=True)
+            parsed(http, sent, count=count + 1, end=True)
 
 
 def test_a_client_that_says_no_more_in_the_middle_of_a_body_is_not_waited_for(http: RawHTTP) -> None:
     with pytest.raises(ConnectionError):
-        told(http, post("/a", "one")[:-1], end=True)
+        parsed(http, post("/a", "one")[:-1], end=True)
 
 
 CODINGS = {
@@ -140,7 +140,7 @@ def test_a_body_in_another_transfer_coding_is_refused(http: RawHTTP, case: str) 
 
 @pytest.mark.parametrize("coding", ["Chunked", "chunked ", " CHUNKED"])
 def test_chunks_may_be_said_in_other_letters(http: RawHTTP, coding: str) -> None:
-    assert told(http, chunked("/a", "one").replace(b" chunked", coding.encode())) == [["/a", "one"]]
+    assert parsed(http, chunked("/a", "one").replace(b" chunked", coding.encode())) == [["/a", "one"]]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tritonlab.ipc.zygotes import first_imports as module
 from tritonlab.ipc.zygotes.first_imports import FirstImports, first_imports
-from tritonlab.ipc.zygotes.zygotes import first_imports as module
 
 Read = Callable[..., FirstImports]
 

@@ -201,6 +201,48 @@ def test_a_config_the_author_wrote_wrong_points_into_its_cell(notebook: Any) -> 
     assert "Traceback" not in result.text
 
 
+ENSEMBLE = """%%triton_config whole
+platform: "ensemble"
+max_batch_size: 8
+input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] }
+ensemble_scheduling { step [
+  {
+    model_name: "m"
+    model_version: -1
+    input_map { key: "IN" value: "IN" }
+    output_map { key: "OUT" value: "between" }
+  },
+  {
+    model_name: "m2"
+    model_version: -1
+    input_map { key: "IN" value: "between" }
+    output_map { key: "OUT" value: "OUT" }
+  }
+] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "hint"),
+    [
+        ('key: "IN" value: "between"', 'key: "in" value: "between"', 16, "did you mean 'IN'? Its inputs are IN."),
+        ('key: "OUT" value: "OUT"', 'key: "OUTT" value: "OUT"', 17, "did you mean 'OUT'? Its outputs are OUT."),
+        ('value: "between" }\n  },', 'value: "betwen" }\n  },', 16, ""),
+    ],
+)
+def test_the_misspelt_tensor_of_an_ensemble_points_at_its_step(
+    notebook: Any, old: str, new: str, line: int, hint: str
+) -> None:
+    for name in ("m", "m2"):
+        notebook.run(MODEL.replace("_model m ", f"_model {name} --quiet "))
+    result = notebook.run(ENSEMBLE.replace(old, new, 1))
+    assert not result.success
+    assert f"Cell In[{notebook.number()}], line {line}" in result.text and f"> {line} " in result.text
+    assert hint in result.text
+    assert result.error_in_exec.where == f"Cell In[{notebook.number()}], line {line}"
+
+
 def test_a_config_the_server_refuses_after_the_model_spoke(notebook: Any) -> None:
     result = notebook.run("%%triton_model m --input IN:FP32[0]\nclass TritonPythonModel:\n    pass\n")
     assert not result.success

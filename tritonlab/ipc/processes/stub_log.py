@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from ...stub._pb_stub.wire.message_bodies import UNCHECKED
 
-__all__ = ["MISPLACED", "UNCHECKED", "UNPRINTABLE", "LogBook", "LogRecord", "StubOutput"]
+__all__ = ["FILLED", "MISPLACED", "UNCHECKED", "UNPRINTABLE", "LogBook", "LogRecord", "StubOutput"]
 
 #: How warnings begin of instances that use another device than the one they were told.
 MISPLACED = "Triton checks no placement: "
+#: How a warning begins that a model with sequences cannot tell the null requests of its empty slots.
+FILLED = "Triton fills empty slots: "
 #: How warnings begin of printed lines that are not ASCII.
 UNPRINTABLE = "Triton prints ASCII only: "
 
@@ -62,8 +64,8 @@ class LogRecord:
     @property
     def unchecked(self) -> bool:
         """Return whether the line warns of what Triton does not notice, an output that does not fit the config or an
-        instance on another device than its own, or of what it could not print."""
-        return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED, UNPRINTABLE))
+        instance on another device than its own, of what it could not print, or of null requests."""
+        return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED, UNPRINTABLE, FILLED))
 
     @property
     def in_error(self) -> bool:

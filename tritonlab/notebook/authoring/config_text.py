@@ -14,6 +14,13 @@ from ...core.config.model_config_rules import polled
 #: The most faults of one text that are found.
 _MOST_FAULTS = 20
 _TOKEN = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[-+\w.]+|[^\s\w]""")
+#: What Triton says of a tensor that the maps of an ensemble's steps name.
+_OF_STEP = (
+    re.compile(r"non-existing (?:input|output) (?P<tensor>\S+) in model (?P<model>\S+)"),
+    re.compile(r"in ensemble \S+, input \S+ in model (?P<model>\S+) is not mapped"),
+    re.compile(r"in ensemble \S+, ensemble tensor (?P<tensor>\S+): inconsistent"),
+    re.compile(r"at least one of its depending tensors, '(?P<tensor>[^']+)'"),
+)
 _PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
 
 
@@ -109,8 +116,26 @@ class ConfigTextError(ConfigError):
         return shown
 
 
+def line_of_step(reason: str, said: ConfigText) -> int:
+    """Return the line of the source with the tensor of an ensemble's step that Triton's reason names; 0 if there is
+    none."""
+    found = next((found for pattern in _OF_STEP if (found := pattern.search(reason))), None)
+    if found is None:
+        return 0
+    names = found.groupdict()
+    lines = [line.split("#", 1)[0] for line in said.text.splitlines()]
+    of_model = re.compile(rf'model_name\s*:\s*"{re.escape(names.get("model") or "")}"')
+    first = next((index for index, line in enumerate(lines) if of_model.search(line)), 0)
+    if "tensor" not in names:
+        return first + 1 + said.offset
+    quoted = f'"{names["tensor"]}"'
+    return next((index + 1 + said.offset for index in range(first, len(lines)) if quoted in lines[index]), 0)
+
+
 def _line_of_reason(reason: str, said: ConfigText) -> int:
     """Return the line that a rule's reason is about, if it names a field or value that stands in the text; else 0."""
+    if line := line_of_step(reason, said):
+        return line
     words = re.findall(r"'(\w+)'", reason)
     words += [f"{word}_batch_size" for word in re.findall(r"\b(preferred) size", reason)]
     return next((line for word in words if (line := said.line_of(word))), 0)

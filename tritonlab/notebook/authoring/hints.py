@@ -199,6 +199,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         re.compile(r"unexpected inference (?P<kind>input|output) '(?P<tensor>.*?)' for model '(?P<model>.*?)'"),
         _unknown_tensor,
     ),
+    (re.compile(r"non-existing (?P<kind>input|output) (?P<tensor>\S+) in model (?P<model>\S+)"), _unknown_tensor),
     (_UNKNOWN_MODEL, _unknown_model),
     (
         re.compile(r"inputs for model '(?P<model>.*?)'\. Got input\(s\) \[(?P<given>.*?)\], but missing"),

@@ -251,6 +251,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         locate,
         config_of=lambda name: _config_of(workspace(), name),
         written=lambda name: _written_config(workspace(), name),
+        config_text=lambda name: workspace().draft(name).config,
         names=lambda: workspace().names(),
         places=places,
         paused=lambda: workspace().server.debugger.words(),

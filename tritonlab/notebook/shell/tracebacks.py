@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+from ...core.config.model_config import ConfigError
 from ...core.explained import Explained
 from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException
 from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_place
-from ..authoring.config_text import ConfigTextError
+from ..authoring.config_text import ConfigText, ConfigTextError, line_of_step
 from ..authoring.hints import ConfigOf, hint
 from ..authoring.line_hints import line_hint
 from ..authoring.source_map import Locate, located
@@ -37,9 +38,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 class Tracebacks:
     """The rendering of errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
-    `config_of` returns the config of a model that serves, `written` the one that was loaded last, `names` those of all
-    models, `paused` which of them a debugger has paused, `shown` whether a line that a model printed stands below the
-    cell already."""
+    `config_of` returns the config of a model that serves, `written` the one that was loaded last, `config_text` its
+    text, `names` those of all models, `paused` which of them a debugger has paused, `shown` whether a line that a model
+    printed stands below the cell already."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Tracebacks:
         locate: Locate,
         config_of: ConfigOf,
         written: ConfigOf,
+        config_text: Callable[[str], ConfigText],
         names: Callable[[], Iterable[str]],
         places: Callable[[str], str],
         paused: Callable[[], str],
@@ -56,6 +58,7 @@ class Tracebacks:
         self._locate = locate
         self._config_of = config_of
         self._written = written
+        self._config_text = config_text
         self._names = names
         self._places = places
         self._paused = paused
@@ -82,6 +85,8 @@ class Tracebacks:
             if error.reason and error.reason != error.message:
                 lines += ["", error.reason]
             lines += self._printed(error)
+        if (step := self._step(error)) is not None:
+            lines += ["", f"{step.place()}:", *step.excerpt()[1:]]
         # no client sent what a step was given, so advice to send something else would not help
         if not isinstance(error, EnsembleError) and (advice := self._hint(error, str(error))):
             lines += ["", advice]
@@ -118,7 +123,16 @@ class Tracebacks:
 
     def explain(self, error: Explained) -> tuple[str, str]:
         """Return where the cause of the error is, in a cell, and what to do about it; "" for what is not known."""
-        return self.place(error.place()), self._advice(error, error.symptom())
+        step = self._step(error)
+        place = step.place() if step is not None else self.place(error.place())
+        return place, self._advice(error, error.symptom())
+
+    def _step(self, error: object) -> ConfigTextError | None:
+        """Return what is wrong with the step of an ensemble that did not load, with its line in the config's cell."""
+        if not isinstance(error, ModelLoadError) or (failed := _FAILED_LOAD.search(error.message)) is None:
+            return None
+        said = self._config_text(failed[1])
+        return ConfigTextError(ConfigError(error.reason), said) if line_of_step(error.reason, said) else None
 
     def _advice(self, error: object, text: str) -> str:
         """Return what to do about an error of this text; "" if that is not known."""

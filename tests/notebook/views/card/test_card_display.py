@@ -9,7 +9,7 @@ import pytest
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import widget
-from tritonlab.notebook.views.card.card import card_display, live_card
+from tritonlab.notebook.views.card import card_display, live_card
 from tritonlab.notebook.views.card.card_display import LoadingCard
 from tritonlab.notebook.views.card.model_states import ModelStates
 

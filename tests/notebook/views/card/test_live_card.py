@@ -17,7 +17,7 @@ from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm_overview import overview
 from tritonlab.notebook.views import widget
-from tritonlab.notebook.views.card.card import hanging, live_card
+from tritonlab.notebook.views.card import hanging, live_card
 from tritonlab.notebook.views.card.live_card import LiveCard
 from tritonlab.notebook.views.card.model_states import ModelStates
 from tritonlab.notebook.views.card.status_table import StatusView

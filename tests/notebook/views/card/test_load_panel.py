@@ -15,7 +15,7 @@ from tritonlab import Model
 from tritonlab.clients.golden import GoldenSet
 from tritonlab.clients.sending import ask
 from tritonlab.notebook.views import widget
-from tritonlab.notebook.views.card.card import load_panel
+from tritonlab.notebook.views.card import load_panel
 from tritonlab.notebook.views.card.load_panel import LoadPanel, form_of
 from tritonlab.notebook.views.ticker import Ticker
 from tritonlab.profile.recorder import Recorder

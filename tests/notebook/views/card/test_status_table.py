@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tritonlab.notebook.views import widget
-from tritonlab.notebook.views.card.card import status_table as module
+from tritonlab.notebook.views.card import status_table as module
 from tritonlab.notebook.views.card.status_table import StatusRow, StatusTable, StatusView
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tritonlab.notebook.views import widget
-from tritonlab.notebook.views.card.card import token_button
+from tritonlab.notebook.views.card import token_button
 from tritonlab.notebook.views.card.token_button import TokenButton, show_token_button
 
 
