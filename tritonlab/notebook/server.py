@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..server.api import server as served
 from .authoring.workspace import Workspace
@@ -19,8 +19,7 @@ class Server(served.Server):
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> Model:
-        super().load(name, config, files)
-        return self.model(name)
+        return cast(Model, super().load(name, config, files))  # what `model` below returns
 
     load.__doc__ = served.Server.load.__doc__
 

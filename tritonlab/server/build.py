@@ -37,11 +37,10 @@ from ..schedulers.timer import Timer
 from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
 from .models.backend_config import shm_settings
 from .models.backends import Backends
-from .models.execution_options import ExecutionOptions
 from .models.model_control import CONTROL_MODES, ModelControl
-from .models.model_lifecycle import ModelVersion
+from .models.model_lifecycle import LoadServices, ModelVersion
 from .models.repository_poller import RepositoryPoller
-from .models.version_load import LoadServices
+from .models.serving_instances import ExecutionOptions
 from .observe.announcer import Announcer
 from .observe.idle_memory import IdleMemory
 from .observe.metrics_text import FirstResponses, ServerMetrics
@@ -122,7 +121,8 @@ def build(
         backends,
         infer,
         server.find,
-        metrics=server_metrics,
+        stats=server_metrics.stats,
+        first_response=server_metrics.first_response,
         gpus=gpus,
         auto_complete=not options.strict_model_config,
         load_retries=options.model_load_retry_count,

@@ -148,9 +148,7 @@ class ModelFailures(Sequence[KeptFailure]):
     `pb_utils.TritonError`, of which nothing is kept: they are answers.
     """
 
-    def __init__(
-        self, model: str, failures: Sequence[KeptFailure], total: int, answered_with_error: int
-    ) -> None:
+    def __init__(self, model: str, failures: Sequence[KeptFailure], total: int, answered_with_error: int) -> None:
         self._failures = list(failures)
         self._model = model
         self.total = total
