@@ -14,7 +14,7 @@ from ...core.status import Code, ModelError, ModelLoadError, TritonError, Unavai
 from ...ipc.stub_log import LogRecord
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
 from .endings import Ending, Endings
-from .ensemble_completion import EnsembleCompletion, Followed
+from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, Followed
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
@@ -60,8 +60,11 @@ class ModelControl:
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
+            turn = self._known(identifier).turn
+            followed = self.ensembles.follow_files(identifier)  # not within the lock: it loads other models
+            failed += followed.failed  # the ensemble is loaded all the same (measured)
             try:
-                self.load_model(identifier, config, files, parts_failed=failed)
+                self.load_model(identifier, config, files, followed=followed, turn=turn)
             except ModelLoadError as error:
                 failed.append(error)
         if failed:
@@ -83,26 +86,23 @@ class ModelControl:
         files: dict[str, bytes] | None = None,
         *,
         by_name: bool = True,
-        parts_failed: list[ModelLoadError] | None = None,
+        followed: Followed = NOT_FOLLOWED,
+        turn: int = -1,
     ) -> LoadedModel:
         """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: not merely as
-        part of an ensemble. `parts_failed`: what an ensemble contains is loaded again first where its files have
-        changed, and this gets the failures; the ensemble is loaded all the same (measured). Raises ModelLoadError,
-        UnavailableError once the server stops."""
-        namespace, name = self.repository.split(identifier)
-        model = self.models.add(identifier, name, namespace)
+        part of an ensemble. `followed`: what `follow_files` has returned for it, and `turn` the model's before that.
+        Raises ModelLoadError, UnavailableError once the server stops."""
+        model = self._known(identifier)
         with model.lock, model.trying():  # a second load of it waits for this one
             if self.stopped:
                 raise UnavailableError("Server is stopping")
-            followed = Followed() if parts_failed is None else self.ensembles.follow_files(identifier)
-            if parts_failed is not None:
-                parts_failed += followed.failed
+            # what was read before another load got the lock may be older than what that has loaded
+            found = followed.found if model.turn == turn and config is None and not files else None
+            model.turn += 1
             try:
-                found = followed.found
-                if found is None or config is not None or files:
-                    found = self.repository.read(identifier, config, files)
+                found = found or self.repository.read(identifier, config, files)
             except ModelLoadError as error:
-                self._say(name, f"{error.message}: {error.reason}")
+                self._say(model.name, f"{error.message}: {error.reason}")
                 raise
             model.listed = True
             if is_ensemble(found.config):
@@ -120,6 +120,11 @@ class ModelControl:
             model.explicit = model.explicit or by_name
         self._reload_dependents([identifier], f"since '{identifier}' was loaded")
         return model
+
+    def _known(self, identifier: str) -> LoadedModel:
+        """Return the model, a new one if there is none yet."""
+        namespace, name = self.repository.split(identifier)
+        return self.models.add(identifier, name, namespace)
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Load again the ensembles that contain a model, also those that its absence had taken down (rule 5.7.4), and
