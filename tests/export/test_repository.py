@@ -22,7 +22,7 @@ from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export.report import ExportConflict, ExportReport
 from tritonlab.export.repository import export, plan_export
-from tritonlab.ipc.own_stub import write_own_stub
+from tritonlab.ipc.processes.own_stub import write_own_stub
 from tritonlab.repository.place import NoRepository
 
 SOURCE = """\

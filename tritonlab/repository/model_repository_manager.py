@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
-from ..core.model_config_rules import identifier, polled
+from ..core.config.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
+from ..core.config.model_config_rules import identifier, polled
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.infer_request import InferenceRequest, RequestState
-from ..core.metric_registry import MetricRegistry
+from ..core.inference.infer_request import InferenceRequest, RequestState
+from ..core.metrics.metric_registry import MetricRegistry
 from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
     InvalidArgumentError,
@@ -22,8 +22,8 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
-from ..instances.model_instance import ModelInstance
-from ..ipc.link_reader import LoopReader
+from ..instances.life.model_instance import ModelInstance
+from ..ipc.link.link_reader import LoopReader
 from .build import build
 from .models.endings import Ending
 from .models.loaded_model import LoadedModel
@@ -304,7 +304,18 @@ class InferenceServer:
         control, calls, now = self._control, self._parts.executor.calls(), self.clock.now()
         held = survey(control.running(), calls, now)
         models = [model for _, model in sorted(control.models.items())]
-        return why(ServerSnapshot(models, control.running(), control.loading(), held, calls, self.failures, now), name)
+        return why(
+            ServerSnapshot(
+                models,
+                versions=control.running(),
+                loading=control.loading(),
+                held=held,
+                calls=calls,
+                failures=self.failures,
+                now=now,
+            ),
+            name,
+        )
 
     # -- end
 

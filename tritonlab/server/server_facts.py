@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.status import InvalidArgumentError
 from .models.global_map import GlobalMap
 from .models.model_lifecycle import ModelVersion

@@ -18,7 +18,7 @@ from .source_map import Segment, SourceMap, located
 from .syntax import check_syntax
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
+    from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.api.server import Server
 
@@ -158,7 +158,9 @@ class WrittenModel:
             else:
                 pids = frozenset(record.pid for record in log) | pids_of(self._server, self.name)
                 self._sources.remember(path, pids)
-            self.report = LoadReport(self.name, time.perf_counter() - started, log, ready_at, error, pids)
+            self.report = LoadReport(
+                self.name, seconds=time.perf_counter() - started, log=log, ready_at=ready_at, error=error, pids=pids
+            )
             self.progress = None
 
     def _write(self, files: Mapping[str, ModelFile]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...core.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
-from ...core.model_config import ConfigError, ModelConfig, renamed
-from ...core.model_config_rules import is_ensemble
+from ...core.config.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
+from ...core.config.model_config import ConfigError, ModelConfig, renamed
+from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelLoadError, TritonError
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, poll_failure
 from .dependency_graph import DependencyGraph, composing_models, required_models

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...core.model_config_rules import config_differs, identifier
+from ...core.config.model_config_rules import config_differs, identifier
 from ...core.status import TritonError
 from ...repository.layout import Fingerprint
 from ...repository.model_repository_manager import ModelFiles

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ...core.model_config_rules import is_ensemble
+from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelError, ModelLoadError, TritonError, UnavailableError, UnsupportedError
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
 from .endings import Ending, Endings
 from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, Followed
@@ -244,7 +244,11 @@ class ModelControl:
 
     def _say(self, model: str, text: str) -> None:
         """Add an error to the server's log, in the model's name."""
-        self._services.instances.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))
+        self._services.instances.log.add(
+            LogRecord(
+                time_ns=time.time_ns(), model=model, version=-1, instance="", stream="server", level="ERROR", text=text
+            )
+        )
 
     # -- unload
 

@@ -20,13 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from ...core.delivery import deliver_error
-from ...core.ensemble_graph import EnsembleGraph
-from ...core.infer_request import InferenceRequest
-from ...core.infer_stats import InferStats
-from ...core.latency_stats import Histogram
-from ...core.model_config import ConfigError, ModelConfig, placeholders, to_json
-from ...core.model_config_rules import (
+from ...core.config.ensemble_graph import EnsembleGraph
+from ...core.config.model_config import ConfigError, ModelConfig, placeholders, to_json
+from ...core.config.model_config_rules import (
     final,
     instance_specs,
     is_ensemble,
@@ -34,15 +30,19 @@ from ...core.model_config_rules import (
     normalize_instance_groups,
     step_model,
 )
-from ...core.model_config_validation import validate_instance_groups
-from ...core.request_rules import RequestRules
+from ...core.config.model_config_validation import validate_instance_groups
+from ...core.inference.delivery import deliver_error
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.request_rules import RequestRules
+from ...core.metrics.infer_stats import InferStats
+from ...core.metrics.latency_stats import Histogram
 from ...core.status import NotFoundError, TritonError, UnavailableError
-from ...instances.instance_plan import InstanceServices
-from ...instances.instance_state import InstanceState
-from ...instances.model_instance import ModelInstance
-from ...instances.model_stub import ModelSource, ModelStub
-from ...ipc.stub_log import LogBook, LogRecord
-from ...ipc.visible_gpus import VisibleGpus
+from ...instances.life.instance_plan import InstanceServices
+from ...instances.life.instance_state import InstanceState
+from ...instances.life.model_instance import ModelInstance
+from ...instances.life.model_stub import ModelSource, ModelStub
+from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...repository.label_provider import Labels, read_labels
 from ...repository.model_repository_manager import ModelFiles
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
@@ -225,12 +225,12 @@ class ModelVersion:
             cache,
             self.name,
             self.version,
-            [output.name for output in self.config.output],
-            self.scheduler.enqueue,
-            self.stats,
-            services.clock,
-            services.instruments,
-            self._warn,
+            outputs=[output.name for output in self.config.output],
+            execute=self.scheduler.enqueue,
+            stats=self.stats,
+            clock=services.clock,
+            instruments=services.instruments,
+            warn=self._warn,
         )
         return self._cached.enqueue
 
@@ -400,7 +400,7 @@ class VersionLoad:
         first_response = self._services.first_response(config)
         timer, clock, instruments = self._services.timer, services.clock, services.instruments
         shared = SchedulerServices(clock, instruments, timer, self._stats, self._warn, execution.limiter)
-        scheduler = make_scheduler(name, self._version, config, directory, shared)
+        scheduler = make_scheduler(name, self._version, config, directory, services=shared)
         simulated = self._services.gpus.simulated
         self.instances = ServingInstances(
             source, directory, rules, scheduler, services, self._stats, execution, simulated
@@ -479,4 +479,8 @@ def _first_instance(grouped: ModelConfig) -> str:
 
 def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:
     """Add a line to the server's log, in the version's name."""
-    log.add(LogRecord(time.time_ns(), name, version, "", "server", level, text))
+    log.add(
+        LogRecord(
+            time_ns=time.time_ns(), model=name, version=version, instance="", stream="server", level=level, text=text
+        )
+    )
