@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..core.status import TritonError
 from ..server.api import server as served
@@ -22,12 +22,11 @@ class Server(served.Server):
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> Model:
         try:
-            super().load(name, config, files)
+            return cast(Model, super().load(name, config, files))  # what `model` below returns
         except TritonError as error:
             if self.workspace is not None:
                 error.explained_by = self.workspace.explain
             raise
-        return self.model(name)
 
     load.__doc__ = served.Server.load.__doc__
 

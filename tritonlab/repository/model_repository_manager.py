@@ -166,10 +166,9 @@ class ModelRepositoryManager:
 
     def holds(self, identifier: str) -> bool:
         """Return whether there is exactly one such model."""
-        return len(self._places(identifier)) == 1
+        return len(self._places(*self.split(identifier))) == 1
 
-    def _places(self, identifier: str) -> list[Path]:
-        namespace, name = self.split(identifier)
+    def _places(self, namespace: str, name: str) -> list[Path]:
         if _leads_elsewhere(name) and name not in self._elsewhere:
             return []
         found = []
@@ -183,12 +182,11 @@ class ModelRepositoryManager:
                 found.append(repository / named)
         return found
 
-    def _directory(self, identifier: str) -> Path:
+    def _directory(self, namespace: str, name: str) -> Path:
         """Return the directory of the model. Raises ModelLoadError if it is nowhere, or at more than one place (rule
         5.11.10).
         """
-        found = self._places(identifier)
-        name = self.split(identifier)[1]
+        found = self._places(namespace, name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -228,7 +226,7 @@ class ModelRepositoryManager:
             # as Triton does: the model finds its configuration there, whatever the files say
             (directory / CONFIG_FILE).write_text(print_pbtxt(given), encoding="utf-8")
         else:
-            directory = self._directory(identifier)
+            directory = self._directory(namespace, name)
         contents = read_contents(directory)  # first: what changes while the model loads is a change for the next load
         config_file = self._config_file(directory)
         found = self._read_config(directory / config_file) if given is None else given

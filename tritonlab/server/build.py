@@ -37,11 +37,10 @@ from ..schedulers.timer import Timer
 from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
 from .models.backend_config import shm_settings
 from .models.backends import Backends
-from .models.execution_options import ExecutionOptions
 from .models.model_control import CONTROL_MODES, ModelControl
-from .models.model_lifecycle import ModelVersion
+from .models.model_lifecycle import LoadServices, ModelVersion
 from .models.repository_poller import RepositoryPoller
-from .models.version_load import LoadServices
+from .models.serving_instances import ExecutionOptions
 from .observe.announcer import Announcer
 from .observe.idle_memory import IdleMemory
 from .observe.metrics_text import FirstResponses, ServerMetrics
@@ -185,7 +184,8 @@ def _load_services(
         backends=Backends(options.backend_directory, instances.log),
         infer=partial(server.infer, from_model=True),
         find=server.find,
-        metrics=metrics,
+        stats=metrics.stats,
+        first_response=metrics.first_response,
         gpus=gpus,
         auto_complete=not options.strict_model_config,
         load_retries=options.model_load_retry_count,

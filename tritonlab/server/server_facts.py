@@ -6,9 +6,9 @@ from typing import Any
 
 from ..core.config.model_config import ModelConfig
 from ..core.status import InvalidArgumentError
-from .models.execution_options import ExecutionOptions
 from .models.global_map import GlobalMap
 from .models.model_lifecycle import ModelVersion
+from .models.serving_instances import ExecutionOptions
 from .observe.metrics_text import ServerMetrics
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serving import eventually
-from tritonlab.ipc.link.link_reader import LinkReader, LoopReader
+from tritonlab.ipc.link.link_reader import LinkReader, LoopReader, Watch
 from tritonlab.ipc.link.wait_policy import Cores, WaitPolicy
 
 
@@ -39,7 +39,7 @@ class Heard:
 def test_an_armed_descriptor_is_heard_once(link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     heard = Heard()
-    watch = link_reader.watch(ours.fileno(), heard)
+    watch = Watch(link_reader, ours.fileno(), heard)
     theirs.send(b"1")
     assert heard.nothing()
     watch.start()
@@ -61,8 +61,8 @@ def test_an_event_of_a_numbers_last_owner_is_not_the_new_ones(link_reader: LinkR
         entered.release()
         go.acquire()
 
-    watch = link_reader.watch(first.fileno(), busy)
-    old = link_reader.watch(second.fileno(), Heard())
+    watch = Watch(link_reader, first.fileno(), busy)
+    old = Watch(link_reader, second.fileno(), Heard())
     watch.start()
     old.start()
     pairs[0][1].send(b"1")
@@ -75,7 +75,7 @@ def test_an_event_of_a_numbers_last_owner_is_not_the_new_ones(link_reader: LinkR
     number = second.fileno()
     os.dup2(new.fileno(), number)
     heard = Heard()
-    link_reader.watch(number, heard).start()
+    Watch(link_reader, number, heard).start()
     go.release()
     assert heard.nothing()
     new_peer.send(b"1")
@@ -92,7 +92,7 @@ def test_it_polls_while_a_model_waits_for_another(pair: tuple[socket.socket, soc
     before = set(threading.enumerate())
     reader = LinkReader(cores)
     heard = Heard()
-    watch = reader.watch(ours.fileno(), heard)
+    watch = Watch(reader, ours.fileno(), heard)
     watch.start()
     for _ in range(3):
         theirs.send(b"1")
@@ -109,7 +109,7 @@ def test_one_that_is_not_armed_for_reading_is_not_heard(
 ) -> None:
     ours, theirs = pair
     heard = Heard()
-    watch = link_reader.watch(ours.fileno(), heard)
+    watch = Watch(link_reader, ours.fileno(), heard)
     watch.start()
     watch.arm(readable=False)
     theirs.send(b"1")
@@ -125,7 +125,7 @@ def test_one_that_is_disarmed_is_not_disarmed_again(
     """A request that follows a pause disarms twice, before it is sent and before its answer is read."""
     ours, theirs = pair
     heard = Heard()
-    watch = link_reader.watch(ours.fileno(), heard)
+    watch = Watch(link_reader, ours.fileno(), heard)
     watch.start()
     calls: list[int] = []
 
@@ -153,7 +153,7 @@ def test_a_removed_watch_does_nothing_any_more(
 ) -> None:
     ours, theirs = pair
     heard = Heard()
-    watch = link_reader.watch(ours.fileno(), heard)
+    watch = Watch(link_reader, ours.fileno(), heard)
     watch.start()
     watch.remove()
     watch.remove()
@@ -166,11 +166,11 @@ def test_an_old_watch_does_not_touch_the_new_owner_of_its_number(
     link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    old = link_reader.watch(ours.fileno(), Heard())
+    old = Watch(link_reader, ours.fileno(), Heard())
     old.start()
     old.remove()
     heard = Heard()
-    new = link_reader.watch(ours.fileno(), heard)
+    new = Watch(link_reader, ours.fileno(), heard)
     new.start()
     old.arm(readable=False)
     old.remove()
@@ -189,13 +189,13 @@ def test_a_callback_that_raises_does_not_end_the_thread(
         entered(events)
         raise IndexError
 
-    raising = link_reader.watch(ours.fileno(), broken)
+    raising = Watch(link_reader, ours.fileno(), broken)
     raising.start()
     theirs.send(b"1")
     # An event may be asked for a second time, so two descriptors that are both ready may come in either order.
     assert entered.once_more()
     read, write = os.pipe()
-    watch = link_reader.watch(read, heard)
+    watch = Watch(link_reader, read, heard)
     watch.start()
     os.write(write, b"x")
     assert heard.once_more()
@@ -209,13 +209,13 @@ def test_a_callback_that_raises_does_not_end_the_thread(
 def test_after_close_nothing_can_be_started_and_the_rest_is_ignored(pair: tuple[socket.socket, socket.socket]) -> None:
     reader = LinkReader()
     ours, _ = pair
-    watch = reader.watch(ours.fileno(), Heard())
+    watch = Watch(reader, ours.fileno(), Heard())
     watch.start()
     reader.close()
     watch.arm()
     watch.remove()
     with pytest.raises(OSError, match="stopping"):
-        reader.watch(ours.fileno(), Heard()).start()
+        Watch(reader, ours.fileno(), Heard()).start()
 
 
 # -- in an event loop
@@ -244,7 +244,7 @@ def test_what_is_moved_is_heard_by_the_event_loop_alone_and_as_often_as_it_comes
         heard.append(threading.get_ident())
         ours.recv(1)
 
-    watch = link_reader.watch(ours.fileno(), hear)
+    watch = Watch(link_reader, ours.fileno(), hear)
     watch.start()
     watch.move(loop_reader, readable=True, writable=False)
     for count in range(1, 4):
@@ -263,7 +263,7 @@ def test_a_moved_watch_that_is_disarmed_leaves_the_event_loop_in_peace(
 ) -> None:
     ours, theirs = pair
     heard = Heard()
-    watch = link_reader.watch(ours.fileno(), heard)
+    watch = Watch(link_reader, ours.fileno(), heard)
     watch.start()
     watch.move(loop_reader, readable=False, writable=False)
     theirs.send(b"x")
@@ -282,7 +282,7 @@ def test_a_moved_watch_that_is_disarmed_leaves_the_event_loop_in_peace(
 def test_an_armed_watch_of_an_event_loop_is_armed_without_a_system_call(
     link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    watch = link_reader.watch(pair[0].fileno(), Heard())
+    watch = Watch(link_reader, pair[0].fileno(), Heard())
     watch.start()
     watch.move(loop_reader, readable=True, writable=False)
     epoll = loop_reader.epoll
@@ -297,7 +297,7 @@ def test_the_link_reader_has_what_an_event_loop_had_that_has_ended(
 ) -> None:
     ours, theirs = pair
     heard = Heard()
-    watch = link_reader.watch(ours.fileno(), heard)
+    watch = Watch(link_reader, ours.fileno(), heard)
     watch.start()
     watch.move(loop_reader, readable=True, writable=False)
     theirs.send(b"x")
@@ -313,7 +313,7 @@ def test_a_watch_that_has_ended_is_not_moved(
     link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    watch = link_reader.watch(ours.fileno(), Heard())
+    watch = Watch(link_reader, ours.fileno(), Heard())
     watch.start()
     watch.remove()
     watch.move(loop_reader, readable=True, writable=False)
@@ -324,7 +324,7 @@ def test_a_watch_that_has_ended_is_not_moved(
 def test_an_event_loop_that_ends_after_the_link_reader(pair: tuple[socket.socket, socket.socket]) -> None:
     reader = LinkReader()
     loop_reader = reader.in_loop()
-    watch = reader.watch(pair[0].fileno(), Heard())
+    watch = Watch(reader, pair[0].fileno(), Heard())
     watch.start()
     watch.move(loop_reader, readable=True, writable=False)
     reader.close()

@@ -717,3 +717,19 @@ def test_a_load_reads_the_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert sorted(calls) == ["parse_pbtxt", "polled", "read_contents"]
         server.load("once")  # serves, and nothing has changed
         assert len(calls) == 6
+
+
+def test_a_load_that_was_overtaken_reads_the_model_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path, "m", SCRIPTED, config())
+    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+        follow = server.core._control.ensembles.follow_files
+
+        def overtaken(identifier: str) -> Any:
+            followed = follow(identifier)
+            monkeypatch.undo()
+            write_model(tmp_path, "m", SCRIPTED, in_groups("count: 2"))
+            server.load("m")
+            return followed
+
+        monkeypatch.setattr(server.core._control.ensembles, "follow_files", overtaken)
+        assert len(server.load("m").instances()) == 2

@@ -277,7 +277,7 @@ def test_a_version_whose_load_failed_can_be_aborted(tmp_path: Path) -> None:
 
     services = SimpleNamespace(
         instances=SimpleNamespace(clock=MockClock(), log=LogBook()),
-        metrics=SimpleNamespace(stats=lambda: None),
+        stats=lambda: None,
         backends=SimpleNamespace(resolve=resolve),
         gpus=None,
     )

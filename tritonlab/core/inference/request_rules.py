@@ -38,7 +38,7 @@ class RequestRules:
         self._rules = {tensor.name: InputRule(tensor) for tensor in config.input}
         # These count as the configuration does, in which a name may legally stand twice.
         self._most = len(config.input)
-        self._least = sum(not tensor.optional for tensor in config.input)
+        self._least = len([tensor for tensor in config.input if not tensor.optional])
         self._examination = RequestExamination(
             model_name, self.max_batch_size, self._rules, self.output_names, limits=(self._least, self._most)
         )
@@ -47,10 +47,11 @@ class RequestRules:
         self._adds_inputs = bool(added)
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
         # Requests differ where a dimension may have any size, or an input may be left out.
-        fixed = not added and all(-1 not in rule.dims and not rule.optional for rule in self._rules.values())
+        rules = list(self._rules.values())
+        fixed = not added and not [rule for rule in rules if -1 in rule.dims or rule.optional]
         #: the mark that requests have in common (`InferenceRequest.shape_key`)
         self._shape_key = object() if fixed else None
-        self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
+        self._reshapes = bool([rule for rule in rules if rule.reshape is not None])
         self._platform: str = config.platform or config.backend
         self._input_metadata = [self._metadata(tensor) for tensor in config.input]
         self._output_metadata = [self._metadata(tensor) for tensor in config.output]

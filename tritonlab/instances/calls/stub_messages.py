@@ -62,7 +62,7 @@ class StubMessages:
         reader = BlockReader(link, sent.block)
         request = self._inflight.get(handle)
         if request is not None:
-            stub.process.drain_output()
+            stub.process.output.drain_all()
             final = bool(sent.flags)
             version, reshapes = self._plan.source.version, self._plan.reshapes
             output = [sent.tensors, sent.error, sent.parameters]
@@ -80,13 +80,13 @@ class StubMessages:
         reader.finish(more=not sent.flags)
 
     def _on_log(self, ident: int, record: Log) -> None:
-        self._stub.process.drain_output()  # so that lines printed before come first
+        self._stub.process.output.drain_all()  # so that lines printed before come first
         stream = "log" if record.file else "server"
         self._stub.log(stream, level=_LEVELS[record.level], text=record.text, file=record.file, line=record.line)
 
     def _on_raised(self, ident: int, raised: Raised) -> None:
         stub = self._stub
-        stub.process.drain_output()
+        stub.process.output.drain_all()
         unheard = all(request.serial not in self._inflight for request in stub.whose())
         stub.log(stream="server", level="ERROR", text=raised.text, file=raised.file, line=raised.line, unheard=unheard)
 

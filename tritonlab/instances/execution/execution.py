@@ -189,7 +189,7 @@ class StubExecutor:
         execution = self._running
         if execution is None or ident != execution.batch_id:
             raise ValueError(f"batch {ident} is not in execution")
-        self.stub.process.drain_output(ended=self._ends_lines)
+        self.stub.process.output.drain_all(ended=self._ends_lines)
         times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
         self._policy.executed(times, self._services.clock.now())
         if executed.failure is not None:

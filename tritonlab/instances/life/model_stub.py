@@ -172,7 +172,7 @@ class ModelStub:
             raise interrupted_load(self.instance, self.dump_stacks(_INTERRUPTED_SECONDS)) from None
         if answer.lost:
             raise self.unhealthy()
-        self.process.drain_output(ended=True)
+        self.process.output.drain_all(ended=True)
         if answer.failure is not None:
             raise failure_of(answer.failure, self.last_lines())
         return answer.value
@@ -250,7 +250,7 @@ class ModelStub:
         while time.monotonic() < end:
             time.sleep(0.02)  # once the first line is there the others follow at once
             before = len(lines)
-            self.process.drain_output()
+            self.process.output.drain_all()
             if lines and len(lines) == before:
                 break
         self._blocked = None

@@ -69,7 +69,7 @@ class VisibleGpus:
     def simulated(self) -> bool:
         return self._count > 0
 
-    @property
+    @cached_property
     def ordinals(self) -> tuple[int, ...]:
         return tuple(gpu.ordinal for gpu in self.all)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from ...stub._pb_stub.wire.fork_bodies import ForkLink
 from ...stub._pb_stub.wire.serialization import encode_body
 from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
-from .link_reader import LinkReader
+from .link_reader import LinkReader, Watch
 from .stub_link import StubLink
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class ForkLinks:
         self.theirs: socket.socket
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._link_reader = link_reader
-        self._watch = link_reader.watch(self._ours.fileno(), self._on_event)
+        self._watch = Watch(link_reader, self._ours.fileno(), self._on_event)
         self._sizes = (size, growth, limit)
         self._lock = threading.Lock()  # guards everything below
         self._links: dict[StubLink, tuple[Region, RegionReader]] = {}

@@ -19,16 +19,22 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from .wait_policy import AnswerPace, Cores
 
 _log = logging.getLogger(__name__)
 
 
+#: What a watch may wait for.
+_WANTED = (0, select.EPOLLIN, select.EPOLLOUT, select.EPOLLIN | select.EPOLLOUT)
+
+
 class Watch:
-    """The watch of one descriptor, by the reader that it was given to last. Once it is removed and closed its number
-    may become another's. So nobody arms by number, and an event for a number may belong to its last owner."""
+    """The watch of one descriptor, by the reader that it was given to last. It is not started yet when it is made: a
+    callback may come before `start` returns. Once it is removed and closed its number may become another's. So nobody
+    arms by number, and an event for a number may belong to its last owner."""
 
     __slots__ = ("_fd", "_home", "_wanted", "callback", "reader", "started")
 
@@ -53,7 +59,7 @@ class Watch:
     def _register(self, reader: Reader) -> None:
         reader.watches[self._fd] = self
         self.started = reader.polls
-        reader.epoll.register(self._fd, reader.mask(self._wanted))
+        reader.epoll.register(self._fd, reader.masks[self._wanted])
 
     def arm(self, *, readable: bool = True, writable: bool = False) -> None:
         """Allow one more event of the kinds that are True; with an event loop, any number of events. It has no effect
@@ -65,7 +71,7 @@ class Watch:
                 return
             if reader.watches.get(self._fd) is self:
                 self._wanted = wanted
-                reader.epoll.modify(self._fd, reader.mask(wanted))
+                reader.epoll.modify(self._fd, reader.masks[wanted])
 
     def move(self, reader: Reader | None, *, readable: bool, writable: bool) -> None:
         """Give the descriptor to another reader, armed for the kinds that are True; None: to the one that it was made
@@ -90,7 +96,7 @@ class Watch:
         with self._home.lock:
             reader = self.reader
             if reader.watches.get(self._fd) is self:
-                reader.epoll.modify(self._fd, reader.mask(self._wanted))
+                reader.epoll.modify(self._fd, reader.masks[self._wanted])
 
     def remove(self) -> None:
         """End the watch; to be called before the descriptor is closed."""
@@ -108,6 +114,8 @@ class Reader:
 
     #: whether a watch stays armed after an event
     repeats = False
+    #: the event mask of a watch, by the events that it waits for
+    masks: ClassVar[Mapping[int, int]] = {wanted: wanted | select.EPOLLONESHOT for wanted in _WANTED}
 
     def __init__(self, lock: threading.Lock) -> None:
         self.epoll = select.epoll()
@@ -115,10 +123,6 @@ class Reader:
         self.running = True
         self.polls = 0  # how many polls have begun
         self.watches: dict[int, Watch] = {}
-
-    def mask(self, wanted: int) -> int:
-        """Return the event mask of a watch that waits for `wanted`."""
-        return wanted if wanted and self.repeats else wanted | select.EPOLLONESHOT
 
     def _handle(self, fd: int, events: int) -> None:
         # This is not in the loop, whose names would keep the last stub and its model alive until the next event.
@@ -141,6 +145,7 @@ class LoopReader(Reader):
     epoll. Made on that thread by `LinkReader.in_loop`."""
 
     repeats = True
+    masks: ClassVar[Mapping[int, int]] = {wanted: wanted or select.EPOLLONESHOT for wanted in _WANTED}
 
     def __init__(self, lock: threading.Lock) -> None:
         super().__init__(lock)
@@ -178,10 +183,6 @@ class LinkReader(Reader):
         self.epoll.register(self._wake_read, select.EPOLLIN)
         self._thread = threading.Thread(target=self._run, name="tritonlab link reader", daemon=True)
         self._thread.start()
-
-    def watch(self, fd: int, callback: Callable[[int], None]) -> Watch:
-        """Return a watch of `fd` that is not started yet: a callback may come before `start` returns."""
-        return Watch(self, fd, callback)
 
     def in_loop(self) -> LoopReader:
         """Return a reader for the event loop of this thread, to which links may be moved."""

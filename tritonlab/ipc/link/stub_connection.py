@@ -44,7 +44,7 @@ from ...stub._pb_stub.wire.message_bodies import Failure, Hello, Result
 from ...stub._pb_stub.wire.serialization import WireError
 from ...stub._pb_stub.wire.shm_manager import Region, RegionReader
 from .interrupts import interruptible, shielded
-from .link_reader import LinkReader, LoopReader
+from .link_reader import LinkReader, LoopReader, Watch
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class StubConnection:
         self._lost_lock = threading.Lock()
         self._arm_lock = threading.Lock()  # makes arming follow the latest state
         self._hello = Answer(ROW[Hello])
-        self._watch = link_reader.watch(sock.fileno(), self._on_event)
+        self._watch = Watch(link_reader, sock.fileno(), self._on_event)
         self._watch.start()
 
     # -- sending

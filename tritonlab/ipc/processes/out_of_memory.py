@@ -125,7 +125,11 @@ def _groups(root: Path) -> list[tuple[Path, int]]:
 
 
 def _number(path: Path, name: str) -> int | None:
-    for line in _read(path).splitlines():
+    try:
+        text = path.read_text()
+    except OSError:
+        return None
+    for line in text.splitlines():
         words = line.split()
         if len(words) > 1 and words[0] == name and words[1].isdecimal():
             return int(words[1])

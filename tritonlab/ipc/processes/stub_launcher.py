@@ -144,16 +144,13 @@ class StubProcess:
     def _listen(self, ends: StubEnds) -> None:
         self._life_write = ends.life
         self.output = StubOutput(ends.stdout, ends.stderr)
-        for fd in self.output.fds:
-            self._watch(fd, partial(self._on_output, fd))
         self.link = StubLink(ends.control, *self._regions, self._link_reader)
         self.monitor = MonitorLink(ends.monitor, *self._regions, self._link_reader)
-        self._watch(self.child.exit_fd, self._on_exit)
+        heard: dict[int, Callable[[int], None]] = {fd: partial(self._on_output, fd) for fd in self.output.fds}
+        for fd, callback in {**heard, self.child.exit_fd: self._on_exit}.items():
+            self._watches[fd] = watch = Watch(self._link_reader, fd, callback)
+            watch.start()
         self.forks.start()
-
-    def _watch(self, fd: int, callback: Callable[[int], None]) -> None:
-        self._watches[fd] = self._link_reader.watch(fd, callback)
-        self._watches[fd].start()
 
     @property
     def pid(self) -> int:
@@ -193,11 +190,6 @@ class StubProcess:
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
         """Call `emit(stream, text)` for each line that the stub prints, and has printed before a model took it."""
         self.output.retarget(emit)
-
-    def drain_output(self, *, ended: bool = False) -> None:
-        """Read what the pipes hold now, so that the lines of a finished execution are logged before its answer
-        arrives. `ended`: as for `StubOutput.drain_all`."""
-        self.output.drain_all(ended=ended)
 
     def _on_output(self, fd: int, events: int) -> None:
         if self.output.drain(fd):

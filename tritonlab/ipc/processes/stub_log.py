@@ -144,15 +144,16 @@ class StubOutput:
                 emit(stream, text)
 
     def drain_all(self, *, ended: bool = False) -> None:
-        """Read what both pipes hold now; takes half a microsecond if they are empty.
+        """Read what both pipes hold now, so that the lines of a finished execution are logged before its answer
+        arrives; takes half a microsecond if they are empty.
 
         `ended`: the code that printed has returned, and a line without a newline is all there is of it.
         """
         try:
-            ready = [fd for fd, _ in self._poll.poll(0)]
+            ready = self._poll.poll(0)
         except RuntimeError:  # another thread polls right now; a lock against that would cost time with each request
-            ready = list(self.fds)
-        for fd in ready:
+            ready = [(fd, 0) for fd in self.fds]
+        for fd, _ in ready:
             self.drain(fd)
         if self._lock.locked():
             with self._lock:

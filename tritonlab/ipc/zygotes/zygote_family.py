@@ -98,7 +98,9 @@ class Growth:
         that may be gone. A standby takes the place of a zygote that has ended."""
         if not self.done.is_set() or isinstance(self.failure, ImportLeftOut):
             return False
-        if self.zygote is not None and not self.zygote.alive and self.standby is not None:
+        if self.zygote is not None and self.zygote.alive:
+            return False
+        if self.zygote is not None and self.standby is not None:
             self._used = self.zygote.used  # its watch closes it
             self.zygote, self.standby = self.standby, None
         return self.zygote is None or not self.zygote.alive

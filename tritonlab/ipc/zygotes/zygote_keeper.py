@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ..link.link_reader import LinkReader
+from ..link.link_reader import LinkReader, Watch
 from .zygote_family import Growth
 from .zygote_process import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
 
@@ -96,7 +96,7 @@ class ZygoteKeeper:
             work = partial(self._replace, growth, zygote, is_again)
             threading.Thread(target=work, name="tritonlab zygote", daemon=True).start()
 
-        zygote.watch = self._link_reader.watch(zygote.child.exit_fd, ended)
+        zygote.watch = Watch(self._link_reader, zygote.child.exit_fd, ended)
         with contextlib.suppress(OSError):  # raised once the server stops
             zygote.watch.start()
 

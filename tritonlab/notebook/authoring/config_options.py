@@ -48,7 +48,7 @@ class ConfigOptions:
             raise OptionError(f"instances must be 1 or more, not {self.instances}")
         if self.kind is not None and self.kind not in KINDS:
             raise OptionError(f"kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
-        if any(gpu < 0 for gpu in self.gpus):
+        if min(self.gpus, default=0) < 0:
             raise OptionError(f"gpus are numbers from 0, not {min(self.gpus)}")
         if isinstance(self.dynamic_batching, int) and self.dynamic_batching < 0:
             raise OptionError(f"the delay of dynamic batching is 0 microseconds or more, not {self.dynamic_batching}")

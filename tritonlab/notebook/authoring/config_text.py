@@ -53,9 +53,9 @@ class ConfigText:
             raise ConfigTextError(error, self) from None
         return config
 
-    @property
+    @cached_property
     def says_something(self) -> bool:
-        """Return whether there is anything but blanks and comments."""
+        """Whether there is anything but blanks and comments."""
         return any(line.split("#", 1)[0].strip() for line in self.text.splitlines())
 
     def line_of(self, word: str) -> int:

@@ -29,6 +29,10 @@ Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]
 
 
+_NO_CONFIG = ConfigText()
+_NO_OPTIONS = ConfigOptions()
+
+
 @dataclass(frozen=True)
 class ModelFile:
     """One file of a model: its bytes, or the path it is copied from at each load.
@@ -58,10 +62,10 @@ class Draft:
     source: ModelFile | None = None
     files: Mapping[str, ModelFile] = field(default_factory=dict)
     beside: Mapping[str, ModelFile] = field(default_factory=dict)
-    cell_config: ConfigText = field(default_factory=ConfigText)
-    given_config: ConfigText = field(default_factory=ConfigText)
+    cell_config: ConfigText = _NO_CONFIG
+    given_config: ConfigText = _NO_CONFIG
     given_files: Mapping[str, ModelFile] = field(default_factory=dict)
-    options: ConfigOptions = field(default_factory=ConfigOptions)
+    options: ConfigOptions = _NO_OPTIONS
     #: what was tuned since the text of the config was written, and counts instead of what it says
     settings: Settings | None = None
     #: what cells wrote before there was a source, config.pbtxt or paths of files: their cells come before the model's
@@ -75,12 +79,12 @@ class Draft:
         except ConfigError:  # raised again by the load
             return MODEL_FILE
 
-    @property
+    @cached_property
     def model_path(self) -> str:
-        """Return the source's path in the model directory. Raises FileError for a name that leads out of it."""
+        """The source's path in the model directory. Raises FileError for a name that leads out of it."""
         return model_path(self.model_file, self.version)
 
-    @property
+    @cached_property
     def config(self) -> ConfigText:
         """The one config text there is: the cell's, or the one given with the load."""
         return self.given_config if self.given_config.says_something else self.cell_config
@@ -178,7 +182,7 @@ class Draft:
                 text = Path(source).read_text(encoding="utf-8")
             segments = whole(text, str(Path(source).resolve()), 0)
         file = ModelFile(text.encode(), segments)
-        fresh = replace(self, source=file, given_config=ConfigText(), given_files={}, options=ConfigOptions())
+        fresh = replace(self, source=file, given_config=_NO_CONFIG, given_files={}, options=_NO_OPTIONS)
         return replace(fresh, settings=None)
 
     def with_version(self, version: int) -> Draft:

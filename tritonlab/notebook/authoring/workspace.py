@@ -26,10 +26,9 @@ from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import Draft, Files, ModelFile, Source, model_path
 from .errors import FileError, OptionError
-from .load_report import LoadProgress, LoadReport, pids_of
 from .notebook_ports import NotebookPorts
 from .source_map import SourceMap, whole
-from .written_model import WrittenModel
+from .written_model import LoadProgress, LoadReport, WrittenModel, pids_of
 
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord

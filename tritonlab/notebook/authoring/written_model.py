@@ -1,11 +1,12 @@
-"""One model of a notebook: its draft, its directory, and how its last load went."""
+"""One model of a notebook: its draft, its directory, how its last load went, and the load that goes on."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,66 @@ from ...core.status import LoadInterrupted, ModelError, TritonError
 from ...repository.model_directory import Link, ModelDirectory, Stamp, stamp_of
 from .draft import Draft, ModelFile
 from .errors import refused_files
-from .load_report import LoadProgress, LoadReport, PrintedSince, pids_of
 from .source_map import Segment, SourceMap, located
 from .syntax import check_syntax
 
 if TYPE_CHECKING:
+    from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.api.server import Server
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """The last load of a model, for its card.
+
+    `seconds`: from the call to READY, or to the failure. `log`: what the model printed and logged meanwhile.
+    `ready_at`: when the version that serves now became ready, wall clock seconds, 0 if none does. `error`: why the last
+    load failed. `cell`: the cell that loaded it, "In[3]"; "" for a button.
+    """
+
+    name: str
+    seconds: float
+    log: tuple[LogRecord, ...]
+    ready_at: float
+    error: BaseException | None = None
+    #: the processes that ran the files as they are on disk now
+    pids: frozenset[int] = frozenset()
+    cell: str = ""
+
+
+@dataclass(frozen=True)
+class LoadProgress:
+    """A load that goes on. `started`: `time.perf_counter()`. `thread`: the one whose interrupt ends the
+    load. `cell`: as in `LoadReport`.
+    """
+
+    started: float
+    thread: threading.Thread
+    printed: Callable[[], tuple[LogRecord, ...]]
+    cell: str = ""
+
+    def age(self) -> float:
+        return time.perf_counter() - self.started
+
+
+class PrintedSince:
+    """What processes of the model that start from now on print and log. It leaves out those that are `running`
+    already, which may print, too.
+    """
+
+    def __init__(self, server: Server, name: str, running: frozenset[int]) -> None:
+        self._server = server
+        self._name = name
+        self._begin = time.time_ns()
+        self._before = running
+
+    def records(self) -> tuple[LogRecord, ...]:
+        return tuple(
+            record
+            for record in self._server.logs(self._name)
+            if record.time_ns >= self._begin and record.stream != "server" and record.pid not in self._before
+        )
 
 
 class WrittenModel:
@@ -140,3 +194,11 @@ def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
         path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
         for path, file in files.items()
     }
+
+
+def pids_of(server: Server, name: str) -> frozenset[int]:
+    """Return the process ids of a model's instances; none if it is not loaded."""
+    try:
+        return frozenset([instance.pid for instance in server.core.find(name).instances if instance.pid])
+    except TritonError:
+        return frozenset()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..authoring.workspace import Workspace
 
 if TYPE_CHECKING:
-    from ..authoring.load_report import LoadReport
+    from ..authoring.written_model import LoadReport
 
 
 class OwnLoad:

@@ -77,7 +77,7 @@ class EnsembleCompletion:
                     unreadable += [error.reason] * (error.code is Code.INTERNAL)
                 changed = changed or known.versions is not before
         name = self._repository.split(identifier)[1]
-        return Followed(found, changed, [poll_failure(name, reason) for reason in unreadable[:1]])
+        return Followed(None, changed, [poll_failure(name, reason) for reason in unreadable[:1]])
 
     def complete(self, model: LoadedModel, found: ModelFiles, changed: bool = False) -> ModelFiles:
         """Load what an ensemble contains and is not loaded yet, check that the models fit (rules 5.7.3, 5.7.4), and
@@ -152,12 +152,15 @@ class EnsembleCompletion:
 
 class Followed(NamedTuple):
     """What became of the models of an ensemble whose files were looked at: whether one was loaded again, and the error
-    of the ensemble's load if one of them cannot be read. `found`: its own files, or those of a model that is not an
-    ensemble; None if they were not read, or cannot be."""
+    of the ensemble's load if one of them cannot be read. `found`: the files of a model that is not an ensemble, if they
+    were read; those of an ensemble may have changed while its models were loaded."""
 
     found: ModelFiles | None = None
     changed: bool = False
     failed: Sequence[ModelLoadError] = ()
+
+
+NOT_FOLLOWED = Followed()
 
 
 @dataclass

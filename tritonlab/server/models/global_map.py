@@ -29,8 +29,11 @@ class GlobalMap(dict[str, LoadedModel]):
 
     def known(self, name: str = "") -> list[LoadedModel]:
         """Return every model, or those of a name or identifier, that was loaded, or tried, at least once."""
-        known = [model for _, model in sorted(self.items()) if name in ("", model.name, model.identifier)]
-        return [model for model in known if model.versions or model.ended]
+        return [
+            model
+            for _, model in sorted(self.items())
+            if name in ("", model.name, model.identifier) and (model.versions or model.ended)
+        ]
 
     def settled(self) -> bool:
         """Return whether nothing is loading, failed or without a living stub (rule 5.11.9)."""

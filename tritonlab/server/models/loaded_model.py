@@ -38,6 +38,8 @@ class LoadedModel:
         #: whether it was loaded, or tried, and nobody has unloaded it since
         self.listed = False
         self.lock = threading.RLock()  # one load or unload of the model at a time
+        #: how many loads of it have begun; the lock guards it
+        self.turn = 0
         #: replaced whole, never changed, so that requests read it without the lock
         self.versions: dict[int, ModelVersion] = {}
         self.latest: ModelVersion | None = None

@@ -3,21 +3,21 @@ all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from ...core.config.model_config_rules import is_ensemble
-from ...core.status import Code, ModelLoadError, TritonError, UnavailableError, UnsupportedError
-from ...repository.model_repository_manager import ModelRepositoryManager, check_name
+from ...core.status import Code, ModelError, ModelLoadError, TritonError, UnavailableError, UnsupportedError
+from ...ipc.processes.stub_log import LogRecord
+from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
 from .endings import Ending, Endings
-from .ensemble_completion import EnsembleCompletion, Followed
+from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, Followed
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
-from .model_lifecycle import ModelVersion
-from .version_load import LoadServices
-from .version_loader import VersionLoader
+from .model_lifecycle import LoadServices, ModelState, ModelVersion
 
 CONTROL_MODES = ("none", "poll", "explicit")
 
@@ -40,15 +40,15 @@ class ModelControl:
         #: by identifier; requests look here without a lock
         self.models = GlobalMap(repository.namespacing)
         self.explicit = mode == "explicit"
+        #: nothing loads any more
+        self.stopped = False
+        self._services = services
+        self._on_state = on_state
+        self._drain_seconds = drain_seconds
+        self._loading: set[ModelVersion] = set()
         self._endings = Endings(on_wait, services.instances.clock, services.instances.later)
-        self._loader = VersionLoader(services, on_state, self._endings, drain_seconds)
         load = partial(self.load_model, by_name=False)
         self.ensembles = EnsembleCompletion(repository, self.models, load, self._endings)
-
-    @property
-    def stopped(self) -> bool:
-        """Return whether it loads nothing any more."""
-        return self._loader.stopped
 
     # -- load
 
@@ -60,8 +60,11 @@ class ModelControl:
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
+            turn = self._known(identifier).turn
+            followed = self.ensembles.follow_files(identifier)  # not within the lock: it loads other models
+            failed += followed.failed  # the ensemble is loaded all the same (measured)
             try:
-                self.load_model(identifier, config, files, parts_failed=failed)
+                self.load_model(identifier, config, files, followed=followed, turn=turn)
             except ModelLoadError as error:
                 failed.append(error)
         if failed:
@@ -83,30 +86,27 @@ class ModelControl:
         files: dict[str, bytes] | None = None,
         *,
         by_name: bool = True,
-        parts_failed: list[ModelLoadError] | None = None,
+        followed: Followed = NOT_FOLLOWED,
+        turn: int = -1,
     ) -> LoadedModel:
         """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: not merely as
-        part of an ensemble. `parts_failed`: what an ensemble contains is loaded again first where its files have
-        changed, and this gets the failures; the ensemble is loaded all the same (measured). Raises ModelLoadError,
-        UnavailableError once the server stops."""
-        namespace, name = self.repository.split(identifier)
-        model = self.models.add(identifier, name, namespace)
+        part of an ensemble. `followed`: what `follow_files` has returned for it, and `turn` the model's before that.
+        Raises ModelLoadError, UnavailableError once the server stops."""
+        model = self._known(identifier)
         with model.lock, model.trying():  # a second load of it waits for this one
             if self.stopped:
                 raise UnavailableError("Server is stopping")
-            followed = Followed() if parts_failed is None else self.ensembles.follow_files(identifier)
-            if parts_failed is not None:
-                parts_failed += followed.failed
+            # what was read before another load got the lock may be older than what that has loaded
+            found = followed.found if model.turn == turn and config is None and not files else None
+            model.turn += 1
             try:
-                found = followed.found
-                if found is None or config is not None or files:
-                    found = self.repository.read(identifier, config, files)
+                found = found or self.repository.read(identifier, config, files)
             except ModelLoadError as error:
-                self._loader.say(name, f"{error.message}: {error.reason}")
+                self._say(model.name, f"{error.message}: {error.reason}")
                 raise
             model.listed = True
             if is_ensemble(found.config):
-                with _refusal_logged(model, self._loader):
+                with self._refusal_logged(model):
                     found = self.ensembles.complete(model, found, followed.changed)
             changes = find_changes(model.versions, model.files, found)
             if changes.nothing(model.versions):
@@ -115,18 +115,25 @@ class ModelControl:
                     return model
                 # nothing has changed, but whoever loads it now does not want to wait for the next try
                 changes = Changes(failed, tuple(number for number in changes.keep if number not in failed))
-            self._loader.swap(model, found, changes)
+            self._swap(model, found, changes)
             # a load that did nothing leaves it as it was: part of an ensemble only (measured)
             model.explicit = model.explicit or by_name
         self._reload_dependents([identifier], f"since '{identifier}' was loaded")
         return model
 
+    def _known(self, identifier: str) -> LoadedModel:
+        """Return the model, a new one if there is none yet."""
+        namespace, name = self.repository.split(identifier)
+        return self.models.add(identifier, name, namespace)
+
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Load again the ensembles that contain a model, also those that its absence had taken down (rule 5.7.4), and
         those whose steps name another model now (rule 5.11.12).
         """
-        graph = self.models.graph()
         wanted = [files for model in list(self.models.values()) if (files := model.wanted) is not None]
+        if not wanted:
+            return  # there are no ensembles
+        graph = self.models.graph()
         differently = self.models.is_resolved_differently
         renamed = [files.identifier for files in wanted if differently(files.config, files.namespace)]
         for ensemble in graph.load_order({*graph.dependents([*changed, *renamed]), *renamed}):
@@ -137,9 +144,111 @@ class ModelControl:
                 try:
                     with model.trying():
                         found = self.ensembles.complete(model, model.wanted, changed=True)
-                        self._loader.swap(model, found, Changes(found.versions))
+                        self._swap(model, found, Changes(found.versions))
                 except TritonError as error:
-                    self._loader.say(model.name, f"{error.message} ({cause})")
+                    self._say(model.name, f"{error.message} ({cause})")
+
+    @contextmanager
+    def _refusal_logged(self, model: LoadedModel) -> Iterator[None]:
+        """Log what the check of an ensemble inside finds, as Triton does."""
+        try:
+            yield
+        except ModelLoadError as error:
+            if model.refusal is not None and error.code is Code.INVALID_ARG:
+                self._say(model.name, f"{error.code.text}: {model.refusal.text}")
+            raise
+
+    # -- versions
+
+    def _swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
+        """Let the versions of `changes` take over from those that serve. Raises ModelLoadError; then those go on. The
+        caller holds the model's lock."""
+        model.is_without_version = not found.versions
+        if not found.versions:
+            text = f"at least one version must be available under the version policy of model '{model.identifier}'"
+            self._say(model.name, f"failed to load model '{model.identifier}': {text}")
+            raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
+        if changes.update:
+            self._update_instances(model, found, changes.keep)
+        loaded = self._load_versions(model, found, changes.load)
+        old = model.versions
+        model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
+        for number in loaded:
+            model.ended.pop(number, None)
+        replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
+        endings = [self._endings.end(model, version) for version in replaced]
+        self._endings.limit(endings, self._drain_seconds)
+
+    def _load_versions(
+        self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]
+    ) -> dict[int, ModelVersion]:
+        """Return the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then."""
+        loaded: dict[int, ModelVersion] = {}
+        failed: dict[int, TritonError] = {}
+        try:
+            for number in numbers:
+                outcome = self._load_version(model, found, number)
+                if isinstance(outcome, ModelVersion):
+                    loaded[number] = outcome
+                else:
+                    failed[number] = outcome
+        except BaseException:  # an interrupt: nobody will ever serve what was loaded
+            for version in loaded.values():
+                version.abort()
+            raise
+        if failed:
+            for version in loaded.values():
+                self._endings.end(model, version)
+            raise _load_failure(model.identifier, failed, ModelState.UNAVAILABLE)
+        return loaded
+
+    def _update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
+        """Gives versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
+        failed: dict[int, TritonError] = {}
+        for number in numbers:
+            try:
+                model.versions[number].update_instances(found)
+            except TritonError as error:
+                self._say(model.name, f"failed to update '{model.identifier}' version {number}: {error.message}")
+                failed[number] = error
+        if failed:
+            raise _load_failure(model.identifier, failed, ModelState.READY)
+
+    def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
+        """Return the version, or why it does not load, after as many tries as `load_retries` allows."""
+        retries = self._services.load_retries
+        while True:
+            version = ModelVersion(found, number, self._services, self._on_state)
+            error = self._try(version)
+            if error is None:
+                return version
+            self._say(model.name, f"failed to load '{model.identifier}' version {number}: {version.reason}")
+            if not retries or self.stopped:
+                break
+            retries -= 1
+        if number not in model.versions:
+            model.ended[number] = (version.state, version.reason)
+        return error
+
+    def _try(self, version: ModelVersion) -> TritonError | None:
+        self._loading.add(version)
+        try:
+            if self.stopped:  # after the line above: `stop` sees it, or this is seen here
+                raise UnavailableError("Server is stopping")
+            version.load()
+        except TritonError as error:
+            return error
+        finally:
+            self._loading.discard(version)
+        return None
+
+    def _say(self, model: str, text: str) -> None:
+        """Add an error to the server's log, in the model's name."""
+        self._services.instances.log.add(
+            LogRecord(
+                time_ns=time.time_ns(), model=model, version=-1, instance="", stream="server", level="ERROR", text=text
+            )
+        )
 
     # -- unload
 
@@ -192,7 +301,7 @@ class ModelControl:
 
     def loading(self) -> list[ModelVersion]:
         """Return the versions that are being loaded."""
-        return self._loader.loading()
+        return list(self._loading)
 
     def draining(self, name: str = "") -> list[Ending]:
         """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
@@ -200,7 +309,9 @@ class ModelControl:
 
     def stop_loading(self, name: str) -> None:
         """Make the loads fail that go on for the models of this name."""
-        self._loader.end(name)
+        for version in self.loading():
+            if name in (version.name, version.identifier):
+                version.abort()
 
     def kill(self, endings: Sequence[Ending]) -> None:
         """End these versions at once. Blocks some seconds at most."""
@@ -212,7 +323,7 @@ class ModelControl:
         """Unload everything; requests that still execute after `timeout` seconds, or at an interrupt, fail, and their
         stubs are killed."""
         try:
-            self._loader.stop()
+            self._abort_loads()
             graph = self.models.graph()
             ended: dict[str, list[Ending]] = {}
             for name in reversed(graph.load_order(list(self.models))):
@@ -224,20 +335,32 @@ class ModelControl:
                 version.abort()
             raise
 
+    def _abort_loads(self) -> None:
+        """End the loads that go on, since they would serve nobody, and let no other begin. It tries again and again,
+        since a load may be between two steps that can be ended.
+        """
+        self.stopped = True
+        while loading := self.loading():
+            for version in loading:
+                version.abort()
+            time.sleep(0.01)
+
     def forget(self) -> None:
         """Drop the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
         them at exit.
         """
         self.models.clear()
-        self._loader.stopped = True
+        self.stopped = True
 
 
-@contextmanager
-def _refusal_logged(model: LoadedModel, loader: VersionLoader) -> Iterator[None]:
-    """Log what the check of an ensemble inside finds, as Triton does."""
-    try:
-        yield
-    except ModelLoadError as error:
-        if model.refusal is not None and error.code is Code.INVALID_ARG:
-            loader.say(model.name, f"{error.code.text}: {model.refusal.text}")
-        raise
+def _load_failure(name: str, failed: Mapping[int, TritonError], state: ModelState) -> ModelLoadError:
+    versions = [
+        f"version {number} is at {state.value} state: {error.code.text}: {error.message};"
+        for number, error in sorted(failed.items())
+    ]
+    first = failed[min(failed)]
+    error = ModelLoadError(f"load failed for model '{name}': {''.join(versions)}\n", reason=first.message)
+    if isinstance(first, ModelError):
+        error.exception, error.log = first.exception, first.log
+        error.reason = first.reason or first.message
+    return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from ...core.inference.output_reshape import OutputReshapes
 from ...core.inference.request_rules import RequestRules
 from ...core.metrics.infer_stats import InferStats
 from ...core.status import ModelError, TritonError, UnavailableError
+from ...instances.execution.rate_limiter import Limits, RateLimiter, make_rate_limiter
 from ...instances.life.instance_group import abort_instances, make_instances, start_instances, stop_instances
 from ...instances.life.instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from ...instances.life.model_instance import ModelInstance
@@ -22,11 +24,31 @@ from ...schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from ...schedulers.scheduler import InstanceScheduler
 from .backend_config import check_stub_name
 from .backends import force_cpu_only
-from .execution_options import ExecutionOptions
+from .response_cache import ResponseCache, parse_cache_config
 
 Instance = TypeVar("Instance")
 #: What two instances must have in common for one to stand for the other: device, and the group but for name and count.
 Signature = tuple[int, bytes]
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """How a server executes. `limiter` and `cache` are None where the server has none. `count_warmup`: whether warmup
+    shows in statistics.
+    """
+
+    limiter: RateLimiter | None = None
+    cache: ResponseCache | None = None
+    count_warmup: bool = True
+
+    @staticmethod
+    def from_settings(
+        cache_config: str, rate_limit: str, rate_limit_resource: Limits | None, count_warmup: bool
+    ) -> ExecutionOptions:
+        """Make the options from the server's arguments. Raises InvalidArgumentError."""
+        size = parse_cache_config(cache_config)
+        limiter = make_rate_limiter(rate_limit, rate_limit_resource)
+        return ExecutionOptions(limiter, ResponseCache(size) if size else None, count_warmup)
 
 
 class ServingInstances:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 
@@ -57,14 +57,13 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
     )
     return (
         f"<div class='tl-head'>{head}</div>"
-        + _note(facts.kept, "warn")
-        + _note(facts.reason, "bad")
-        + "".join(_note(text, "warn") for text in facts.draining)
-        + _note(facts.hanging, "warn")
+        + _notes([facts.kept], "warn")
+        + _notes([facts.reason], "bad")
+        + _notes([*facts.draining, facts.hanging], "warn")
         + _executing(facts)
         + _tensor_table(facts.inputs, facts.outputs)
         + _step_table(facts.steps)
-        + "".join(_note(warning, "warn") for warning in facts.warnings)
+        + _notes(facts.warnings, "warn")
         + (f"<div class='tl-dim tl-text'>{escape(facts.copies)}</div>" if facts.copies else "")
         + (f"<div class='tl-dim tl-text'>{escape(_anew(facts))}</div>" if facts.imports_anew else "")
         + _log(facts)
@@ -107,8 +106,11 @@ def _tone(facts: ModelFacts) -> str:
     return "good" if facts.state == "READY" else "off"
 
 
-def _note(text: str, tone: str) -> str:
-    return f"<div class='tl-note tl-{tone}-note tl-text'>{escape(text)}</div>" if text else ""
+def _notes(texts: Iterable[str], tone: str) -> str:
+    notes = ""
+    for text in filter(None, texts):
+        notes += f"<div class='tl-note tl-{tone}-note tl-text'>{escape(text)}</div>"
+    return notes
 
 
 def _tensor_table(inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts]) -> str:

@@ -20,6 +20,8 @@ def hanging_texts(server: Server, name: str = "") -> dict[str, str]:
     for request in server.requests(name):
         if request["instance"] and request["waited"] >= USUAL:
             held.setdefault(request["model"], []).append(request)
+    if not held:
+        return {}
     gone = {each["model"] for each in server.draining(name)}  # has a sentence of its own
     return {
         model: _text(model, requests)

@@ -35,7 +35,7 @@ from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
 
 if TYPE_CHECKING:
-    from ...authoring.load_report import LoadReport
+    from ...authoring.written_model import LoadReport
     from ..playground.playground import Playground
 
 #: The labels of the buttons, and their actions, by the state of the model.
