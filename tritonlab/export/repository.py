@@ -253,7 +253,7 @@ def _compare(new: Path, target: Path) -> ExportPlan:
 
 def _entries(directory: Path) -> set[str]:
     """Return the files, links and empty directories, these with a slash at their end, relative."""
-    found = set()
+    found: set[str] = set()
     for folder, folders, names in os.walk(directory):
         below = Path(folder).relative_to(directory)
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]

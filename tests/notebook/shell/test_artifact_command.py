@@ -78,10 +78,8 @@ def test_what_cannot_be_kept_is_said(notebook: Any) -> None:
     assert "write %triton artifact NAME weights.pt=expression" in notebook.run("%triton artifact m").text
     assert "NameError: name 'nothing' is not defined" in notebook.run("%triton artifact m a.bin=nothing").text
     refused = notebook.run("%triton artifact m a.bin=object()").text
-    assert (
-        "a builtins.object cannot be kept as a.bin" in refused
+    assert "a builtins.object cannot be kept as a.bin" in refused
     assert "give its bytes: a.bin=pickle.dumps(...)" in refused
-    )
 
 
 def test_what_other_cells_define_is_written_in_front(notebook: Any, workspace: Any, tmp_path: Path) -> None:

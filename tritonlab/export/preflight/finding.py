@@ -63,7 +63,7 @@ class Preflight:
         """The prediction: what is worst, or `equal`."""
         for outcome in (Outcome.LOAD, Outcome.FAILS, Outcome.DIFFERS):
             if any(finding.outcome is outcome for finding in self.findings):
-                return outcome.value
+                return str(outcome.value)
         return "equal"
 
     def to_dict(self) -> dict[str, Any]:

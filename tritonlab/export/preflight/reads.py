@@ -33,7 +33,7 @@ _USUAL = {
 _USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 #: Where a deployed server has files of its own.
-_EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver", "/tmp", "/models")
+_EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver")
 _NAMED = 3
 
 
@@ -81,7 +81,7 @@ def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
 
 def files_and_variables(subject: Subject) -> Iterator[Finding]:
     """P3: files and environment variables that are read and that a deployed server lacks."""
-    recorded = {}
+    recorded: dict[str, str] = {}
     for reads in subject.reads:
         for file in reads.files:
             if os.path.exists(file.path):
@@ -138,7 +138,7 @@ def _paths_in(subject: Subject) -> Iterator[tuple[Source, ast.Constant, str]]:
             path = node.value.rstrip("/")
             if path in seen or len(path) > 1000 or path.count("/") < 2 or "\n" in path or "\0" in path:
                 continue
-            usual = any(path == each or path.startswith(each + "/") for each in _EVERYWHERE[:-2])
+            usual = any(path == each or path.startswith(each + "/") for each in _EVERYWHERE)
             if not usual and os.path.exists(path) and not os.path.realpath(path).startswith(own):
                 seen.add(path)
                 yield source, node, path
@@ -146,7 +146,7 @@ def _paths_in(subject: Subject) -> Iterator[tuple[Source, ast.Constant, str]]:
 
 def direct_imports(subject: Subject) -> Iterator[tuple[str, str]]:
     """Yield the top-level modules that the model's files import and neither Python nor the model has, with the line."""
-    seen = set()
+    seen: set[str] = set()
     known = _BROUGHT | subject.own_modules | set(sys.stdlib_module_names)
     for source in subject.sources:
         for node in ast.walk(source.tree) if source.tree is not None else ():

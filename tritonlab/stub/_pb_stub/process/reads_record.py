@@ -63,7 +63,8 @@ class ReadsRecord:
         if on == self.recording:
             return
         self.recording = on
-        for module in (builtins, io):
+        modules: Tuple[Any, ...] = (builtins, io)
+        for module in modules:
             if module.open is (self._open.real if on else self._open):  # otherwise a library has put another there
                 module.open = self._open if on else self._open.real
         if on:
