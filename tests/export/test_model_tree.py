@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.export.model_tree import LeftOut, Reason, read_tree, shortened
+from tritonlab.export.model_tree import LeftOutPath, WhyLeftOut, read_tree, shortened
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def test_a_dangling_link_and_one_to_what_is_left_out_are_named(root: Path) -> No
     (root / "seen").symlink_to(".secret")
     tree = read_tree(root, include=())
     assert tree.left_out == [
-        LeftOut(".secret", Reason.HIDDEN),
-        LeftOut("1/gone.bin", Reason.DANGLING, "../nowhere"),
-        LeftOut("seen", Reason.DANGLING, ".secret"),
+        LeftOutPath(".secret", WhyLeftOut.HIDDEN),
+        LeftOutPath("1/gone.bin", WhyLeftOut.DANGLING, "../nowhere"),
+        LeftOutPath("seen", WhyLeftOut.DANGLING, ".secret"),
     ]
     assert tree.links == {}
 

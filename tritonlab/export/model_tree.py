@@ -19,7 +19,7 @@ _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 KEEPS = ".gitkeep"
 
 
-class Reason(Enum):
+class WhyLeftOut(Enum):
     """Why a path is left out."""
 
     HIDDEN = "hidden"
@@ -28,11 +28,11 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutPath:
     """A path that is left out. `detail`: where a link leads, or the bytes of a large file."""
 
     path: str
-    reason: Reason
+    reason: WhyLeftOut
     detail: str = ""
 
 
@@ -45,7 +45,7 @@ class ModelTree:
     files: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
     directories: list[str] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutPath] = field(default_factory=list)
 
     def size(self) -> int:
         """Return the bytes of all files."""
@@ -110,9 +110,9 @@ class _Reader:
         for name in names:
             path, entry = f"{below}/{name}".lstrip("/"), directory / name
             if name.startswith(".") and name != KEEPS and not (takes_all or self._requested(path)):
-                self._leave_out(path + "/" * entry.is_dir(), Reason.HIDDEN)
+                self._leave_out(path + "/" * entry.is_dir(), WhyLeftOut.HIDDEN)
             elif entry.is_symlink() and (end := os.readlink(entry)) and not entry.exists():
-                self._leave_out(path, Reason.DANGLING, end)
+                self._leave_out(path, WhyLeftOut.DANGLING, end)
             elif entry.is_symlink() and self._stays(directory, below, end):
                 self._tree.links[path] = end
             elif entry.is_dir():
@@ -121,7 +121,7 @@ class _Reader:
             elif entry.is_file():
                 size = entry.stat().st_size
                 if size > self._large and not (takes_all or self._requested(path) or path in self._needed):
-                    self._leave_out(path, Reason.LARGE, str(size))
+                    self._leave_out(path, WhyLeftOut.LARGE, str(size))
                 else:
                     self._tree.files.append(path)
 
@@ -133,12 +133,12 @@ class _Reader:
             leads_to = os.path.normpath(os.path.join(os.path.dirname(link), end))
             if any(leads_to == path or leads_to.startswith(path + "/") for path in away):
                 del tree.links[link]
-                self._leave_out(link, Reason.DANGLING, end)
+                self._leave_out(link, WhyLeftOut.DANGLING, end)
         tree.files.sort()
         return tree
 
-    def _leave_out(self, path: str, reason: Reason, detail: str = "") -> None:
-        self._tree.left_out.append(LeftOut(path, reason, detail))
+    def _leave_out(self, path: str, reason: WhyLeftOut, detail: str = "") -> None:
+        self._tree.left_out.append(LeftOutPath(path, reason, detail))
 
     def _requested(self, path: str) -> bool:
         include, name = self._include or (), PurePosixPath(path).name

@@ -11,7 +11,7 @@ import pytest
 from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.core.status import ModelError
-from tritonlab.export.preflight.finding import Outcome
+from tritonlab.export.preflight.finding import Prediction
 from tritonlab.export.preflight.judge import judge
 from tritonlab.export.preflight.of_model import preflight, subject_in
 from tritonlab.export.repository import export
@@ -92,7 +92,7 @@ def test_each_silent_model_draws_one_sentence_with_a_remedy(
     assert warning.startswith(sentence.replace("{here}", str(here))), warning
     assert f"  Attention: {warning}." in str(report).splitlines()
     assert report.preflight is not None and not report.preflight.passed
-    found = [finding for finding in report.preflight.findings if finding.outcome is not Outcome.ATTENTION]
+    found = [finding for finding in report.preflight.findings if finding.outcome is not Prediction.ATTENTION]
     assert [finding.row for finding in found] == [row]
     assert found[0].remedy and found[0].source_line.partition(":")[0].endswith("1/model.py")
     facts = report.to_dict()["models"][0]["preflight"]

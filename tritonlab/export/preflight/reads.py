@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...ipc.stub_link import ReadsRecorded
-from .finding import Finding, Outcome
-from .subject import Source, Subject, line_of
+from .finding import Finding, Prediction
+from .subject import SourceFile, Subject, line_of
 
 #: Modules that the image brings, and ours.
 _BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
@@ -54,7 +54,7 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
         f"it imports {_some([each.name for each in found])}, which Triton's image does not bring",
         f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
         direct[found[0].name],
-        Outcome.LOAD,
+        Prediction.LOAD,
     )
 
 
@@ -75,7 +75,7 @@ def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
             f"it imports {module.name} from {module.file}, where a deployed server does not find it",
             f"put {name} beside model.py, with --file {module.file} or a %%triton_file {subject.name} {name} cell",
             direct.get(module.name, ""),
-            Outcome.LOAD,
+            Prediction.LOAD,
         )
 
 
@@ -98,7 +98,7 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
             f"it reads the environment variable {name}, which is set here and may not be there",
             f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
             line,
-            Outcome.LOAD,
+            Prediction.LOAD,
         )
 
 
@@ -114,7 +114,7 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
             "bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
             recorded[paths[0]],
-            Outcome.LOAD,
+            Prediction.LOAD,
         )
     for source, node, path in _paths_in(subject):
         if path not in recorded and not any(path == folder or folder.startswith(path + "/") for folder in groups):
@@ -123,11 +123,11 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
                 f"it names {path}, a path of this machine",
                 "bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
                 line_of(source, node),
-                Outcome.LOAD,
+                Prediction.LOAD,
             )
 
 
-def _paths_in(subject: Subject) -> Iterator[tuple[Source, ast.Constant, str]]:
+def _paths_in(subject: Subject) -> Iterator[tuple[SourceFile, ast.Constant, str]]:
     """Yield the absolute paths that the sources spell out and that lead out of the model on this machine."""
     seen = set()
     own = os.path.realpath(subject.directory) + os.sep

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...export.preflight.names import undefined_names
-from ...export.preflight.subject import Source
+from ...export.preflight.subject import SourceFile
 from .class_source import Assembler
 from .source_map import Segment
 
@@ -27,7 +27,7 @@ def with_captured_names(
     except (SyntaxError, ValueError):
         return text, tuple(segments)  # the load says what is wrong
     assembled = Assembler(dict(namespace), str(namespace.get("__name__", "__main__")))
-    wanted = [name for name in undefined_names(Source(file, text, tree)) if name in namespace]
+    wanted = [name for name in undefined_names(SourceFile(file, text, tree)) if name in namespace]
     if not wanted:
         return text, tuple(segments)
     for name in wanted:
