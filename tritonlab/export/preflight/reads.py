@@ -4,6 +4,7 @@ server lacks."""
 from __future__ import annotations
 
 import ast
+import linecache
 import os
 import sys
 from collections.abc import Iterator
@@ -98,8 +99,14 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
             f"it reads the environment variable {name}, which is set here and may not be there",
             f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
             line,
-            Prediction.LOAD,
+            Prediction.LOAD if _needs_variable(line) else Prediction.DIFFERS,
         )
+
+
+def _needs_variable(line: str) -> bool:
+    """Return whether the author's line fails without the variable, and has no other value for it."""
+    file, _, number = line.rpartition(":")
+    return "environ[" in linecache.getline(file, int(number))
 
 
 def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
