@@ -24,7 +24,7 @@ from tritonlab import Model, Server
 from tritonlab.export.report import ExportConflict, ExportReport
 from tritonlab.export.repository import export, plan_export
 from tritonlab.export.repository_place import NoRepository
-from tritonlab.ipc.own_stub import NAME, write_own_stub
+from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 from tritonlab.notebook.authoring.workspace import Workspace
 
 SOURCE = """\

@@ -114,7 +114,12 @@ def features() -> dict[str, Feature]:
     """Return the features of the table by their keys."""
     return {
         row["key"]: Feature(
-            row["key"], row["name"], _cell(row["since"]), _cell(row["lacking"]), row["effect"], row["remedy"]
+            key=row["key"],
+            name=row["name"],
+            since=_cell(row["since"]),
+            lacking=_cell(row["lacking"]),
+            effect=row["effect"],
+            remedy=row["remedy"],
         )
         for row in _read()["features"]
     }

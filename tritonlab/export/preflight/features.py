@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from ...core.model_config import ModelConfig, messages
+from ...core.config.model_config import ModelConfig, messages
 from ..releases import Feature, Release, features
 from .finding import Finding, Prediction
 from .subject import SourceFile, Subject, line_of
@@ -30,7 +30,13 @@ def missing_features(subject: Subject, release: Release) -> Iterator[Finding]:
         state = feature.state(release)
         if state is False:
             text = f"it uses {feature.name}, which Triton {release} lacks: {feature.effect}"
-            yield Finding("P7", text, feature.remedy, line, _OUTCOMES.get(key, Prediction.FAILS))
+            yield Finding(
+                row="P7",
+                sentence=text,
+                remedy=feature.remedy,
+                source_line=line,
+                outcome=_OUTCOMES.get(key, Prediction.FAILS),
+            )
         elif state is None:
             yield Finding("P7", f"it uses {feature.name}, and {_unknown(feature, release)}", feature.remedy, line)
 

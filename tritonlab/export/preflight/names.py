@@ -25,13 +25,13 @@ def names_of_other_cells(subject: Subject) -> Iterator[Finding]:
         shown = ", ".join(names)
         plural = len(names) > 1
         yield Finding(
-            "P1",
-            f"{shown} {'are' if plural else 'is'} used and not defined in the model's own files, so a request that "
+            row="P1",
+            sentence=f"{shown} {'are' if plural else 'is'} used and not defined in the model's own files, so a request that "
             f"comes to {first} fails with NameError",
-            f"define {'them' if plural else 'it'} in the model's cell; --capture writes what other cells define in "
+            remedy=f"define {'them' if plural else 'it'} in the model's cell; --capture writes what other cells define in "
             "front of the model",
-            f"{source.path}:{line}",
-            Prediction.FAILS,
+            source_line=f"{source.path}:{line}",
+            outcome=Prediction.FAILS,
         )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.model_config import ModelConfig, parse_pbtxt
-from ...ipc.execution_env import MODEL_DIRECTORY, PARAMETER
-from ...ipc.stub_link import ReadsRecorded
+from ...core.config.model_config import ModelConfig, parse_pbtxt
+from ...ipc.link.stub_link import ReadsRecorded
+from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.memory_use import memory_use, shm_size
 from ..model_tree import ModelTree, read_tree
 from .finding import Preflight
@@ -41,7 +41,14 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
     found = model.reads() if reads is None else reads
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
     versions = tuple(model.metadata()["versions"])
-    return Subject(model.name, _tree(directory, config, include), config, tuple(found), shm, versions)
+    return Subject(
+        model.name,
+        tree=_tree(directory, config, include),
+        config=config,
+        reads=tuple(found),
+        shm_bytes=shm,
+        versions=versions,
+    )
 
 
 def subject_in(directory: Path) -> Subject:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from ...ipc.own_stub import NAME
+from ...ipc.processes.own_stub import NAME
 from .. import left_out
 from ..releases import Target
 from .finding import Finding, Prediction

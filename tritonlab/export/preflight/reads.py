@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...ipc.stub_link import ReadsRecorded
+from ...ipc.link.stub_link import ReadsRecorded
 from .finding import Finding, Prediction
 from .subject import SourceFile, Subject, line_of
 
@@ -51,11 +51,11 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
     versions = {each.distribution or each.name: each.version for each in found}
     pinned = " ".join(f"{name}=={versions[name]}" if versions[name] else name for name in distributions)
     yield Finding(
-        "P2",
-        f"it imports {_some([each.name for each in found])}, which Triton's image does not bring",
-        f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
-        direct[found[0].name],
-        Prediction.LOAD,
+        row="P2",
+        sentence=f"it imports {_some([each.name for each in found])}, which Triton's image does not bring",
+        remedy=f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
+        source_line=direct[found[0].name],
+        outcome=Prediction.LOAD,
     )
 
 
@@ -72,11 +72,11 @@ def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
         file = Path(module.file)
         name = f"{file.parent.name}/{file.name}" if file.name == "__init__.py" else file.name
         yield Finding(
-            "P4",
-            f"it imports {module.name} from {module.file}, where a deployed server does not find it",
-            f"put {name} beside model.py, with --file {module.file} or a %%triton_file {subject.name} {name} cell",
-            direct.get(module.name, ""),
-            Prediction.LOAD,
+            row="P4",
+            sentence=f"it imports {module.name} from {module.file}, where a deployed server does not find it",
+            remedy=f"put {name} beside model.py, with --file {module.file} or a %%triton_file {subject.name} {name} cell",
+            source_line=direct.get(module.name, ""),
+            outcome=Prediction.LOAD,
         )
 
 
@@ -95,11 +95,11 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
                 variables.setdefault(variable.name, f"{variable.file}:{variable.line}")
     for name, line in variables.items():
         yield Finding(
-            "P3",
-            f"it reads the environment variable {name}, which is set here and may not be there",
-            f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
-            line,
-            Prediction.LOAD if _needs_variable(line) else Prediction.DIFFERS,
+            row="P3",
+            sentence=f"it reads the environment variable {name}, which is set here and may not be there",
+            remedy=f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
+            source_line=line,
+            outcome=Prediction.LOAD if _needs_variable(line) else Prediction.DIFFERS,
         )
 
 
@@ -116,21 +116,21 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
     for folder, paths in groups.items():
         many = f"{len(paths)} files of {folder}" if len(paths) > _NAMED else " and ".join(paths)
         yield Finding(
-            "P3",
-            f"it opens {many}, outside of its directory, which a deployed server does not have",
-            "bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
+            row="P3",
+            sentence=f"it opens {many}, outside of its directory, which a deployed server does not have",
+            remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
-            recorded[paths[0]],
-            Prediction.LOAD,
+            source_line=recorded[paths[0]],
+            outcome=Prediction.LOAD,
         )
     for source, node, path in _paths_in(subject):
         if path not in recorded and not any(path == folder or folder.startswith(path + "/") for folder in groups):
             yield Finding(
-                "P3",
-                f"it names {path}, a path of this machine",
-                "bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
-                line_of(source, node),
-                Prediction.LOAD,
+                row="P3",
+                sentence=f"it names {path}, a path of this machine",
+                remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
+                source_line=line_of(source, node),
+                outcome=Prediction.LOAD,
             )
 
 

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.model_config import ModelConfig
-from ...ipc.execution_env import MODEL_DIRECTORY, PARAMETER
-from ...ipc.own_stub import NAME, python_of_compiled
-from ...ipc.stub_link import ReadsRecorded
+from ...core.config.model_config import ModelConfig
+from ...ipc.link.stub_link import ReadsRecorded
+from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ...ipc.processes.own_stub import NAME, python_of_compiled
 from ..model_tree import ModelTree
 
 

@@ -40,11 +40,11 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
     for name, source, node in _numpy_2_names(subject):
         instead = f"use numpy.{_NUMPY_2[name]}" if _NUMPY_2[name] else "write it with what numpy 1 has"
         yield Finding(
-            "P5",
-            f"it uses numpy.{name}, which only numpy 2 has, and Triton {release} works with numpy 1 only",
-            instead,
-            line_of(source, node),
-            Prediction.FAILS,
+            row="P5",
+            sentence=f"it uses numpy.{name}, which only numpy 2 has, and Triton {release} works with numpy 1 only",
+            remedy=instead,
+            source_line=line_of(source, node),
+            outcome=Prediction.FAILS,
         )
     if here and version_of(here) >= (2,):
         yield Finding(
@@ -112,7 +112,11 @@ def _too_new(source: SourceFile, there: tuple[int, ...], told: str) -> Iterator[
         if source.tree is not None:
             line = f"{source.path}:{getattr(error, 'lineno', 0) or 0}"
             yield Finding(
-                "P6", f"its syntax is newer ({getattr(error, 'msg', error)}), and {told}", remedy, line, Prediction.LOAD
+                row="P6",
+                sentence=f"its syntax is newer ({getattr(error, 'msg', error)}), and {told}",
+                remedy=remedy,
+                source_line=line,
+                outcome=Prediction.LOAD,
             )
         return
     for node in ast.walk(source.tree) if source.tree is not None else ():
@@ -120,7 +124,9 @@ def _too_new(source: SourceFile, there: tuple[int, ...], told: str) -> Iterator[
             since = _SINCE.get(name, _SINCE.get(name.partition(".")[0], (0,)))
             if since > there and not _is_optional(source, node):
                 text = f"it imports {name}, which Python has since {'.'.join(map(str, since))}, and {told}"
-                yield Finding("P6", text, remedy, line_of(source, node), Prediction.LOAD)
+                yield Finding(
+                    row="P6", sentence=text, remedy=remedy, source_line=line_of(source, node), outcome=Prediction.LOAD
+                )
 
 
 def _is_optional(source: SourceFile, statement: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from ..authoring.artifact import artifact_of
 from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
-from ..views.card_display import LoadingCard
+from ..views.card.card_display import LoadingCard
 from .results import Text
 from .variables import bind
 

@@ -76,7 +76,13 @@ class ReadsRecord:
         files = [ReadFile(path, *place) for path, place in list(self._files.items())]
         variables = [ReadVariable(name, *place) for name, place in list(self._variables.items())]
         version = "%d.%d.%d" % sys.version_info[:3]
-        return ReadsRecorded(version, self._working_directory, files, variables, list(self._modules()))
+        return ReadsRecorded(
+            python=version,
+            working_directory=self._working_directory,
+            files=files,
+            variables=variables,
+            modules=list(self._modules()),
+        )
 
     # -- files
 
