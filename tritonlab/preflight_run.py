@@ -11,7 +11,7 @@ from pathlib import Path
 from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.status import TritonError
-from .export.preflight.finding import Finding, Outcome, Preflight
+from .export.preflight.finding import Finding, Prediction, Preflight
 from .export.preflight.judge import judge
 from .export.preflight.of_model import preflight, subject_in
 from .export.releases import UnknownTarget, find_target
@@ -76,5 +76,5 @@ def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflig
 
 def _not_loaded(directory: Path, target: str, why: str) -> Preflight:
     found = judge(subject_in(directory), target)
-    failed = Finding("P0", f"it does not load here ({why})", "mend that first", outcome=Outcome.LOAD)
+    failed = Finding("P0", f"it does not load here ({why})", "mend that first", outcome=Prediction.LOAD)
     return replace(found, findings=(failed, *found.findings))

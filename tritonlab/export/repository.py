@@ -33,7 +33,7 @@ from .deployable_config import deployable_config
 from .machine_bound import starts_our_stub, warnings
 from .needed_models import NeededModels, needed_models
 from .placement import Placement
-from .preflight.finding import Outcome, Preflight
+from .preflight.finding import Prediction, Preflight
 from .preflight.judge import DEFAULT_TARGET, judge
 from .preflight.of_model import subject_of
 from .preflight.relocatable import is_machine_path
@@ -233,7 +233,9 @@ class _Build:
     def _stops(self) -> Iterator[str]:
         """Yield what pre-flight found that makes the model fail or answer otherwise at the target."""
         for finding in self.preflight.findings:
-            if finding.outcome is not Outcome.ATTENTION and not is_machine_path(finding):  # which is warned of already
+            if finding.outcome is not Prediction.ATTENTION and not is_machine_path(
+                finding
+            ):  # which is warned of already
                 yield str(finding)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.export.preflight.elf import NOTHING, needs_of
-from tritonlab.export.preflight.finding import Finding, Outcome, Preflight
+from tritonlab.export.preflight.finding import Finding, Prediction, Preflight
 from tritonlab.export.preflight.judge import judge
 from tritonlab.export.preflight.of_model import subject_in
 from tritonlab.export.preflight.subject import Subject
@@ -37,7 +37,7 @@ def subject(
     return replace(subject_in(directory), config=parse_pbtxt(config, ""), reads=(reads,))
 
 
-def rows(found: Preflight) -> list[tuple[str, Outcome]]:
+def rows(found: Preflight) -> list[tuple[str, Prediction]]:
     return [(finding.row, finding.outcome) for finding in found.findings]
 
 
@@ -45,12 +45,12 @@ def rows(found: Preflight) -> list[tuple[str, Outcome]]:
     ("numpy", "config", "target", "expected"),
     [
         ("1.26.4", "", "2.51", []),
-        ("2.4.6", "", "2.51", [("P5", Outcome.ATTENTION)]),
-        ("2.4.6", ENVIRONMENT, "2.41", [("P5", Outcome.FAILS)]),
+        ("2.4.6", "", "2.51", [("P5", Prediction.ATTENTION)]),
+        ("2.4.6", ENVIRONMENT, "2.41", [("P5", Prediction.FAILS)]),
         ("2.4.6", "", "24.12", []),
     ],
 )
-def test_numpy_2(directory: Path, numpy: str, config: str, target: str, expected: list[tuple[str, Outcome]]) -> None:
+def test_numpy_2(directory: Path, numpy: str, config: str, target: str, expected: list[tuple[str, Prediction]]) -> None:
     assert rows(judge(subject(directory, "", config, "3.10.1", numpy), target)) == expected
 
 
@@ -72,25 +72,25 @@ def test_a_python_that_is_older_there(directory: Path, source: str, target: str,
 def test_an_environment_of_another_python_than_the_stub(directory: Path) -> None:
     here = subject(directory, "", ENVIRONMENT, python="3.12.3")
     (finding,) = judge(here, "2.51").findings
-    assert (finding.row, finding.outcome) == ("P6", Outcome.LOAD)
+    assert (finding.row, finding.outcome) == ("P6", Prediction.LOAD)
     assert (
         "of Python 3.12.3, and the stub of Triton 2.51 (24.10) of 3.10: the environment is ignored" in finding.sentence
     )
     assert judge(here, "24.12").findings == ()
     (directory / NAME).write_bytes(b"\x7fELF\0libpython3.12.so.1.0\0")
     found = judge(subject(directory, "", ENVIRONMENT, python="3.12.3"), "2.51")
-    assert rows(found) == [("P6", Outcome.ATTENTION), ("P11", Outcome.ATTENTION)]
+    assert rows(found) == [("P6", Prediction.ATTENTION), ("P11", Prediction.ATTENTION)]
 
 
 IN_SOURCE = {
-    "class A:\n    f = pb_utils.MetricFamily": ("2.33", "2.36", Outcome.LOAD),
-    "k = pb_utils.MetricFamily.HISTOGRAM": ("2.48", "2.49", Outcome.LOAD),
-    "def f(r): return r.is_cancelled()": ("2.36", "2.39", Outcome.FAILS),
-    "def f(r): return r.timeout()": ("2.39", "2.41", Outcome.DIFFERS),
-    "def f(r): return r.get_response_sender()": ("2.46", "2.47", Outcome.FAILS),
-    "k = pb_utils.InferenceResponse([], parameters={})": ("2.51", "25.02", Outcome.FAILS),
-    "def f(r):\n    it = r.exec(decoupled=True)\n    it.cancel()": ("2.51", "25.05", Outcome.FAILS),
-    "class TritonPythonModel:\n    def is_ready(self): return True": ("26.03", "26.04", Outcome.DIFFERS),
+    "class A:\n    f = pb_utils.MetricFamily": ("2.33", "2.36", Prediction.LOAD),
+    "k = pb_utils.MetricFamily.HISTOGRAM": ("2.48", "2.49", Prediction.LOAD),
+    "def f(r): return r.is_cancelled()": ("2.36", "2.39", Prediction.FAILS),
+    "def f(r): return r.timeout()": ("2.39", "2.41", Prediction.DIFFERS),
+    "def f(r): return r.get_response_sender()": ("2.46", "2.47", Prediction.FAILS),
+    "k = pb_utils.InferenceResponse([], parameters={})": ("2.51", "25.02", Prediction.FAILS),
+    "def f(r):\n    it = r.exec(decoupled=True)\n    it.cancel()": ("2.51", "25.05", Prediction.FAILS),
+    "class TritonPythonModel:\n    def is_ready(self): return True": ("26.03", "26.04", Prediction.DIFFERS),
 }
 
 
@@ -122,7 +122,7 @@ def test_shared_memory(directory: Path) -> None:
         "it took 100 MB of shared memory here, and a container has 64 MB unless it is given more: start it with "
         "--shm-size=200m, in Kubernetes with an emptyDir of medium Memory"
     ]
-    assert rows(judge(big, "kserve")) == [("P8", Outcome.LOAD)]
+    assert rows(judge(big, "kserve")) == [("P8", Prediction.LOAD)]
     assert rows(judge(replace(big, shm_bytes=64 << 20), "kserve")) == []
 
 
@@ -136,7 +136,7 @@ def environment(directory: Path) -> Path:
 def test_an_environment_that_is_a_venv_or_names_this_machine(directory: Path) -> None:
     env = environment(directory)
     here = subject(directory, "", ENVIRONMENT, "3.10.1")
-    assert rows(judge(here, "2.51")) == [("P11", Outcome.ATTENTION)]
+    assert rows(judge(here, "2.51")) == [("P11", Prediction.ATTENTION)]
     (env / "bin" / "activate").write_text('VIRTUAL_ENV="/home/me/env"\n')
     (env / "bin" / "pip").write_text("#!/home/me/env/bin/python\n")
     found = [finding.sentence for finding in judge(here, "2.51").findings if finding.row == "P9"]
@@ -146,7 +146,7 @@ def test_an_environment_that_is_a_venv_or_names_this_machine(directory: Path) ->
     ]
     (env / "pyvenv.cfg").write_text("home = /usr/bin\n")
     first = judge(here, "2.51").findings[0]
-    assert (first.row, first.outcome) == ("P9", Outcome.LOAD)
+    assert (first.row, first.outcome) == ("P9", Prediction.LOAD)
     assert (
         first.sentence
         == "its environment was made by venv and has no Python of its own, only a link to that of /usr/bin"
@@ -187,7 +187,7 @@ def test_secrets_and_clutter(directory: Path) -> None:
     (directory / ".env").write_text("TOKEN=1")
     (directory / "server.pem").write_text("key")
     found = judge(subject(directory), "2.51").findings
-    assert [(each.row, each.outcome) for each in found] == [("P10", Outcome.ATTENTION)] * 2
+    assert [(each.row, each.outcome) for each in found] == [("P10", Prediction.ATTENTION)] * 2
     assert [str(each) for each in found] == [
         ".env is hidden and was left out: include=['.env'] (--include .env) exports it",
         "server.pem looks like a secret and would be exported: take it out of the model's directory, and mount it "
@@ -196,7 +196,7 @@ def test_secrets_and_clutter(directory: Path) -> None:
 
 
 def test_a_finding_is_json_and_text() -> None:
-    finding = Finding("P1", "X is undefined", "define it", "/m/1/model.py:3", Outcome.FAILS)
+    finding = Finding("P1", "X is undefined", "define it", "/m/1/model.py:3", Prediction.FAILS)
     found = Preflight("m", "Triton 2.51 (24.10)", (finding,))
     assert str(found) == "m on Triton 2.51 (24.10): it fails there\n  P1  X is undefined: define it (/m/1/model.py:3)."
     assert found.to_dict()["findings"][0] == {

@@ -11,7 +11,7 @@ import pytest
 from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.core.status import ModelError
-from tritonlab.export.preflight.finding import Outcome
+from tritonlab.export.preflight.finding import Prediction
 from tritonlab.export.preflight.judge import judge
 from tritonlab.export.preflight.of_model import preflight, subject_in
 from tritonlab.export.repository import export
@@ -71,7 +71,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     repository = tmp_path_factory.mktemp("models")
-    texts = {**{name: text for name, (text, _, _) in SILENT.items()}, **SOUND}
+    texts = {
+        "default": source(initialize="os.environ.get('SILENT_HOME', '/')"),
+        **{name: text for name, (text, _, _) in SILENT.items()},
+        **SOUND,
+    }
     for name, text in texts.items():
         write_model(repository, name, text.replace("{here}", str(here)), CONFIG)
         (repository / name / "1" / "beside.py").write_text("")
@@ -92,7 +96,7 @@ def test_each_silent_model_draws_one_sentence_with_a_remedy(
     assert warning.startswith(sentence.replace("{here}", str(here))), warning
     assert f"  Attention: {warning}." in str(report).splitlines()
     assert report.preflight is not None and not report.preflight.passed
-    found = [finding for finding in report.preflight.findings if finding.outcome is not Outcome.ATTENTION]
+    found = [finding for finding in report.preflight.findings if finding.outcome is not Prediction.ATTENTION]
     assert [finding.row for finding in found] == [row]
     assert found[0].remedy and found[0].source_line.partition(":")[0].endswith("1/model.py")
     facts = report.to_dict()["models"][0]["preflight"]
@@ -103,6 +107,11 @@ def test_each_silent_model_draws_one_sentence_with_a_remedy(
 def test_a_sound_model_draws_none(server: Server, tmp_path: Path, name: str) -> None:
     assert export(server.model(name), tmp_path / "models").plan.warnings == ()
     assert preflight(server.model(name), "2.51").passed
+
+
+def test_a_variable_with_a_default_makes_it_differ(server: Server) -> None:
+    found = preflight(server.model("default"), "24.12")
+    assert ([each.row for each in found.findings], found.outcome) == (["P3"], "differs")
 
 
 def test_what_is_read_while_requests_are_sent_again_is_found(server: Server, here: Path) -> None:

@@ -13,7 +13,7 @@ _DT_RPATH, _DT_RUNPATH = 15, 29
 
 
 @dataclass(frozen=True)
-class Needs:
+class LibraryNeeds:
     """The symbol versions that a file needs, such as GLIBC_2.34, and the directories where it looks for libraries."""
 
     versions: frozenset[str]
@@ -26,10 +26,10 @@ class Needs:
         return max(numbers, default=())
 
 
-NOTHING = Needs(frozenset(), ())
+NOTHING = LibraryNeeds(frozenset(), ())
 
 
-def needs_of(path: Path) -> Needs:
+def needs_of(path: Path) -> LibraryNeeds:
     """Return the needs of a file; nothing of one that is not a 64-bit little-endian ELF file."""
     try:
         with path.open("rb") as file:
@@ -41,7 +41,7 @@ def needs_of(path: Path) -> Needs:
         return NOTHING
 
 
-def _read(data: mmap.mmap) -> Needs:
+def _read(data: mmap.mmap) -> LibraryNeeds:
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count = struct.unpack_from("<HH", data, 58)
     sections = [struct.unpack_from("<IIQQQQII", data, start + n * size) for n in range(count)]
@@ -55,7 +55,7 @@ def _read(data: mmap.mmap) -> Needs:
                 tag, value = struct.unpack_from("<QQ", data, place)
                 if tag in (_DT_RPATH, _DT_RUNPATH):
                     paths += _string(data, strings + value).split(":")
-    return Needs(frozenset(versions), tuple(path for path in paths if path))
+    return LibraryNeeds(frozenset(versions), tuple(path for path in paths if path))
 
 
 def _versions(data: mmap.mmap, offset: int, count: int, strings: int) -> Iterator[str]:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 
 from ...core.config.model_config import ModelConfig, messages
 from ..releases import Feature, Release, features
-from .finding import Finding, Outcome
-from .subject import Source, Subject, line_of
+from .finding import Finding, Prediction
+from .subject import SourceFile, Subject, line_of
 
 _OUTCOMES = {
-    "metric_family": Outcome.LOAD,
-    "histogram": Outcome.LOAD,
-    "iterative_sequence": Outcome.LOAD,
-    "environment_directory": Outcome.LOAD,
-    "non_linear_format": Outcome.LOAD,
-    "max_inflight_requests": Outcome.LOAD,
-    "timeout": Outcome.DIFFERS,
-    "is_ready": Outcome.DIFFERS,
+    "metric_family": Prediction.LOAD,
+    "histogram": Prediction.LOAD,
+    "iterative_sequence": Prediction.LOAD,
+    "environment_directory": Prediction.LOAD,
+    "non_linear_format": Prediction.LOAD,
+    "max_inflight_requests": Prediction.LOAD,
+    "timeout": Prediction.DIFFERS,
+    "is_ready": Prediction.DIFFERS,
 }
 
 
@@ -35,7 +35,7 @@ def missing_features(subject: Subject, release: Release) -> Iterator[Finding]:
                 sentence=text,
                 remedy=feature.remedy,
                 source_line=line,
-                outcome=_OUTCOMES.get(key, Outcome.FAILS),
+                outcome=_OUTCOMES.get(key, Prediction.FAILS),
             )
         elif state is None:
             yield Finding("P7", f"it uses {feature.name}, and {_unknown(feature, release)}", feature.remedy, line)
@@ -58,7 +58,7 @@ def used_features(subject: Subject) -> dict[str, str]:
     return found
 
 
-def _in_source(source: Source, decoupled: bool) -> Iterator[tuple[str, str]]:
+def _in_source(source: SourceFile, decoupled: bool) -> Iterator[tuple[str, str]]:
     tree = source.tree
     if tree is None:
         return
@@ -93,7 +93,7 @@ _ATTRIBUTES = {
 }
 
 
-def _in_class(node: ast.ClassDef, source: Source, decoupled: bool) -> Iterator[tuple[str, str]]:
+def _in_class(node: ast.ClassDef, source: SourceFile, decoupled: bool) -> Iterator[tuple[str, str]]:
     for member in node.body:
         name = getattr(member, "name", "")
         if name == "is_ready":
@@ -102,7 +102,7 @@ def _in_class(node: ast.ClassDef, source: Source, decoupled: bool) -> Iterator[t
             yield "async_decoupled", line_of(source, member)
 
 
-def _is_model(node: ast.ClassDef, source: Source) -> bool:
+def _is_model(node: ast.ClassDef, source: SourceFile) -> bool:
     """Return whether it is the model's class, or may be one that TritonPythonModel is derived from or named after."""
     return (
         node.name == "TritonPythonModel"

@@ -11,7 +11,7 @@ from typing import Any
 from ...core.plain_facts import few_lines
 
 
-class Outcome(Enum):
+class Prediction(Enum):
     """What comes of a finding at the target."""
 
     #: the model does not load
@@ -32,7 +32,7 @@ class Finding:
     sentence: str
     remedy: str
     source_line: str = ""
-    outcome: Outcome = Outcome.ATTENTION
+    outcome: Prediction = Prediction.ATTENTION
 
     def to_dict(self) -> dict[str, str]:
         """Return the finding as JSON values."""
@@ -56,12 +56,12 @@ class Preflight:
     @property
     def passed(self) -> bool:
         """Return whether nothing was found that makes the model fail or answer otherwise there."""
-        return all(finding.outcome is Outcome.ATTENTION for finding in self.findings)
+        return all(finding.outcome is Prediction.ATTENTION for finding in self.findings)
 
     @property
     def outcome(self) -> str:
         """The prediction: what is worst, or `equal`."""
-        for outcome in (Outcome.LOAD, Outcome.FAILS, Outcome.DIFFERS):
+        for outcome in (Prediction.LOAD, Prediction.FAILS, Prediction.DIFFERS):
             if any(finding.outcome is outcome for finding in self.findings):
                 return str(outcome.value)
         return "equal"
@@ -96,7 +96,7 @@ class Preflight:
     def _verdict(self) -> str:
         if not self.findings:
             return "nothing was found"
-        count = sum(finding.outcome is not Outcome.ATTENTION for finding in self.findings)
+        count = sum(finding.outcome is not Prediction.ATTENTION for finding in self.findings)
         return f"it {self.outcome} there" if count and self.outcome != "equal" else "nothing stops it"
 
     def _lines(self) -> Iterator[str]:

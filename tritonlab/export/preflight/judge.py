@@ -11,8 +11,8 @@ from .names import names_of_other_cells
 from .places import mode_bits, secrets_and_clutter, shared_memory
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
-from .runtime import numpy_of_the_target, python_of_the_target
 from .subject import Subject
+from .versions import numpy_of_the_target, python_of_the_target
 
 #: The target where none is named: the release whose container an export's report starts.
 DEFAULT_TARGET = "2.51"

@@ -7,8 +7,8 @@ import builtins
 import symtable
 from collections.abc import Iterator
 
-from .finding import Finding, Outcome
-from .subject import Source, Subject
+from .finding import Finding, Prediction
+from .subject import SourceFile, Subject
 
 #: What a module has without defining it.
 _MODULE_NAMES = {"__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__", "__path__", "__builtins__"}
@@ -31,11 +31,11 @@ def names_of_other_cells(subject: Subject) -> Iterator[Finding]:
             remedy=f"define {'them' if plural else 'it'} in the model's cell; --capture writes what other cells define "
             "in front of the model",
             source_line=f"{source.path}:{line}",
-            outcome=Outcome.FAILS,
+            outcome=Prediction.FAILS,
         )
 
 
-def undefined_names(source: Source) -> dict[str, int]:
+def undefined_names(source: SourceFile) -> dict[str, int]:
     """Return the global names that a file reads and does not define, with the first line of each."""
     if source.tree is None or _imports_everything(source.tree):
         return {}

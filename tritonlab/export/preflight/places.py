@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from ...ipc.processes.own_stub import NAME
 from .. import left_out
 from ..releases import Target
-from .finding import Finding, Outcome
+from .finding import Finding, Prediction
 from .subject import Subject
 
 #: What a container has without --shm-size.
@@ -27,7 +27,7 @@ def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
             "P8",
             f"it took {needed} of shared memory here, and {target.about} gives {text}",
             "mount a memory-backed emptyDir at /dev/shm, twice as large",
-            outcome=Outcome.LOAD,
+            outcome=Prediction.LOAD,
         )
     else:
         yield Finding(

@@ -4,14 +4,15 @@ server lacks."""
 from __future__ import annotations
 
 import ast
+import linecache
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from ...ipc.link.stub_link import ReadsRecorded
-from .finding import Finding, Outcome
-from .subject import Source, Subject, line_of
+from .finding import Finding, Prediction
+from .subject import SourceFile, Subject, line_of
 
 #: Modules that the image brings, and ours.
 _BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
@@ -33,7 +34,7 @@ _USUAL = {
 _USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 #: Where a deployed server has files of its own.
-_EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver", "/tmp", "/models")
+_EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver")
 _NAMED = 3
 
 
@@ -54,7 +55,7 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
         sentence=f"it imports {_some([each.name for each in found])}, which Triton's image does not bring",
         remedy=f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
         source_line=direct[found[0].name],
-        outcome=Outcome.LOAD,
+        outcome=Prediction.LOAD,
     )
 
 
@@ -76,7 +77,7 @@ def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
             remedy=f"put {name} beside model.py, with --file {module.file} or a "
             f"%%triton_file {subject.name} {name} cell",
             source_line=direct.get(module.name, ""),
-            outcome=Outcome.LOAD,
+            outcome=Prediction.LOAD,
         )
 
 
@@ -99,8 +100,14 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
             sentence=f"it reads the environment variable {name}, which is set here and may not be there",
             remedy=f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
             source_line=line,
-            outcome=Outcome.LOAD,
+            outcome=Prediction.LOAD if _needs_variable(line) else Prediction.DIFFERS,
         )
+
+
+def _needs_variable(line: str) -> bool:
+    """Return whether the author's line fails without the variable, and has no other value for it."""
+    file, _, number = line.rpartition(":")
+    return "environ[" in linecache.getline(file, int(number))
 
 
 def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
@@ -115,7 +122,7 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
             remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
             source_line=recorded[paths[0]],
-            outcome=Outcome.LOAD,
+            outcome=Prediction.LOAD,
         )
     for source, node, path in _paths_in(subject):
         if path not in recorded and not any(path == folder or folder.startswith(path + "/") for folder in groups):
@@ -124,11 +131,11 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
                 sentence=f"it names {path}, a path of this machine",
                 remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
                 source_line=line_of(source, node),
-                outcome=Outcome.LOAD,
+                outcome=Prediction.LOAD,
             )
 
 
-def _paths_in(subject: Subject) -> Iterator[tuple[Source, ast.Constant, str]]:
+def _paths_in(subject: Subject) -> Iterator[tuple[SourceFile, ast.Constant, str]]:
     """Yield the absolute paths that the sources spell out and that lead out of the model on this machine."""
     seen: set[str] = set()
     own = os.path.realpath(subject.directory) + os.sep
@@ -139,7 +146,7 @@ def _paths_in(subject: Subject) -> Iterator[tuple[Source, ast.Constant, str]]:
             path = node.value.rstrip("/")
             if path in seen or len(path) > 1000 or path.count("/") < 2 or "\n" in path or "\0" in path:
                 continue
-            usual = any(path == each or path.startswith(each + "/") for each in _EVERYWHERE[:-2])
+            usual = any(path == each or path.startswith(each + "/") for each in _EVERYWHERE)
             if not usual and os.path.exists(path) and not os.path.realpath(path).startswith(own):
                 seen.add(path)
                 yield source, node, path

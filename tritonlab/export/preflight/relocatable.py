@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..releases import Release
 from .elf import needs_of
-from .finding import Finding, Outcome
+from .finding import Finding, Prediction
 from .subject import Subject
 
 _MEND = "pack a whole Python with conda-pack, or an interpreter's own prefix, not a venv"
@@ -52,7 +52,7 @@ def _of_directory(place: Path, release: Release) -> Iterator[Finding]:
         yield _finding(
             f"bin/activate of its environment names {prefix}, a path of this machine",
             "write the prefix relative to the script, as conda-pack does",
-            Outcome.ATTENTION,  # newer releases do not execute it
+            Prediction.ATTENTION,  # newer releases do not execute it
         )
     scripts = [path.name for path in sorted((place / "bin").glob("*")) if _has_foreign_shebang(path)]
     if scripts:
@@ -60,7 +60,7 @@ def _of_directory(place: Path, release: Release) -> Iterator[Finding]:
         yield _finding(
             f"the script bin/{scripts[0]}{more} of its environment starts a Python of this machine",
             "start it as `python -m`, or pack the environment with conda-pack, which rewrites the first lines",
-            Outcome.ATTENTION,
+            Prediction.ATTENTION,
         )
     yield from _of_libraries(place, release)
 
@@ -154,7 +154,7 @@ def _has_foreign_shebang(path: Path) -> bool:
     return first.startswith(b"#!/") and b"python" in first and not first.startswith((b"#!/usr/bin/", b"#!/bin/"))
 
 
-def _finding(sentence: str, remedy: str, outcome: Outcome = Outcome.LOAD) -> Finding:
+def _finding(sentence: str, remedy: str, outcome: Prediction = Prediction.LOAD) -> Finding:
     return Finding("P9", sentence, remedy, outcome=outcome)
 
 

@@ -17,7 +17,7 @@ from ...ipc.processes.own_stub import NAME, python_of_compiled
 from ...repository.model_tree import ModelTree
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """A Python file of the model. `tree` is None if this Python cannot parse it."""
 
     path: str
@@ -42,11 +42,11 @@ class Subject:
         return self.tree.root
 
     @cached_property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceFile, ...]:
         """The Python files of the model, but not those of its environment, nor of versions that are not served."""
         return tuple(self._sources())
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[SourceFile]:
         environment = self.environment
         for file in self.tree.files:
             folder = file.split("/")[0]
@@ -57,9 +57,9 @@ class Subject:
             path = self.directory / file
             text = path.read_bytes().decode("utf-8", "replace")
             try:
-                yield Source(str(path), text, ast.parse(text))
+                yield SourceFile(str(path), text, ast.parse(text))
             except (SyntaxError, ValueError):
-                yield Source(str(path), text, None)
+                yield SourceFile(str(path), text, None)
 
     @property
     def environment(self) -> str:
@@ -97,7 +97,7 @@ class Subject:
         return found
 
 
-def line_of(source: Source, node: ast.AST) -> str:
+def line_of(source: SourceFile, node: ast.AST) -> str:
     """Return `<file>:<line>` of a part of a source."""
     return f"{source.path}:{getattr(node, 'lineno', 0)}"
 

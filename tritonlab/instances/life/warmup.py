@@ -200,9 +200,9 @@ class _Recorder(InferStats):
         self._counted = counted
         self._recorded = recorded
 
-    def record_batch(self, *batch: Any) -> None:
+    def record_batch(self, *batch: Any, **named: Any) -> None:
         if self._counted is not None:
-            self._counted.record_batch(*batch)
+            self._counted.record_batch(*batch, **named)
         self._recorded()
 
 

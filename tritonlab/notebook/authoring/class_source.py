@@ -34,12 +34,12 @@ def model_file_of(cls: type) -> tuple[str, tuple[Segment, ...]]:
     if path is not None and cls.__module__ != "__main__" and cls.__qualname__ == cls.__name__:
         text = Path(path).read_text(encoding="utf-8")
         return text + alias, whole(text, str(path), 0)
-    assembled = _Assembler(vars(module) if module is not None else {}, cls.__module__)
+    assembled = Assembler(vars(module) if module is not None else {}, cls.__module__)
     assembled.add(cls.__name__, cls)
     return assembled.text(alias)
 
 
-class _Assembler:
+class Assembler:
     """The pieces of one model.py: import lines, constants, and sources in the order of their use."""
 
     def __init__(self, namespace: dict[str, Any], module: str) -> None:
@@ -69,7 +69,7 @@ class _Assembler:
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             raise SourceError(
                 f"{used_by} uses the notebook's variable {name!r} (a {kind}), which a model.py cannot carry. "
-                f"Save it to a file, give it with files=[...], and load it in initialize()."
+                f"Save it to a file, give it with files=[...], and load it in initialize(); %triton artifact does both."
             )
 
     def _add_source(self, value: Any) -> None:
@@ -80,16 +80,21 @@ class _Assembler:
         self._sources.append((textwrap.dedent(text).rstrip() + "\n", origin, first))
 
     def text(self, ending: str) -> tuple[str, tuple[Segment, ...]]:
-        future = "from __future__ import annotations\n"
-        head = future + "\n" + "".join(f"{line}\n" for line in sorted(self._imports))
+        """Return the text of a model.py of these pieces and `ending`, and where its lines come from."""
+        head, segments = self.head(3)
+        return "from __future__ import annotations\n\n" + head + ending, segments
+
+    def head(self, line: int) -> tuple[str, tuple[Segment, ...]]:
+        """Return the text of these pieces, which begins in that line of a file, and where its lines come from."""
+        head = "".join(f"{line}\n" for line in sorted(self._imports))
         head += "\n" + "".join(f"{line}\n" for line in self._constants) if self._constants else ""
         segments = []
         for source, origin, first in self._sources:
             head += "\n\n"
-            start = head.count("\n") + 1
+            start = head.count("\n") + line
             segments.append(Segment(start, start + source.count("\n") - 1, origin, first - start))
             head += source
-        return head + ending, tuple(segments)
+        return head, tuple(segments)
 
 
 def _source_of(value: Any) -> tuple[str, str, int]:

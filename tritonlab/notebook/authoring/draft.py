@@ -15,6 +15,7 @@ from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, pri
 from ...core.config.model_config_rules import is_ensemble
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_tree import read_tree
+from .captured_names import with_captured_names
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -184,6 +185,15 @@ class Draft:
         file = ModelFile(text.encode(), segments)
         fresh = replace(self, source=file, given_config=_NO_CONFIG, given_files={}, options=_NO_OPTIONS)
         return replace(fresh, settings=None)
+
+    def with_captured(self, namespace: Mapping[str, Any]) -> Draft:
+        """Return the draft with what other cells define, and its source uses, in front of it. Raises SourceError."""
+        source = self.source
+        if source is None:
+            return self
+        text = source.text()
+        captured, segments = with_captured_names(text, source.segments, namespace, self.model_file)
+        return self if captured == text else replace(self, source=ModelFile(captured.encode(), segments))
 
     def with_version(self, version: int) -> Draft:
         """Return the draft with its next source in another version directory; what is in the present one stays

@@ -81,19 +81,22 @@ class Workspace:
         options: ConfigOptions | None = None,
         body: CellBody | None = None,
         if_changed: bool = False,
+        capture: Mapping[str, Any] | None = None,
     ) -> Model:
         """Write the model, load it, and return it READY.
 
         source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
         there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
         paths to copy or a dict of name -> bytes or path. options: None keeps those of the last load if `source` is
-        None. body: the cell `source` is from. if_changed: a model that serves just this is not loaded again.
+        None. body: the cell `source` is from. if_changed: a model that serves just this is not loaded again. capture:
+        the variables of the notebook; what of them the source uses and does not define is written in front of it.
 
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
         started = time.perf_counter()
         with self._lock:
             draft = self.draft(name).with_changes(source, config, files, version, options, body)
+            draft = draft if capture is None else draft.with_captured(capture)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
                 raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)

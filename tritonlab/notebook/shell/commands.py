@@ -18,6 +18,7 @@ from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
 from ...server.api.server import UNLOAD_SECONDS
+from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
@@ -29,6 +30,7 @@ from ..views.card.statistics_text import samples, statistics_text
 from ..views.card.status_table import StatusView
 from ..views.playground.open_playground import open_playground
 from ..views.record.record_view import KINDS
+from .artifact_command import artifact
 from .debug_commands import debug, postmortem
 from .edit_command import edit
 from .golden_commands import golden, inputs_of
@@ -183,8 +185,11 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
-    """Export a model. With --zip the report is displayed and the zip file is what the cell shows."""
+    """Export a model. With --zip the report is displayed and the zip file is what the cell shows; with --capture what
+    other cells define is first written in front of the model, which is loaded again if that changes it."""
     model = context.model(arguments.name)
+    if arguments.capture:
+        context.workspace.load(arguments.name, if_changed=True, capture=user_namespace())
     report = export(
         model,
         arguments.directory,
@@ -410,6 +415,7 @@ COMMANDS = {
         (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
         (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
         _TARGET,
+        (("--capture",), {"action": "store_true", "help": "write what other cells define in front of the model"}),
         (
             ("--include",),
             {
@@ -419,6 +425,12 @@ COMMANDS = {
                 "help": "a file or pattern that is otherwise left out: hidden, or larger than 100 MB",
             },
         ),
+    ),
+    "artifact": _unread(
+        "artifact",
+        lambda context, given: artifact(context.shell, context.workspace, given.rest),
+        "keep a value of the notebook as a file beside model.py, which is exported with it",
+        "NAME weights.pt=expression",
     ),
     "preflight": _command(
         "preflight",

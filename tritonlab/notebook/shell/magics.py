@@ -16,7 +16,7 @@ from ...core.observe.failure_capsule import FailureCapsule
 from ...core.status import ModelError, NotFoundError, TritonError
 from ...repository.layout import CONFIG_FILE
 from ...server.api.failures import KeptFailure
-from ..authoring.cells import CellBody, cell_label, running_body, running_label
+from ..authoring.cells import CellBody, cell_label, running_body, running_label, user_namespace
 from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
 from ..authoring.errors import NotebookError, refused_files
@@ -85,6 +85,7 @@ def config_arguments(magic: Any) -> Any:
             argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
             argument("--file", nargs="+", action="extend", metavar="PATH", help="files to lie beside model.py"),
             argument("--version", type=int, metavar="N", help="the version directory to write (1)"),
+            argument("--capture", action="store_true", help="write what other cells define in front of the model"),
             argument("--quiet", action="store_true", help="no card"),
         ]
     ):
@@ -137,6 +138,7 @@ class TritonMagics(Magics):
         args = parse(line_parser(self.triton_model), line)
         body = running_body(self.shell, "triton_model", line, cell)
         options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
+        options["capture"] = user_namespace() if args.capture else None
         # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
         self._load(args.name, quiet=args.quiet, source=cell, if_changed=self._just_renewed(args.name), **options)
 

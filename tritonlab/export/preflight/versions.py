@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ..releases import Release
-from .finding import Finding, Outcome
+from .finding import Finding, Prediction
 from .reads import imported_by, version_here
-from .subject import Source, Subject, line_of, version_of
+from .subject import SourceFile, Subject, line_of, version_of
 
 #: Names that numpy has since 2.0 (and 2.1), with what does the same in numpy 1.
 _NUMPY_2 = {
@@ -34,7 +34,7 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
             "P5",
             f"its environment has numpy {here}, with which Triton {release} answers with outputs of 0 bytes",
             "install numpy<2 into the environment",
-            outcome=Outcome.FAILS,
+            outcome=Prediction.FAILS,
         )
         return
     for name, source, node in _numpy_2_names(subject):
@@ -44,7 +44,7 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
             sentence=f"it uses numpy.{name}, which only numpy 2 has, and Triton {release} works with numpy 1 only",
             remedy=instead,
             source_line=line_of(source, node),
-            outcome=Outcome.FAILS,
+            outcome=Prediction.FAILS,
         )
     if here and version_of(here) >= (2,):
         yield Finding(
@@ -54,7 +54,7 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
         )
 
 
-def _numpy_2_names(subject: Subject) -> Iterator[tuple[str, Source, ast.AST]]:
+def _numpy_2_names(subject: Subject) -> Iterator[tuple[str, SourceFile, ast.AST]]:
     seen = set()
     for source in subject.sources:
         if source.tree is None:
@@ -97,14 +97,14 @@ def python_of_the_target(subject: Subject, release: Release) -> Iterator[Finding
             f"its environment is of Python {subject.python}, and {whose} of {there}: the environment is ignored",
             f"make the environment with Python {there}, or put a stub of Python "
             f"{'.'.join(map(str, version_of(subject.python)))} into the model's directory",
-            outcome=Outcome.LOAD,
+            outcome=Prediction.LOAD,
         )
         return
     for source in subject.sources:
         yield from _too_new(source, version_of(there), f"{whose} is of Python {there}")
 
 
-def _too_new(source: Source, there: tuple[int, ...], told: str) -> Iterator[Finding]:
+def _too_new(source: SourceFile, there: tuple[int, ...], told: str) -> Iterator[Finding]:
     remedy = "write it for that Python, or bring an environment of a newer one with a stub that was compiled for it"
     try:
         ast.parse(source.text, feature_version=there[:2] if len(there) == 2 else None)
@@ -116,7 +116,7 @@ def _too_new(source: Source, there: tuple[int, ...], told: str) -> Iterator[Find
                 sentence=f"its syntax is newer ({getattr(error, 'msg', error)}), and {told}",
                 remedy=remedy,
                 source_line=line,
-                outcome=Outcome.LOAD,
+                outcome=Prediction.LOAD,
             )
         return
     for node in ast.walk(source.tree) if source.tree is not None else ():
@@ -125,11 +125,11 @@ def _too_new(source: Source, there: tuple[int, ...], told: str) -> Iterator[Find
             if since > there and not _is_optional(source, node):
                 text = f"it imports {name}, which Python has since {'.'.join(map(str, since))}, and {told}"
                 yield Finding(
-                    row="P6", sentence=text, remedy=remedy, source_line=line_of(source, node), outcome=Outcome.LOAD
+                    row="P6", sentence=text, remedy=remedy, source_line=line_of(source, node), outcome=Prediction.LOAD
                 )
 
 
-def _is_optional(source: Source, statement: ast.AST) -> bool:
+def _is_optional(source: SourceFile, statement: ast.AST) -> bool:
     """Return whether the import is within a `try` that catches its failure."""
     assert source.tree is not None
     tries = (node for node in ast.walk(source.tree) if isinstance(node, ast.Try) and node.handlers)
