@@ -151,6 +151,7 @@ class Metrics extends TimeCanvas<State, MetricsRecord, MetricsStore> {
     const now = store.present(one, kind, to);
     const label = differingText(one, series);
     const whole = presentText(name, kind, now);
+    this.font();
     const needed = context.measureText(`${whole} ${label}`).width + 14;
     const words = needed <= room ? whole : whole.replace(" per second", "/s");
     context.fillStyle = this.tone(TONES[place % TONES.length]);
