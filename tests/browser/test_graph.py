@@ -62,6 +62,12 @@ for n in range(1, 4):
     next(counted.infer(inputs={"IN": one}, correlation_id=n, flags=1))
 late = counted.infer(inputs={"IN": one}, correlation_id="late", flags=1)
 counted.view("graph")"""
+#: The texts of a graph that are in another font than the page's, or do not end within their boxes.
+OUTSIDE = """graph => [...graph.querySelectorAll('[data-box] text')].filter((text) => {
+    const frame = text.closest('[data-box]').querySelector('rect').getBoundingClientRect();
+    const isLabs = getComputedStyle(text).fontFamily === getComputedStyle(graph).fontFamily;
+    return !isLabs || text.getBoundingClientRect().right > frame.right;
+}).map((text) => text.textContent)"""
 
 
 @pytest.mark.parametrize("theme", ["dark"], indirect=True)
@@ -80,6 +86,7 @@ def test_calls_and_slots_are_seen(lab: Any, theme: str, view_of: Any) -> None:
     graph.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "step 2 · rank")
     lab.shot(f"graph_{theme}", view)
+    assert graph.evaluate(OUTSIDE) == []
     view.locator("[data-do=slowest]").click()
     expect(graph).to_have_attribute("data-following", "false")
     expect(graph).to_have_attribute("aria-label", re.compile("Graph of search. q"))

@@ -29,7 +29,7 @@ sent = []
 for n in range(250):
     array = np.full((1, 4), -1 if n == 120 else n, "float32")
     sent.append(embed.infer(inputs={"X": array}, request_id=f"r{n}", raise_on_error=False))
-    time.sleep(random.expovariate(400))
+    time.sleep(random.expovariate(120))
 answers = [list(one) for one in sent]
 print(len(answers), "answered")"""
 
@@ -43,14 +43,29 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     view = view_of("timeline", MODEL, "embed.view()", LOAD)
     canvas = view.locator("canvas")
     lab.wait_text(view, "Batch sizes")
+    wait(lab, canvas, "canvas.dataset.lanes === 'embed_0_0 embed_0_1'")  # before they have executed anything
+    height = view.bounding_box()["height"]
     lab.start(3)
-    wait(lab, canvas, "+canvas.dataset.batches > 5 && +canvas.dataset.frames > 20")
+    moves = "canvas.dataset.axis.endsWith('| now | time before now; 500 ms between two marks')"
+    wait(lab, canvas, f"+canvas.dataset.batches > 5 && +canvas.dataset.frames > 5 && {moves}")
     lab.shot(f"timeline_running_{theme}", view)
+    assert view.bounding_box()["height"] == height
+    view.locator("[data-do=follow]").click()
+    paused = re.compile(r"^paused at \d\d:\d\d:\d\d$")
+    expect(view.locator(".tl-summary")).to_have_text(paused)
+    wait(
+        lab, canvas, "/^(\\d\\d:\\d\\d:\\d\\d\\.\\d [|] )+time of day, \\d\\d \\w+ \\d{4}; /.test(canvas.dataset.axis)"
+    )
+    seen = canvas.evaluate("canvas => [canvas.dataset.frames, canvas.dataset.kept, canvas.toDataURL()]")
     lab.wait_text(lab.cell(3), "250 answered")
+    assert canvas.evaluate("canvas => [canvas.dataset.frames, canvas.dataset.kept, canvas.toDataURL()]") == seen
+    expect(view.locator(".tl-summary")).to_have_text(paused)
+    view.locator("[data-do=follow]").click()
     wait(lab, canvas, "+canvas.dataset.kept > 250")
     assert int(canvas.get_attribute("data-dropped")) == 0
     view.locator("[data-do=fit]").click()
     lab.shot(f"timeline_all_{theme}", view)
+    assert view.bounding_box()["height"] == height
     canvas.focus()
     canvas.press("ArrowRight")
     lab.wait_text(view.locator(".tl-detail"), "closed because")
@@ -58,6 +73,7 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     canvas.press("ArrowDown")
     lab.wait_text(view.locator(".tl-detail"), ": X [1, 4], waited")  # of two instances either may end first
     lab.wait_text(view.locator(".tl-detail"), "got X = <Tensor FP32 [1, 4] [[")
+    assert view.bounding_box()["height"] == height
     canvas.press("ArrowRight")
     canvas.press("ArrowRight")
     canvas.press("ArrowDown")
@@ -91,3 +107,12 @@ def replay_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
     panel.locator("[data-do=reload]").click()
     lab.wait_text(panel, "Loaded with 3 instances, batches up to 8, delay 0 µs")
     expect(panel.locator("[data-do=reload]")).to_be_disabled()
+    # the new instance has a lane before it executes, and nothing is cut off in a narrow page
+    view.locator("[data-do=what-if]").click()
+    view.locator("[data-do=follow]").click()
+    wait(lab, canvas, "canvas.dataset.lanes === 'embed_0_0 embed_0_1 embed_0_2'")
+    lab.page.set_viewport_size({"width": 600, "height": 900})
+    lab.page.evaluate("window.jupyterapp.shell.collapseLeft()")
+    wait(lab, canvas, "canvas.clientWidth < 500 && canvas.width === canvas.clientWidth * devicePixelRatio")
+    assert view.evaluate("view => view.scrollWidth <= view.clientWidth")
+    lab.shot(f"timeline_narrow_{theme}", view)

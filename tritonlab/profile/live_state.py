@@ -17,16 +17,18 @@ _SHOWN = 64
 
 
 def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
-    """Return JSON for a view: `waiting` (when each request came to the queue, oldest first), `waiting_count`, and
-    `running` (instance, start, size, count).
+    """Return JSON for a view: `instances` (the names of those there are), `waiting` (when each request came to the
+    queue, oldest first), `waiting_count`, and `running` (instance, start, size, count).
     """
     waiting: list[int] = []
     running = []
+    instances: list[str] = []
     count = 0
     for version in versions:
         queued = version.scheduler.waiting()
         count += len(queued)
         waiting += [request.queue_start for request in queued[:_SHOWN]]
+        instances += [instance.name for instance in version.instances]
         for instance in (*version.instances, *version.leaving):
             payload = instance.payload
             if payload is not None and payload.requests:
@@ -38,7 +40,12 @@ def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
                         "count": len(payload.requests),
                     }
                 )
-    return {"waiting": sorted(waiting)[:_SHOWN], "waiting_count": count, "running": running}
+    return {
+        "instances": instances,
+        "waiting": sorted(waiting)[:_SHOWN],
+        "waiting_count": count,
+        "running": running,
+    }
 
 
 def open_requests(versions: Iterable[ModelVersion]) -> list[tuple[InferenceRequest, str, bool]]:

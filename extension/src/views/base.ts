@@ -142,10 +142,32 @@ export function colour(el: HTMLElement, tone: Tone): string {
   return found;
 }
 
-export function cells(values: (string | number)[], tag: "td" | "th" = "td"): HTMLTableRowElement {
-  const row = element("tr");
-  row.append(...values.map((value) => element(tag, String(value))));
-  return row;
+const NUMBER = /^[−-]?[\d.,]+[MB]?( (µs|ms|s|B|[KMGT]iB))?$/;
+
+/** The columns whose cells are all numbers, or missing. */
+export function numberColumns(rows: string[][]): boolean[] {
+  const isNumber = (text: string): boolean => text === "–" || text === "" || NUMBER.test(text);
+  const columns = Array.from({ length: Math.max(0, ...rows.map((row) => row.length)) }, (_, place) => place);
+  return columns.map((place) => rows.every((row) => isNumber(row[place] ?? "")) && rows.some((row) => NUMBER.test(row[place] ?? "")));
+}
+
+/** A table, with its numbers at the right of their columns; below it are `lines` of words. */
+export function factsTable(head: string[], rows: (string | number)[][], lines: string[] = []): HTMLTableElement {
+  const table = element("table", "", "tl-tensors");
+  const texts = rows.map((row) => row.map((value) => (typeof value === "number" ? value.toLocaleString("en") : value)));
+  const right = numberColumns(texts);
+  const line = (values: string[], tag: "td" | "th"): HTMLTableRowElement => {
+    const row = element("tr");
+    row.append(...values.map((value, place) => element(tag, value, right[place] ? "tl-right" : "")));
+    return row;
+  };
+  table.append(line(head, "th"), ...texts.map((values) => line(values, "td")));
+  for (const text of lines) {
+    const cell = element("td", text);
+    cell.colSpan = head.length;
+    table.insertRow().append(cell);
+  }
+  return table;
 }
 
 /** "3 batches" */

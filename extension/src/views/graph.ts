@@ -1,8 +1,9 @@
 // A request and the calls made for it, and the slots of sequences. `views/graph_figure.py` draws both, here and in saved
 // notebooks: some dozens of boxes are few enough for SVG, which is sharp and readable for screen readers as it is.
 import { Cleanup, RenderContext } from "./anywidget.js";
-import { cells, closest, element, find, goLive, problemLine, send } from "./base.js";
+import { closest, element, factsTable, find, goLive, problemLine, send } from "./base.js";
 import { GraphMessage, GraphStore } from "./graphStore.js";
+import { elided } from "./legend.js";
 import { FOREIGN, RecordState, ViewMessage, connect, recordOf } from "./recordLink.js";
 import { RecordStore } from "./recordStore.js";
 
@@ -19,6 +20,8 @@ const MARKUP = `
   <div class="tl-graph" tabindex="0" role="group"></div>
   <div class="tl-detail tl-dim" aria-live="polite"></div>
   <details class="tl-twin"><summary>Table</summary><div class="tl-scroll"></div></details>`;
+/** Between the words in a box and its edge. */
+const PAD = 4;
 const STEPS: Partial<Record<string, number>> = { back: -1, on: 1 };
 
 interface Page {
@@ -75,6 +78,7 @@ function render({ model, el }: RenderContext<RecordState, ViewMessage>): Cleanup
     if (message.kind !== "graph") return;
     store.apply(message as GraphMessage);
     page.picture.innerHTML = [store.drawn.figure, ...store.drawn.slots].join("");
+    for (const box of page.picture.querySelectorAll<SVGGElement>("[data-box]")) fitTexts(box);
     draw();
   };
   const disconnect = connect(model, onMessage, page.report);
@@ -102,6 +106,22 @@ function build(el: HTMLElement, title: string): Page {
   };
 }
 
+/** Shortens the texts that are wider than their box in the font of this page. */
+function fitTexts(box: SVGGElement): void {
+  const frame = box.querySelector("rect");
+  if (!frame) return;
+  const right = frame.x.baseVal.value + frame.width.baseVal.value - PAD;
+  for (const text of box.querySelectorAll("text")) {
+    const words = text.textContent ?? "";
+    const room = right - (text.x.baseVal.numberOfItems ? text.x.baseVal.getItem(0).value : 0);
+    const width = (part: string): number => {
+      text.textContent = part;
+      return text.getComputedTextLength();
+    };
+    text.textContent = elided(words, room, width);
+  }
+}
+
 function show(page: Page, store: GraphStore, label: string): void {
   const { drawn, selected } = store;
   const boxes = page.boxes();
@@ -113,9 +133,7 @@ function show(page: Page, store: GraphStore, label: string): void {
   page.picture.setAttribute("aria-label", `${label}. ${store.sentence()}`);
   const facts = { boxes: boxes.length, selection: selected, kept: drawn.kept, following: store.following };
   for (const [name, value] of Object.entries(facts)) page.picture.dataset[name] = String(value);
-  const table = element("table", "", "tl-tensors");
-  table.append(cells(HEAD, "th"), ...drawn.table.map((call) => cells(call)), ...drawn.sequences.map((line) => cells([line])));
-  page.table.replaceChildren(table);
+  page.table.replaceChildren(factsTable(HEAD, drawn.table, drawn.sequences));
 }
 
 export default { render };

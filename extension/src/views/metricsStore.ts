@@ -1,12 +1,24 @@
 // Custom metrics, and Triton's own of one model: the values of each series over time, as rates, values and observations.
 import { BrowserRecord } from "./recordStore.js";
 import { Table, makeTable, numbersOf } from "./table.js";
-import { bytes, quantile, short } from "./text.js";
+import { bytes, duration, quantile, short } from "./text.js";
 import { TimeWindow } from "./timeWindow.js";
 
 const COLUMNS = ["time", "value"] as const;
 /** Triton's own begin with it. */
 const OWN = "nv_";
+/** Rates are those of the last two seconds, of custom counters as of those that are read once a second. */
+export const RATE_NS = 2e9;
+/** Nanoseconds in the unit that ends a metric's name, as Prometheus's convention has it. */
+const DURATIONS: [string, number][] = [["_seconds", 1e9], ["_ms", 1e6], ["_us", 1e3], ["_ns", 1]];
+/** What takes the time that Triton's own metrics count. */
+const SUBJECTS: [string, string][] = [
+  ["_queue_duration", "waiting"],
+  ["_compute_infer_duration", "compute"],
+  ["_compute_input_duration", "input"],
+  ["_compute_output_duration", "output"],
+  ["_request_duration", "requests"],
+];
 
 /** "sampled": a counter that is read now and then; "bytes": a gauge of bytes. */
 export type MetricKind = "counter" | "sampled" | "gauge" | "histogram" | "bytes";
@@ -105,14 +117,13 @@ export class MetricsStore extends TimeWindow {
     return Math.max(0, ...this._tables().map((table) => (table.length ? table.time(table.total - 1) : 0)));
   }
 
-  /** The families with their series: the author's own first, by name. */
+  /** The families, also those without a value yet, with their series: the author's own first, by name. */
   families(): Family[] {
     const found = new Map<string, Family>();
+    for (const name of Object.keys(this.record.families)) found.set(name, this._family(name));
     for (const series of this.record.series.values()) {
-      const { name } = series;
-      const [kind, description] = this.record.families[name] ?? (["gauge", ""] as const);
-      const family = found.get(name) ?? { name, kind, description, series: [] };
-      found.set(name, family);
+      const family = found.get(series.name) ?? this._family(series.name);
+      found.set(series.name, family);
       family.series.push(series);
     }
     const isOwn = (family: Family): number => Number(family.name.startsWith(OWN));
@@ -120,31 +131,42 @@ export class MetricsStore extends TimeWindow {
   }
 
   /**
-   * Points of a series in `bins` equal parts of the time: of a counter how fast it grew, of a gauge its value at the end
-   * of each part, of a histogram how often it was observed; "sampled" is a counter that was read now and then. NaN where
-   * nothing is known.
+   * Points of a series in `bins` equal parts of the time: of a counter how fast it grew a second, over `RATE_NS` or the
+   * part if that is longer; of a gauge its value at the end of each part; of a histogram how often a second it was
+   * observed in the part. NaN where nothing is known.
    */
   points({ table }: Series, kind: MetricKind, from: number, to: number, bins: number): Float64Array {
-    const found = new Float64Array(bins).fill(kind === "gauge" || kind === "bytes" ? NaN : 0);
+    const found = new Float64Array(bins).fill(NaN);
     const width = (to - from) / bins;
-    if (kind === "sampled") {
-      for (let bin = 0; bin < bins; bin++) found[bin] = slope(table, from + (bin + 0.5) * width);
+    if (kind === "counter" || kind === "sampled") {
+      const window = Math.max(RATE_NS, width);
+      const [begin, end] = [new Growth(table, kind, from - window), new Growth(table, kind, from - window)];
+      for (let bin = 0; bin < bins; bin++) found[bin] = rate(begin, end, from + (bin + 1) * width, window);
       return found;
     }
     let row = table.find(table.time, from);
     let value = row > table.oldest ? table.value(row - 1) : NaN;
-    if (kind === "counter" && Number.isNaN(value) && table.oldest === 0) value = 0; // it began here
     for (let bin = 0; bin < bins; bin++) {
-      const before = value;
-      for (; row < table.total && table.time(row) <= from + (bin + 1) * width; row++) {
-        value = table.value(row);
-        if (kind === "histogram") found[bin] += 1;
-      }
-      if (kind === "gauge" || kind === "bytes") found[bin] = value;
-      // a counter that fell has begun again
-      if (kind === "counter") found[bin] = (Math.max(value < before ? value : value - before, 0) || 0) / (width / 1e9);
+      let count = 0;
+      for (; row < table.total && table.time(row) <= from + (bin + 1) * width; row++, count++) value = table.value(row);
+      found[bin] = kind === "histogram" ? count / (width / 1e9) : value;
     }
     return found;
+  }
+
+  /** The value of a series at the end of its curve, which is at most `to`; NaN if it has none. */
+  present(series: Series, kind: MetricKind, to: number): number {
+    const { table } = series;
+    if (!table.length) return NaN;
+    const last = table.time(table.total - 1);
+    if (kind === "histogram") return this.observed(series, to - RATE_NS, to).count / (RATE_NS / 1e9);
+    if (kind === "counter" || kind === "sampled") {
+      const end = kind === "sampled" ? Math.min(to, last) : to;
+      const begin = end - RATE_NS;
+      return rate(new Growth(table, kind, begin), new Growth(table, kind, begin), end, RATE_NS);
+    }
+    const row = table.find(table.time, to) - (to < last ? 1 : 0);
+    return row < table.oldest ? NaN : table.value(Math.min(row, table.total - 1));
   }
 
   /** Median and 95th percentile of what a histogram observed in that time, and how often. */
@@ -163,25 +185,29 @@ export class MetricsStore extends TimeWindow {
 
   /** The current value of a series, in the words of its kind. */
   seriesText(series: Series, kind: MetricKind, from: number, to: number): string {
-    const { table } = series;
-    const value = table.length ? table.value(table.total - 1) : NaN;
-    if (kind === "sampled") return `${short(value)}, ${short(slope(table, Math.min(to, this.last()) - 1))} a second`;
-    if (kind === "counter") {
-      const [rate] = this.points(series, kind, from, to, 1);
-      return `${short(value)}, ${short(rate)} a second`;
+    const { name, table } = series;
+    if (kind === "histogram") {
+      const { count, p50, p95 } = this.observed(series, from, to);
+      return `${count} observed, p50 ${valueText(name, kind, p50)}, p95 ${valueText(name, kind, p95)}`;
     }
-    if (kind === "gauge") return short(value);
-    if (kind === "bytes") {
-      let most = 0;
-      for (let row = table.oldest; row < table.total; row++) most = Math.max(most, table.value(row));
-      return `${bytes(value)}, at most ${bytes(most)}, grown by ${bytes(value - table.value(table.oldest))}`;
-    }
-    const { count, p50, p95 } = this.observed(series, from, to);
-    return `${count} observed, p50 ${short(p50)}, p95 ${short(p95)}`;
+    const now = this.present(series, kind, to);
+    const value = valueText(name, kind, table.length ? table.value(table.total - 1) : NaN);
+    if (kind === "counter" || kind === "sampled") return `${value}, ${rateText(name, now)}`;
+    if (kind === "gauge") return valueText(name, kind, now);
+    return `${bytes(now)}, ${this.bytesText(series)}`;
   }
 
-  protected firstMark(): number {
-    return Infinity;
+  /** How the bytes of a series went: "at most 12 MiB, grown by 3 MiB". */
+  bytesText({ table }: Series): string {
+    let most = 0;
+    for (let row = table.oldest; row < table.total; row++) most = Math.max(most, table.value(row));
+    const grown = table.length ? table.value(table.total - 1) - table.value(table.oldest) : 0;
+    return `at most ${bytes(most)}, grown by ${bytes(grown)}`;
+  }
+
+  private _family(name: string): Family {
+    const [kind, description] = this.record.families[name] ?? (["gauge", ""] as const);
+    return { name, kind, description, series: [] };
   }
 
   private _tables(): Series["table"][] {
@@ -189,12 +215,81 @@ export class MetricsStore extends TimeWindow {
   }
 }
 
-/** How fast a counter that is read now and then grew around a time, a second. */
-function slope(table: Series["table"], time: number): number {
-  const row = table.find(table.time, time);
-  if (row <= table.oldest || row >= table.total) return NaN;
-  const took = table.time(row) - table.time(row - 1);
-  return Math.max(table.value(row) - table.value(row - 1), 0) / (took / 1e9);
+/** How much a counter has grown since `from`, at times that do not fall; one that fell has begun again. */
+class Growth {
+  private _row: number;
+  private _sum = 0;
+
+  constructor(
+    private readonly _table: Series["table"],
+    private readonly _kind: MetricKind,
+    from: number,
+  ) {
+    this._row = _table.find(_table.time, from);
+  }
+
+  /** When the first change is known. */
+  get begin(): number {
+    return this._table.length ? this._table.time(this._table.oldest) : Infinity;
+  }
+
+  at(time: number): number {
+    const { _table: table } = this;
+    for (; this._row < table.total && table.time(this._row) <= time; this._row++) this._sum += this._step(this._row);
+    if (this._kind !== "sampled") return this._sum;
+    // it grew evenly from one reading to the next
+    const row = this._row;
+    if (row >= table.total) return time > table.time(table.total - 1) ? NaN : this._sum;
+    if (row === table.oldest) return NaN;
+    const share = (time - table.time(row - 1)) / (table.time(row) - table.time(row - 1));
+    return this._sum + share * this._step(row);
+  }
+
+  /** How much it grew with a row. */
+  private _step(row: number): number {
+    const { _table: table } = this;
+    // the first row of a custom counter is its first increment; that of a reading is a beginning
+    if (row === table.oldest) return this._kind === "counter" && row === 0 ? table.value(row) : 0;
+    const [before, value] = [table.value(row - 1), table.value(row)];
+    return Math.max(value < before ? value : value - before, 0);
+  }
+}
+
+/** How fast a counter grew a second in the `window` before a time; NaN where that is not known. */
+function rate(begin: Growth, end: Growth, time: number, window: number): number {
+  if (time < begin.begin) return NaN;
+  const from = Math.max(time - window, begin.begin);
+  const isYoung = from > time - window;
+  const before = isYoung ? 0 : begin.at(from);
+  return (end.at(time) - before) / ((isYoung ? Math.max(time - from, RATE_NS / 2) : window) / 1e9);
+}
+
+/** A value with the unit that its metric's name ends with: "1.6 ms", "12 MiB", "12". */
+export function valueText(name: string, kind: MetricKind, value: number): string {
+  const unit = name.replace(/_total$/, "");
+  if (kind === "bytes" || unit.endsWith("_bytes")) return Number.isFinite(value) ? bytes(value) : "–";
+  const size = durationUnit(name);
+  return size && value ? duration(value * size) : short(value);
+}
+
+/** A rate in words: "1.6 s of compute per second", "25.5 per second". */
+export function rateText(name: string, value: number): string {
+  const size = durationUnit(name);
+  if (!Number.isFinite(value)) return "–";
+  if (!size) return `${short(value)} per second`;
+  const subject = SUBJECTS.find(([part]) => name.includes(part))?.[1];
+  return `${value ? duration(value * size) : "0 s"}${subject ? ` of ${subject}` : ""} per second`;
+}
+
+function durationUnit(name: string): number {
+  const unit = name.replace(/_total$/, "");
+  return DURATIONS.find(([end]) => unit.endsWith(end))?.[1] ?? 0;
+}
+
+/** The labels in which a series differs from the others of its family: the values, with their names if there are several. */
+export function differingText({ labels }: Series, family: Series[]): string {
+  const differing = labels.filter(([name, value]) => family.some((other) => !other.labels.some(([n, v]) => n === name && v === value)));
+  return differing.length === 1 ? differing[0][1] : labelText(differing);
 }
 
 export function labelText(labels: Labels): string {

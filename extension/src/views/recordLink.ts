@@ -19,6 +19,8 @@ export interface RecordState {
   label: string;
   /** false for a recording from a file */
   live: boolean;
+  /** nanoseconds since the epoch in the kernel's time zone, less the kernel's clock; null if that is not known */
+  wall?: number | null;
 }
 
 interface Link {

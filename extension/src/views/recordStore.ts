@@ -78,6 +78,8 @@ export interface OpenRequest {
 
 /** What happens now; a view has some of it. */
 export interface Live {
+  /** the names of the instances there are */
+  instances?: string[];
   waiting?: number[];
   waiting_count?: number;
   running?: RunningBatch[];

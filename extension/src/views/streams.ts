@@ -1,31 +1,53 @@
 // The streams of a decoupled model: a lane for each request, a mark for each response, a ring for an empty end.
-import { cells, counted, element, send } from "./base.js";
-import { RecordState } from "./recordLink.js";
+import { counted, element, factsTable, send } from "./base.js";
+import { Key, drawTriangle } from "./legend.js";
+import { RecordState, ViewMessage } from "./recordLink.js";
 import { RecordStore } from "./recordStore.js";
 import { EMPTY, ERROR, Stream, StreamResponse, StreamsStore, begin, hanging, lastSign, sent, stopping } from "./streamsStore.js";
 import { Spread, duration, short } from "./text.js";
-import { AXIS, LEFT, TimeCanvas, renderer } from "./timeCanvas.js";
+import { EDGE, TimeCanvas, renderer } from "./timeCanvas.js";
 
 const LANE = 16;
-const NAMES = 110; // the column of names
-const LETTERS = 18;
-const MOST_LANES = 24;
+/** As many as there is always room for. */
+const LANES = 12;
 const NEAR = 5;
 const TABLE_ROWS = 200;
+const KEYS: Key[] = [
+  { shape: "tick", tone: "accent", text: "response" },
+  { shape: "tick", tone: "bad", text: "error" },
+  { shape: "ring", tone: "text", text: "final flag without a response" },
+  { shape: "line", tone: "dim", text: "from the request to its end" },
+  { shape: "dashes", tone: "warn", text: "final flag not sent yet" },
+  { shape: "triangle", tone: "bad", text: "cancelled here" },
+];
 
 class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
-  protected override left = NAMES;
   /** what is in view, and what of it has a lane */
   private _all: Stream[] = [];
   private _shown: Stream[] = [];
   private readonly _words = element("div");
   private readonly _cancel = element("button", "Cancel it");
 
-  protected measure(): number {
+  override onMessage(message: ViewMessage, buffers: DataView[]): void {
+    super.onMessage(message, buffers);
+    if (this.store.following || this.store.selected === null) return;
+    this.store.refresh(); // the words of a cancellation go on while the picture is paused
+    this._describeSelected();
+  }
+
+  protected override keys(): Key[] {
+    return KEYS;
+  }
+
+  protected divide(): void {
     this.store.refresh();
-    this._all = this.store.visible(...this.store.window(this.now()));
-    this._shown = this._all.slice(-MOST_LANES);
-    return AXIS + LANE * Math.max(this._shown.length, 2) + 6;
+    this._all = this.store.visible(...this.view);
+    this._shown = this._all.slice(-LANES);
+    this.left = this.column(this._shown.length ? this._shown.map(streamName) : [NO_NAME]);
+  }
+
+  protected measure(): number {
+    return LANE * LANES + 4;
   }
 
   protected override press(what: string, button: HTMLButtonElement): void {
@@ -58,25 +80,15 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
     canvas.dataset.streams = String(this._all.length);
     canvas.dataset.open = String(this._all.filter((one) => one.open).length);
     canvas.dataset.selection = String(store.selected ?? "");
-    if (!this._shown.length) this.text("No stream of responses in the time shown.", LEFT, AXIS + 20);
+    if (!this._shown.length) this.text("No stream of responses in the time shown.", this.left + EDGE, this.top + 20);
     for (const [lane, stream] of this._shown.entries()) {
-      const y = AXIS + lane * LANE;
+      const y = this.top + lane * LANE;
       if (stream.serial === store.selected) {
         context.fillStyle = this.tone("soft");
         context.fillRect(0, y, this.left + this.width, LANE);
       }
-      const left = Math.max(this.x(begin(stream)), this.left);
-      const right = Math.min(this.x(stream.open ? now : lastSign(stream)), this.left + this.width);
-      context.fillStyle = this.tone(stream.open ? "warn" : "dim");
-      context.globalAlpha = stream.open ? 0.8 : 0.45;
-      context.fillRect(left, y + LANE / 2 - 1, Math.max(right - left, 1), 2);
-      context.globalAlpha = 1;
-      for (const { time, kind } of stream.responses) this._drawResponse(this.x(time), y, kind);
-      if (stream.asked) {
-        context.fillStyle = this.tone("bad");
-        context.fillRect(this.x(stream.asked) - 0.5, y, 1, LANE);
-      }
-      this.text(streamName(stream).slice(0, LETTERS), LEFT, y + 12, stream.open ? "warn" : "dim");
+      this.name(streamName(stream), y + 12, stream.open ? "warn" : "dim");
+      this.clipped(() => this._drawStream(stream, y, now));
     }
     if (store.selected !== null) this._describeSelected();
   }
@@ -89,12 +101,9 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
       return made;
     };
     const spread = ({ p50, p95 }: Spread): string => `p50 ${duration(p50)}  p95 ${duration(p95)}`;
-    const more = this._all.length > MOST_LANES ? `, the last ${MOST_LANES} drawn` : "";
-    const { dropped } = this.record;
-    this.page.summary.textContent =
-      `${counted(facts.streams, "stream")}${more}` +
-      (facts.open ? `, ${facts.open} open` : "") +
-      (dropped ? ` · ${dropped.toLocaleString("en")} events not kept` : "");
+    const more = this._all.length > LANES ? `, the last ${LANES} drawn` : "";
+    const open = facts.open ? `, ${facts.open} open` : "";
+    this.summarize([`${counted(facts.streams, "stream")}${more}${open}`]);
     this.page.facts.replaceChildren(
       box("First response", spread(facts.first)),
       box("Gap between responses", spread(facts.gap)),
@@ -110,21 +119,41 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
   }
 
   protected table(): HTMLTableElement {
-    const table = element("table", "", "tl-tensors");
-    table.append(cells(["request", "instance", "first response", "responses", "lasted", "end"], "th"));
-    for (const stream of this._all.slice(-TABLE_ROWS)) {
+    const rows = this._all.slice(-TABLE_ROWS).map((stream) => {
       const times = sent(stream);
       const kind = stream.kind & EMPTY ? "empty final" : stream.kind & ERROR ? "error" : "final";
       const lasted = (stream.open ? this.now() : stream.end) - begin(stream);
       const first = duration(times[0] - begin(stream));
       const end = stream.open ? "not yet" : kind;
-      table.append(cells([streamName(stream), stream.instance ?? "", first, times.length, duration(lasted), end]));
-    }
-    return table;
+      const came = this.clock.text(begin(stream), 1e6);
+      return [streamName(stream), stream.instance ?? "", came, first, times.length, duration(lasted), end];
+    });
+    return factsTable(["request", "instance", "came at", "first response", "responses", "lasted", "end"], rows);
   }
 
   private _lane(y: number): Stream | undefined {
-    return this._shown[Math.floor((y - AXIS) / LANE)];
+    return this._shown[Math.floor((y - this.top) / LANE)];
+  }
+
+  private _drawStream(stream: Stream, y: number, now: number): void {
+    const { context } = this;
+    const middle = y + LANE / 2;
+    context.strokeStyle = this.tone(stream.open ? "warn" : "dim");
+    context.globalAlpha = stream.open ? 0.9 : 0.5;
+    context.lineWidth = 2;
+    context.setLineDash(stream.open ? [3, 3] : []);
+    context.beginPath();
+    context.moveTo(this.x(begin(stream)), middle);
+    context.lineTo(Math.max(this.x(stream.open ? now : lastSign(stream)), this.x(begin(stream)) + 1), middle);
+    context.stroke();
+    context.setLineDash([]);
+    context.globalAlpha = 1;
+    for (const { time, kind } of stream.responses) this._drawResponse(this.x(time), y, kind);
+    if (!stream.asked) return;
+    context.fillStyle = this.tone("bad");
+    context.beginPath();
+    drawTriangle(context, this.x(stream.asked), middle);
+    context.fill();
   }
 
   private _responseText(stream: Stream, { time, kind, shapes }: StreamResponse): string {
@@ -135,7 +164,6 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
 
   private _drawResponse(x: number, y: number, kind: number): void {
     const { context } = this;
-    if (x < this.left || x > this.left + this.width) return;
     if (kind & EMPTY) {
       context.strokeStyle = this.tone("text");
       context.lineWidth = 1.5;
@@ -154,7 +182,7 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
     const { detail } = this.page;
     const times = sent(stream);
     const seconds = (times[times.length - 1] - times[0]) / 1e9;
-    const rate = times.length > 1 ? `, ${short((times.length - 1) / seconds)} a second` : "";
+    const rate = times.length > 1 ? `, ${short((times.length - 1) / seconds)} per second` : "";
     const lines = [
       `${streamName(stream)}${stream.instance ? ` on ${stream.instance}` : ""}: ${counted(times.length, "response")}, ` +
         `the first after ${duration(times[0] - begin(stream))}${rate}.`,
@@ -170,8 +198,11 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
   }
 }
 
+/** Keeps room for a usual name while there is none. */
+const NO_NAME = "request 00";
+
 function streamName(stream: Stream): string {
   return stream.id || `request ${stream.serial}`;
 }
 
-export default { render: renderer(Streams, StreamsStore, RecordStore) };
+export default { render: renderer(Streams, StreamsStore, RecordStore, "tl-streams") };

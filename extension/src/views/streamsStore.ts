@@ -139,10 +139,6 @@ export class StreamsStore extends TimeWindow {
     this.selected = shown[at < 0 ? begin : Math.min(Math.max(at + by, 0), shown.length - 1)].serial;
   }
 
-  protected firstMark(): number {
-    return this.record.marks[0]?.time ?? Infinity;
-  }
-
   private _readTables(): void {
     const { responses, streams, requests, batches } = this.record.tables;
     for (let row = Math.max(this._read.responses, responses.oldest); row < responses.total; row++) {

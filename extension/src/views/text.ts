@@ -25,34 +25,13 @@ export function short(value: number): string {
   return Number(value.toPrecision(3)).toLocaleString("en", { notation, maximumSignificantDigits: 3 });
 }
 
-const STEPS = [1, 2, 5];
-const UNITS: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
-
-/** Nanoseconds for people: "1.25 ms". */
+/** Nanoseconds for people, as `duration_text` of the kernel writes them: "1.25 ms". */
 export function duration(ns: number): string {
   if (!Number.isFinite(ns)) return "–";
-  const [scale, unit] = UNITS.find(([scale]) => Math.abs(ns) >= scale) ?? [1, "ns"];
+  const [scale, unit] = Math.abs(ns) >= 1e9 ? [1e9, "s"] : Math.abs(ns) >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
   const value = ns / scale;
-  return `${value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)} ${unit}`.replace(/\.0+ /, " ");
-}
-
-export interface Tick {
-  time: number;
-  text: string;
-}
-
-/** Times at which a scale from `from` to `to` has lines, at most `count`, with their texts; `zero` is time 0. */
-export function ticks(from: number, to: number, zero: number, count: number): Tick[] {
-  if (!(to > from) || count < 1) return [];
-  let step = 1;
-  for (let n = 0; (to - from) / step > count; n++) step = STEPS[n % 3] * 10 ** Math.floor(n / 3);
-  const [scale, unit] = UNITS.find(([scale]) => step >= scale / 10) ?? [1, "ns"];
-  const found = [];
-  for (let n = Math.ceil((from - zero) / step); zero + n * step <= to; n++) {
-    const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
-    found.push({ time: zero + n * step, text: `${((n * step) / scale).toFixed(digits)} ${unit}` });
-  }
-  return found;
+  const digits = Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
+  return `${digits} ${unit}`;
 }
 
 /** Bytes for people. */

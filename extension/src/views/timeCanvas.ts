@@ -2,19 +2,27 @@
 // and a table twin. Subclasses draw.
 import { Cleanup, Model, RenderContext } from "./anywidget.js";
 import { Tone, closest, colour, element, find, goLive, problemLine } from "./base.js";
+import { Clock, axisBeforeNow } from "./clock.js";
+import { Key, LINE, Placed, drawMark, elided, placeKeys } from "./legend.js";
 import { FOREIGN, RecordState, ViewMessage, connect, recordOf } from "./recordLink.js";
 import { BrowserRecord } from "./recordStore.js";
-import { ticks } from "./text.js";
 import { Span, TimeWindow } from "./timeWindow.js";
 
-export const AXIS = 20; // the scale
-export const LEFT = 8; // and right: empty
+/** Empty at the left and at the right. */
+export const EDGE = 8;
+/** Below the picture: the marks of the axis, and its name. */
+const AXIS = 36;
+/** The least room for a mark of the axis, in pixels. */
+const MARK = 96;
+/** The most room for a column of names, in pixels and as a share of the picture. */
+const NAMES = 150;
+const NAMES_SHARE = 0.24;
 const TONES: Tone[] = ["text", "dim", "line", "soft", "good", "warn", "bad", "accent"];
 const FACTS_MS = 250;
 const MARKUP = `
   <div class="tl-bar2">
     <span class="tl-name"></span><span class="tl-dim tl-summary" aria-live="polite"></span><span class="tl-grow"></span>
-    <button data-do="follow" title="f" aria-pressed="true">Follow</button><button data-do="out" title="zoom out, -">−</button><button
+    <button data-do="follow" class="tl-follow" title="f" aria-pressed="true">Follow</button><button data-do="out" title="zoom out, -">−</button><button
       data-do="in" title="zoom in, +">+</button><button data-do="fit" title="all that is kept, 0">All</button>
   </div>
   <div class="tl-note tl-warn-note tl-said" hidden></div>
@@ -45,15 +53,17 @@ export interface CanvasPage {
 
 export type CanvasStore<R extends CanvasRecord> = TimeWindow & { readonly record: R };
 
-/** anywidget's `render` of a view: `View` draws what `Store` finds in a `Record`. */
+/** anywidget's `render` of a view: `View` draws what `Store` finds in a `Record`; `kind` is a class of its frame. */
 export function renderer<State extends RecordState, R extends CanvasRecord, S extends CanvasStore<R>>(
   View: new (model: Model<State, ViewMessage>, page: CanvasPage, store: S) => TimeCanvas<State, R, S>,
   Store: new (record: R) => S,
   Record: new (columns: Record<string, string[]>, capacity: number) => R,
+  kind: string,
 ): (context: RenderContext<State, ViewMessage>) => Cleanup {
   return function render({ model, el }) {
     const stop = goLive(model, el);
     const page = build(el, model.get("state").title ?? "");
+    page.root.classList.add(kind);
     const record = recordOf(model, Record);
     if (!record) {
       page.canvas.hidden = page.twin.hidden = true;
@@ -96,12 +106,20 @@ export abstract class TimeCanvas<
   protected readonly record: R;
   protected readonly canvas: HTMLCanvasElement;
   protected readonly context: CanvasRenderingContext2D;
-  /** where the time begins, and how wide it is, in pixels */
-  protected left = LEFT;
+  /** where the time begins, how wide it is, and what is free at its right, in pixels */
+  protected left = EDGE;
   protected width = 0;
+  protected right = EDGE;
+  /** how wide the canvas is */
+  protected outer = 0;
+  /** where the picture begins and ends, between the legend and the axis */
+  protected top = 0;
+  protected bottom = 0;
   /** the time that is drawn */
   protected view: Span = [0, 1];
+  protected clock: Clock;
   private _colours: Record<Tone, string> | null = null;
+  private _face = "";
   private readonly _abort = new AbortController();
   private readonly _resized = new ResizeObserver(() => this.wake());
   private readonly _themed = new MutationObserver(() => this._recolour());
@@ -120,6 +138,7 @@ export abstract class TimeCanvas<
     const context = this.canvas.getContext("2d");
     if (!context) throw new Error("this browser has no canvas");
     this.context = context;
+    this.clock = new Clock(model.get("state").wall ?? null);
     this._listen();
     this._resized.observe(this.canvas);
     this._themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "class"] });
@@ -135,17 +154,30 @@ export abstract class TimeCanvas<
   }
 
   onMessage(message: ViewMessage, _buffers: DataView[]): void {
-    if (message.now && this.model.get("state").live) this.store.synchronize(message.now, performance.now() * 1e6);
-    else if (this.store.following && this.store.last()) this.store.fit(0); // of a file: all of it
-    this.wake();
+    const { store } = this;
+    const { live } = this.model.get("state");
+    if (message.now && live) store.synchronize(message.now, performance.now() * 1e6);
+    if (!live && (store.following || store.isFitted) && store.last()) store.fit(0); // of a file: all of it
+    if (!live || store.following) this.wake(); // what is paused changes only when a person moves it
   }
 
   // -- for subclasses
 
-  /** How high the canvas is, in pixels; called before `paint`. */
+  /** What the colours and marks stand for; the same ones at any time, or the picture would jump. */
+  protected keys(): Key[] {
+    return [];
+  }
+
+  /** Sets `left` and `right`, for the time `this.view`. */
+  protected abstract divide(): void;
+
+  /** How high the picture is between legend and axis, in pixels; called before `paint`. */
   protected abstract measure(): number;
 
-  /** Draws below the scale, for the time `this.view`. */
+  /** Draws what lies below the lines of the axis. */
+  protected paintGround(): void {}
+
+  /** Draws between `this.top` and `this.bottom`, for the time `this.view`. */
   protected abstract paint(now: number): void;
 
   /** Draws the words and bars below the canvas; returns the sentence that stands for the canvas. */
@@ -204,7 +236,40 @@ export abstract class TimeCanvas<
 
   /** Sets the font of the page for texts of the canvas. */
   protected font(size = 11): void {
-    this.context.font = `${size}px ${getComputedStyle(this.page.root).fontFamily}`;
+    this._face ||= getComputedStyle(this.page.root).fontFamily;
+    this.context.font = `${size}px ${this._face}`;
+  }
+
+  /** A text of at most `room` pixels: its begin or, for names, which differ there, its end. */
+  protected fitting(text: string, room: number, end = false, size = 11): string {
+    this.font(size);
+    return elided(text, room, (part) => this.context.measureText(part).width, end);
+  }
+
+  /** The width of a column for these names. */
+  protected column(names: string[]): number {
+    this.font();
+    const widest = Math.max(0, ...names.map((name) => this.context.measureText(name).width));
+    return EDGE + Math.min(widest, NAMES, this.outer * NAMES_SHARE) + 10;
+  }
+
+  /** Writes a name into the column before the time. */
+  protected name(name: string, y: number, tone: Tone = "dim"): void {
+    this.text(this.fitting(name, this.left - EDGE - 8, true), EDGE, y, tone);
+  }
+
+  /** Writes the line beside the title: that the view is paused, `facts`, and how many events were not kept. */
+  protected summarize(facts: string[]): void {
+    const { dropped } = this.record;
+    const { live } = this.model.get("state");
+    const paused = live && !this.store.following ? [`paused at ${this.clock.text(this.store.pausedAt, 1e9)}`] : [];
+    const lost = dropped ? [`${dropped.toLocaleString("en")} events not kept`] : [];
+    this.page.summary.textContent = this.page.summary.title = [...paused, ...facts, ...lost].filter(Boolean).join(" · ");
+  }
+
+  /** Whether the picture moves with the time, so that its axis is that before now. */
+  protected get isMoving(): boolean {
+    return this.model.get("state").live && this.store.moves(this.now());
   }
 
   protected text(text: string, x: number, y: number, tone: Tone = "dim", size = 11, align: CanvasTextAlign = "left"): void {
@@ -216,11 +281,11 @@ export abstract class TimeCanvas<
   }
 
   /** Draws what stands at times, and nothing of it beside them. */
-  protected clipped(bottom: number, draw: () => void): void {
+  protected clipped(draw: () => void): void {
     const { context } = this;
     context.save();
     context.beginPath();
-    context.rect(this.left, 0, this.width, bottom);
+    context.rect(this.left, this.top, this.width, this.bottom - this.top);
     context.clip();
     draw();
     context.restore();
@@ -330,6 +395,7 @@ export abstract class TimeCanvas<
    * was due before would find no room. */
   private _recolour(): void {
     this._colours = null;
+    this._face = "";
     cancelAnimationFrame(this._frame);
     this._frame = 0;
     this.wake();
@@ -346,8 +412,15 @@ export abstract class TimeCanvas<
     const ratio = window.devicePixelRatio || 1;
     const outer = canvas.clientWidth;
     if (!outer) return;
-    this.width = Math.max(outer - this.left - LEFT, 50);
-    const height = this.measure();
+    const now = this.now();
+    this.view = store.window(now);
+    this.outer = outer;
+    this.divide();
+    this.width = Math.max(outer - this.left - this.right, 50);
+    const keys = this._placedKeys();
+    this.top = keys.length ? keys[keys.length - 1].y + LINE : 4;
+    this.bottom = Math.ceil(this.top + this.measure());
+    const height = this.bottom + AXIS;
     if (canvas.width !== Math.round(outer * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(outer * ratio);
       canvas.height = Math.round(height * ratio);
@@ -355,9 +428,9 @@ export abstract class TimeCanvas<
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, outer, height);
-    const now = this.now();
-    this.view = store.window(now);
-    this._drawScale(height);
+    this._drawLegend(keys);
+    this.paintGround();
+    this._drawAxis(now);
     this.paint(now);
     this._frames += 1;
     const facts = { frames: this._frames, kept: record.kept, dropped: record.dropped, following: store.following };
@@ -369,15 +442,37 @@ export abstract class TimeCanvas<
     }
   }
 
-  private _drawScale(height: number): void {
-    const { context } = this;
+  private _placedKeys(): Placed[] {
+    this.font();
+    return placeKeys(this.keys(), EDGE, this.outer - EDGE, (text) => this.context.measureText(text).width);
+  }
+
+  private _drawLegend(keys: Placed[]): void {
+    for (const { key, x, y } of keys) {
+      drawMark(this.context, key, this.tone(key.tone), x, y);
+      this.text(key.text, x + 20, y + 4);
+    }
+  }
+
+  /** The lines of the axis, its marks and its name. */
+  private _drawAxis(now: number): void {
+    const { context, bottom } = this;
     const [from, to] = this.view;
-    for (const { time, text } of ticks(from, to, this.store.zero(), this.width / 110)) {
+    const count = Math.max(Math.floor(this.width / MARK), 2);
+    const axis = this.isMoving ? axisBeforeNow(from, to, now, count) : this.clock.axis(from, to, count);
+    let free = this.left - 20;
+    for (const { time, text } of axis.ticks) {
       const x = Math.round(this.x(time));
       context.fillStyle = this.tone("line");
-      context.fillRect(x, AXIS - 4, 1, height - AXIS);
-      if (x < this.left + this.width - 46) this.text(text, x + 3, AXIS - 8);
+      context.fillRect(x, this.top, 1, bottom - this.top + 4);
+      const half = context.measureText(text).width / 2;
+      const middle = Math.min(Math.max(x, half + 2), this.outer - half - 2);
+      if (middle - half < free) continue;
+      this.text(text, middle, bottom + 16, "dim", 11, "center");
+      free = middle + half + 8;
     }
+    this.text(this.fitting(axis.name, this.outer - 2 * EDGE), this.left + this.width / 2, bottom + 31, "dim", 11, "center");
+    this.canvas.dataset.axis = [...axis.ticks.map(({ text }) => text), axis.name].join(" | ");
   }
 
   private _drawWords(): void {
@@ -389,18 +484,24 @@ export abstract class TimeCanvas<
   }
 }
 
+/** The most bars of a chart; what does not fit is one bar. */
+const BARS = 7;
+
 /** Bars of how often each key came. */
 export function bars(title: string, entries: [string | number, number][], tone: "accent" | "warn"): HTMLElement {
   const box = element("div", "", "tl-chart");
   box.append(element("div", title, "tl-dim"));
-  const most = Math.max(...entries.map(([, count]) => count), 1);
-  for (const [key, count] of entries.slice(0, 8)) {
+  const rest = entries.slice(BARS - 1).reduce((sum, [, count]) => sum + count, 0);
+  const shown = entries.length > BARS ? [...entries.slice(0, BARS - 1), ["others", rest] as const] : entries;
+  const most = Math.max(...shown.map(([, count]) => count), 1);
+  for (const [key, count] of shown) {
     const line = element("div", "", "tl-line");
     const filled = element("span", "", `tl-fill tl-fill-${tone}`);
     filled.style.width = `${Math.max((count / most) * 100, 1)}%`;
     const room = element("span", "", "tl-room");
     room.append(filled);
-    line.append(element("span", String(key) || "unknown", "tl-key2"), room, element("span", String(count), "tl-count"));
+    const number = element("span", count.toLocaleString("en"), "tl-count");
+    line.append(element("span", String(key) || "unknown", "tl-key2"), room, number);
     box.append(line);
   }
   if (!entries.length) box.append(element("div", "–", "tl-dim"));

@@ -16,6 +16,9 @@ export abstract class TimeWindow {
   /** of the view, while it does not follow */
   end = 0;
   following = true;
+  pausedAt = 0;
+  /** shows all that is kept */
+  isFitted = false;
   /** the kernel's clock less the browser's; null before the first message */
   offset: number | null = null;
 
@@ -27,9 +30,6 @@ export abstract class TimeWindow {
   abstract get selectedTime(): number;
   /** Whether something goes on. */
   abstract get busy(): boolean;
-  /** When the first mark of the record was; Infinity if there is none. */
-  protected abstract firstMark(): number;
-
   /** A message came at `browserNs` that was sent at `kernelNs`: the least delay is the difference of the clocks. */
   synchronize(kernelNs: number, browserNs: number): void {
     const offset = kernelNs - browserNs;
@@ -38,12 +38,6 @@ export abstract class TimeWindow {
 
   now(browserNs: number): number {
     return this.offset === null ? this.last() : browserNs + this.offset;
-  }
-
-  /** Where time 0 of the scale is. */
-  zero(): number {
-    const zero = Math.min(this.first(), this.firstMark());
-    return Number.isFinite(zero) ? zero : 0;
   }
 
   /** The time in view. */
@@ -58,17 +52,23 @@ export abstract class TimeWindow {
   }
 
   pause(now: number): void {
-    if (this.following) [, this.end] = this.window(now);
+    this.isFitted = false;
+    if (this.following) {
+      [, this.end] = this.window(now);
+      this.pausedAt = now;
+    }
     this.following = false;
   }
 
   follow(): void {
+    this.isFitted = false;
     this.following = true;
     this.span = Math.max(this.span, LEAST_FOLLOWED);
   }
 
   /** Zooms by a factor (below 1 is nearer) and leaves the time at `share` of the width where it is. */
   zoom(factor: number, share: number, now: number): void {
+    this.isFitted = false;
     const [from, to] = this.window(now);
     const span = Math.min(Math.max(this.span * factor, this.following ? LEAST_FOLLOWED : LEAST_SPAN), MOST_SPAN);
     const fixed = from + (to - from) * share;
@@ -91,9 +91,11 @@ export abstract class TimeWindow {
   /** Shows all that is kept. */
   fit(now: number): void {
     const end = this.last() || now;
-    const first = this.first();
+    const first = Math.min(this.first(), end);
+    if (this.following) this.pausedAt = now || end;
     this.following = false;
-    this.span = Math.max((end - (Number.isFinite(first) ? first : this.zero())) * 1.04, LEAST_SPAN);
+    this.isFitted = true;
+    this.span = Math.max((end - first) * 1.04, LEAST_SPAN);
     this.end = end + this.span * 0.02;
   }
 

@@ -1,22 +1,29 @@
 // The timeline of a model: a lane for each instance, its executions as blocks that grow while they run, the requests
 // that waited for them, and what happened besides.
 import { Model } from "./anywidget.js";
-import { Tone, cells, counted, element, send } from "./base.js";
+import { Tone, counted, element, factsTable, send } from "./base.js";
+import { Key, drawTriangle } from "./legend.js";
 import { RecordState, ViewMessage } from "./recordLink.js";
 import { Mark, RecordStore, RunningBatch } from "./recordStore.js";
 import { duration } from "./text.js";
-import { AXIS, CanvasPage, LEFT, TimeCanvas, bars, renderer } from "./timeCanvas.js";
+import { CanvasPage, EDGE, TimeCanvas, bars, renderer } from "./timeCanvas.js";
 import { Selection, TimelineFacts, TimelineStore, byNumbers } from "./timelineStore.js";
 import { WhatIf, WhatIfMessage } from "./whatIf.js";
 import { WhatIfStore } from "./whatIfStore.js";
 
-const WAITING = 34; // of a lane: requests that wait
-const BLOCK = 24; // of a lane: executions
-const REPLAYED = 18; // of a lane while the sliders are open: the batches of the replay
-const GAP = 10;
-const MARKS = 22;
+/** The room of all lanes: one is high, several share it, and only more than five take more. */
+const LANES = 136;
+const LEAST_LANE = 27;
+/** The least height of a block with words in it. */
+const WORDS = 14;
+/** Of a lane while the sliders are open: the batches of the replay. */
+const REPLAYED = 18;
+const MARKS = 20;
 const MOST_ROWS = 16;
+/** The most height of a request that waits. */
+const ROW = 8;
 const TABLE_ROWS = 200;
+const HEAD = ["batch", "instance", "began at", "took", "requests", "size", "longest wait", "closed because"];
 const MARK_TONES: Partial<Record<string, Tone>> = {
   error: "bad",
   timeout: "warn",
@@ -29,6 +36,21 @@ const MARK_TONES: Partial<Record<string, Tone>> = {
 const FULL = 0;
 const ON_BLOCK = "#fff";
 const HINT = "Click a block or a waiting request; two requests say why they were not batched.";
+
+const KEYS: Key[] = [
+  { shape: "block", tone: "accent", text: "execution, with its batch size" },
+  { shape: "block", tone: "accent", text: "its input and output", alpha: 0.55 },
+  { shape: "block", tone: "good", text: "runs now", alpha: 0.75 },
+  { shape: "block", tone: "bad", text: "failed" },
+  { shape: "bar", tone: "warn", text: "a request that waits" },
+  { shape: "tick", tone: "warn", text: "refused: queue full" },
+  { shape: "triangle", tone: "bad", text: "error, restart" },
+  { shape: "triangle", tone: "warn", text: "timeout, cancelled" },
+  { shape: "dot", tone: "dim", text: "state of the model" },
+];
+const REPLAY_KEY: Key = { shape: "frame", tone: "warn", text: "what would have been" };
+/** Keeps room for a usual name while there is none. */
+const NO_NAME = "model_0_0";
 
 interface State extends RecordState {
   /** there are what-if questions */
@@ -55,7 +77,8 @@ const FAILED = 2;
 class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   private readonly _whatIf: WhatIf | null;
   private _lanes: string[] = [];
-  private _marksTop = 0;
+  /** the height of all lanes, which never becomes less */
+  private _area = LANES;
   private _values: Answer | null = null;
   private _why = "";
 
@@ -75,12 +98,22 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
     this._describeSelected();
   }
 
-  protected measure(): number {
-    const lanes = this.store.lanes();
+  protected override keys(): Key[] {
+    return this._replay ? [...KEYS, REPLAY_KEY] : KEYS;
+  }
+
+  protected divide(): void {
+    this.store.refresh();
+    const lanes = this.store.lanes(...this.view);
     const more = this._replay?.lanes.filter((name) => !lanes.includes(name)) ?? [];
     this._lanes = [...lanes, ...more.sort(byNumbers)];
-    this._marksTop = this._laneTop(Math.max(this._lanes.length, 1));
-    return this._marksTop + MARKS;
+    this.left = this.column(this._lanes.length ? this._lanes : [NO_NAME]);
+    this.canvas.dataset.lanes = this._lanes.join(" ");
+  }
+
+  protected measure(): number {
+    this._area = Math.max(this._area, this._lanes.length * LEAST_LANE);
+    return this._area + (this._replay ? this._lanes.length * (REPLAYED + 2) : 0) + MARKS;
   }
 
   // -- what a person does
@@ -108,11 +141,11 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   protected override tip(x: number, y: number): string {
     const mark = this._markAt(x, y);
     if (mark) return `${mark.kind}: ${mark.text}`;
-    const full = y < this._marksTop ? 0 : this._full().filter((place) => Math.abs(place - x) < 6).length;
+    const full = y < this._marks ? 0 : this._full().filter((place) => Math.abs(place - x) < 6).length;
     if (full) return `${counted(full, "request")} refused: the queue was full`;
-    const lane = Math.floor((y - AXIS) / this._stride);
+    const lane = Math.floor((y - this.top) / this._stride);
     const replay = this._replay;
-    if (!replay || !this._lanes[lane] || y - this._laneTop(lane) < WAITING + BLOCK) return "";
+    if (!replay || !this._lanes[lane] || y - this._laneTop(lane) < this._waiting + this._block) return "";
     for (const batch of replay.visible(...this.view)) {
       if (replay.lanes[batch.lane] !== this._lanes[lane] || this.x(batch.end) < x || this.x(batch.start) > x) continue;
       const took = duration(batch.end - batch.start);
@@ -140,31 +173,59 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   }
 
   private get _stride(): number {
-    return WAITING + BLOCK + (this._replay ? REPLAYED + 2 : 0) + GAP;
+    return this._laneHeight + (this._replay ? REPLAYED + 2 : 0);
+  }
+
+  /** A lane: requests that wait, executions, and a gap. */
+  private get _laneHeight(): number {
+    return this._area / Math.max(this._lanes.length, 1);
+  }
+
+  private get _block(): number {
+    return Math.min(Math.max(Math.round(this._laneHeight * 0.36), 10), 28);
+  }
+
+  private get _gap(): number {
+    return Math.min(Math.round(this._laneHeight * 0.12), 8);
+  }
+
+  private get _waiting(): number {
+    return this._laneHeight - this._block - this._gap;
+  }
+
+  /** The height of each of the requests that wait in one lane. */
+  private _rowHeight(count: number): number {
+    return Math.min(this._waiting / Math.min(Math.max(count, 4), MOST_ROWS), ROW);
   }
 
   private _laneTop(lane: number): number {
-    return AXIS + lane * this._stride;
+    return this.top + lane * this._stride;
+  }
+
+  /** Below the lanes, where the marks are. */
+  private get _marks(): number {
+    return this.bottom - MARKS;
   }
 
   /** The batch or the waiting request at a place. */
   private _hit(x: number, y: number): Selection | null {
-    const lane = Math.floor((y - AXIS) / this._stride);
+    const lane = Math.floor((y - this.top) / this._stride);
     const name = this._lanes[lane];
     const within = y - this._laneTop(lane);
-    if (name === undefined || within >= WAITING + BLOCK) return null;
+    const waiting = this._waiting;
+    if (name === undefined || within >= waiting + this._block) return null;
     const { batches, requests } = this.record.tables;
     let best: (Selection & { far: number }) | null = null;
     for (const row of this.store.visible(...this.view)) {
       if (this.record.words.instance[batches.instance(row)] !== name) continue;
       const [left, right] = [this.x(batches.start(row)), this.x(batches.end(row))];
-      if (within >= WAITING) {
+      if (within >= waiting) {
         const far = Math.max(left - x, x - right, 0);
         if (far < 5 && (!best || far < best.far)) best = { batch: row, request: null, far };
         continue;
       }
       const [first, end] = this.store.requestsOf(row);
-      const request = first + Math.floor(within / rowHeight(end - first));
+      const request = first + Math.floor((waiting - within) / this._rowHeight(end - first));
       if (request >= Math.min(end, first + MOST_ROWS)) continue;
       const far = Math.max(this.x(requests.queued(request)) - x, x - left, 0);
       if (far < 4 && (!best || far < best.far)) best = { batch: row, request, far };
@@ -173,24 +234,28 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   }
 
   private _markAt(x: number, y: number): Mark | null {
-    if (y < this._marksTop) return null;
+    if (y < this._marks) return null;
     return this.record.marks.filter((mark) => Math.abs(this.x(mark.time) - x) < 6).at(-1) ?? null;
   }
 
   // -- drawing
 
+  protected override paintGround(): void {
+    for (const lane of this._lanes.keys()) this._drawLane(lane);
+  }
+
   protected paint(now: number): void {
     const { canvas, store, record } = this;
-    for (const lane of this._lanes.keys()) this._drawLane(lane);
-    this.clipped(this._marksTop, () => this._drawBlocks(now));
-    for (const [lane, name] of this._lanes.entries()) this._drawName(lane, name);
+    this.clipped(() => this._drawBlocks(now));
     const replay = this._replay;
     canvas.dataset.replayed = String(replay?.length ?? 0);
     canvas.dataset.replayedPart = replay?.part ?? "";
     canvas.dataset.replayedLanes = String(replay?.lanes.length ?? 0);
-    if (replay) this.clipped(this._marksTop, () => this._drawReplay(replay));
-    this._drawMarks();
-    if (!this._lanes.length) this.text("No request has been executed yet.", LEFT, AXIS + 30);
+    if (replay) this.clipped(() => this._drawReplay(replay));
+    this.clipped(() => this._drawMarks());
+    if (!record.tables.batches.length) {
+      this.text("No request has been executed yet.", this.left + EDGE, this.top + 20);
+    }
     const selected = store.selected;
     canvas.dataset.batches = String(record.tables.batches.length);
     canvas.dataset.selection = selected ? [selected.batch, selected.request].filter((row) => row !== null).join("/") : "";
@@ -198,19 +263,12 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
 
   private _drawLane(lane: number): void {
     const { context } = this;
-    const top = this._laneTop(lane);
+    const top = this._laneTop(lane) + this._waiting;
+    const block = this._block;
     context.fillStyle = this.tone("soft");
-    context.fillRect(LEFT, top + WAITING, this.width, BLOCK);
-    if (this._replay) context.fillRect(LEFT, top + WAITING + BLOCK + 2, this.width, REPLAYED);
-  }
-
-  /** Above the requests that wait, whose marks would make it unreadable. */
-  private _drawName(lane: number, name: string): void {
-    const { context } = this;
-    const top = this._laneTop(lane);
-    this.font();
-    context.clearRect(LEFT, top - 1, context.measureText(name).width + 8, 13);
-    this.text(name, LEFT + 2, top + 9);
+    context.fillRect(this.left, top, this.width, block);
+    if (this._replay) context.fillRect(this.left, top + block + 2, this.width, REPLAYED);
+    this.name(this._lanes[lane], top + block / 2 + 4);
   }
 
   /** Draws the replayed batches below the executed ones. */
@@ -220,7 +278,7 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
     this.font();
     context.textAlign = "left";
     for (const batch of replay.visible(...this.view)) {
-      const top = this._laneTop(places[batch.lane]) + WAITING + BLOCK + 2;
+      const top = this._laneTop(places[batch.lane]) + this._waiting + this._block + 2;
       const [left, width] = this._extent(batch.start, batch.end);
       context.globalAlpha = 0.3;
       context.fillStyle = this.tone("warn");
@@ -233,7 +291,7 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
       }
       if (width <= 14) continue;
       context.fillStyle = this.tone("text");
-      context.fillText(this._fitting(batch.size, batch.reason, width), Math.max(left, LEFT) + 4, top + 13);
+      context.fillText(this._label(batch.size, batch.reason, width), Math.max(left, this.left) + 4, top + 13);
     }
   }
 
@@ -244,7 +302,7 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   }
 
   /** The size of a batch, with its reason if that fits into the width. */
-  private _fitting(size: number, reason: string, width: number): string {
+  private _label(size: number, reason: string, width: number): string {
     const whole = reason ? `${size} · ${reason}` : String(size);
     return this.context.measureText(whole).width < width - 8 ? whole : String(size);
   }
@@ -278,14 +336,15 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
 
   private _drawDensity(lane: number, { busy, kinds }: Density, perPixel: number): void {
     const { context } = this;
-    const bottom = this._laneTop(lane) + WAITING + BLOCK;
+    const block = this._block;
+    const bottom = this._laneTop(lane) + this._waiting + block;
     context.globalAlpha = 0.85;
     for (const kind of [GOOD, FAILED]) {
       context.fillStyle = this.tone(kind === FAILED ? "bad" : "accent");
       for (let pixel = 0; pixel < busy.length; pixel++) {
         if (!busy[pixel] || (kinds[pixel] & FAILED || GOOD) !== kind) continue;
-        const height = Math.max(Math.min(busy[pixel] / perPixel, 1) * BLOCK, 2);
-        context.fillRect(LEFT + pixel, bottom - height, 1, height);
+        const height = Math.max(Math.min(busy[pixel] / perPixel, 1) * block, 2);
+        context.fillRect(this.left + pixel, bottom - height, 1, height);
       }
     }
     context.globalAlpha = 1;
@@ -294,34 +353,35 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   private _drawBatch(lane: number, row: number, start: number, end: number): void {
     const { context, store } = this;
     const { batches } = this.record.tables;
-    const top = this._laneTop(lane);
+    const block = this._block;
+    const top = this._laneTop(lane) + this._waiting;
     const [left, width] = this._extent(start, end);
     context.fillStyle = this.tone(batches.failed(row) ? "bad" : "accent");
     context.globalAlpha = 0.55;
-    context.fillRect(left, top + WAITING, width, BLOCK);
+    context.fillRect(left, top, width, block);
     context.globalAlpha = 1;
     const inner = this.x(start + batches.compute_input(row));
     const infer = this.x(start + batches.compute_input(row) + batches.compute_infer(row));
-    context.fillRect(inner, top + WAITING, Math.max(Math.min(infer, left + width) - inner, 0), BLOCK);
-    if (width > 16) this._drawLabel(row, left, width, top);
+    context.fillRect(inner, top, Math.max(Math.min(infer, left + width) - inner, 0), block);
+    if (width > 16 && block >= WORDS) this._drawLabel(row, left, width, top);
     this._drawRequests(row, left, top);
     if (store.selected?.batch !== row) return;
     context.strokeStyle = this.tone("text");
     context.lineWidth = 2;
-    context.strokeRect(left, top + WAITING + 1, width, BLOCK - 2);
+    context.strokeRect(left, top + 1, width, block - 2);
   }
 
   /** The requests of a batch, from when they came to the queue until it began. */
-  private _drawRequests(row: number, left: number, top: number): void {
+  private _drawRequests(row: number, left: number, bottom: number): void {
     const { context, store } = this;
     const [first, end] = store.requestsOf(row);
-    const height = rowHeight(end - first);
+    const height = this._rowHeight(end - first);
     for (let one = first; one < Math.min(end, first + MOST_ROWS); one++) {
       const isSelected = store.selected?.request === one || store.other === one;
       const wide = Math.max(left - this.x(this.record.tables.requests.queued(one)), 1.5);
       context.fillStyle = this.tone(isSelected ? "text" : "warn");
       context.globalAlpha = isSelected ? 1 : 0.6;
-      context.fillRect(left - wide, top + (one - first) * height + 0.5, wide, Math.max(height - 1, 1));
+      context.fillRect(left - wide, bottom - (one - first + 1) * height, wide, Math.max(height - 1, 1));
     }
     context.globalAlpha = 1;
   }
@@ -332,12 +392,13 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
     const reason = record.words.reason[batches.reason(row)] ?? "";
     context.save();
     context.beginPath();
-    context.rect(left, top + WAITING, width, BLOCK);
+    context.rect(left, top, width, this._block);
     context.clip();
     context.fillStyle = ON_BLOCK;
     this.font();
     context.textAlign = "left";
-    context.fillText(this._fitting(batches.size(row), reason, width), Math.max(left, LEFT) + 4, top + WAITING + 16);
+    const words = this._label(batches.size(row), reason, width);
+    context.fillText(words, Math.max(left, this.left) + 4, top + this._block / 2 + 4);
     context.restore();
   }
 
@@ -345,29 +406,30 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
     const lane = this._lanes.indexOf(one.instance);
     if (lane < 0) return;
     const { context } = this;
-    const top = this._laneTop(lane) + WAITING;
+    const block = this._block;
+    const top = this._laneTop(lane) + this._waiting;
     const left = this.x(one.start);
     const width = Math.max(this.x(Math.max(now, one.start)) - left, 2);
     context.fillStyle = this.tone("good");
     context.globalAlpha = 0.75;
-    context.fillRect(left, top, width, BLOCK);
+    context.fillRect(left, top, width, block);
     context.globalAlpha = 1;
-    if (width <= 50) return;
+    if (width <= 50 || block < WORDS) return;
     context.fillStyle = ON_BLOCK;
     context.textAlign = "left";
     this.font();
-    context.fillText(`${one.size} · runs ${duration(now - one.start)}`, Math.max(left, LEFT) + 4, top + 16);
+    context.fillText(`${one.size} · runs ${duration(now - one.start)}`, Math.max(left, this.left) + 4, top + block / 2 + 4);
   }
 
   /** Draws the requests in the queue above the first lane: it is not known yet which instance gets them. */
   private _drawWaiting(now: number): void {
     const { context } = this;
     const waiting = this.record.live.waiting ?? [];
-    const height = rowHeight(waiting.length);
+    const height = this._rowHeight(waiting.length);
     context.fillStyle = this.tone("warn");
     for (const [place, queued] of waiting.slice(0, MOST_ROWS).entries()) {
       const left = this.x(queued);
-      const top = this._laneTop(0) + place * height + 0.5;
+      const top = this._laneTop(0) + this._waiting - (place + 1) * height;
       context.fillRect(left, top, Math.max(this.x(now) - left, 1.5), Math.max(height - 1, 1));
     }
   }
@@ -380,20 +442,15 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
 
   private _drawMarks(): void {
     const { context } = this;
-    const y = this._marksTop + 8;
+    const y = this._marks + 9;
     context.fillStyle = this.tone("warn");
     for (const x of new Set(this._full().map(Math.round))) context.fillRect(x - 1, y - 5, 2, 9);
     for (const mark of this.record.marks) {
       const x = this.x(mark.time);
-      if (x < LEFT || x > LEFT + this.width) continue;
       context.fillStyle = this.tone(MARK_TONES[mark.kind] ?? "dim");
       context.beginPath();
       if (mark.kind === "state") context.arc(x, y, 3, 0, 7);
-      else {
-        context.moveTo(x, y - 5);
-        context.lineTo(x + 5, y + 4);
-        context.lineTo(x - 5, y + 4);
-      }
+      else drawTriangle(context, x, y);
       context.fill();
     }
   }
@@ -403,16 +460,18 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   protected drawFacts(): string {
     const { store, record, page } = this;
     const facts = store.facts(...this.view);
-    const { live, dropped } = record;
-    const now = [];
-    if (live.waiting_count) now.push(`${live.waiting_count} waiting`);
-    if (live.running?.length) now.push(`${live.running.length} running`);
-    if (dropped) now.push(`${dropped.toLocaleString("en")} events not kept`);
-    page.summary.textContent = now.join(" · ");
+    if (!store.selected) this._describeSelected();
+    const { waiting_count: waiting, running } = record.live;
+    const now = [waiting ? `${waiting} waiting` : "", running?.length ? `${running.length} running` : ""];
+    this.summarize(store.following ? now : []);
     const reasons = this.model.get("state").rejections ?? [];
     const lost = [...facts.lost].map(([number, count]): [string, number] => [reasons[number], count]);
-    const charts = [sizeBars(facts), wordBars("Closed because", [...facts.reasons].sort(byCount), "accent"), splitBar(facts)];
-    page.facts.replaceChildren(...charts, ...(lost.length ? [wordBars("Ended in the queue", lost, "warn")] : []));
+    page.facts.replaceChildren(
+      sizeBars(facts),
+      wordBars("Closed because", [...facts.reasons].sort(byCount), "accent"),
+      wordBars("Ended in the queue", lost, "warn"),
+      splitBar(facts),
+    );
     const ended = lost.map(([reason, count]) => ` ${counted(count, "request")} ended in the queue: ${reason}.`);
     return factsText(facts) + ended.join("");
   }
@@ -420,26 +479,25 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   protected table(): HTMLTableElement {
     const { record, store } = this;
     const { batches, requests } = record.tables;
-    const table = element("table", "", "tl-tensors");
-    table.append(cells(["batch", "instance", "start", "took", "requests", "size", "closed because", "longest wait"], "th"));
-    for (const row of [...store.visible(...this.view)].slice(-TABLE_ROWS)) {
+    const rows = [...store.visible(...this.view)].slice(-TABLE_ROWS).map((row) => {
       const [start, end] = [batches.start(row), batches.end(row)];
       const [first, stop] = store.requestsOf(row);
       let longest = 0;
       for (let one = first; one < stop; one++) longest = Math.max(longest, start - requests.queued(one));
       const instance = record.words.instance[batches.instance(row)];
-      const times = [duration(start - store.zero()), duration(end - start)];
+      const times = [this.clock.text(start, 1e6), duration(end - start)];
       const reason = record.words.reason[batches.reason(row)] ?? "";
-      table.append(cells([row, instance, ...times, batches.count(row), batches.size(row), reason, duration(longest)]));
-    }
-    return table;
+      return [row, instance, ...times, batches.count(row), batches.size(row), duration(longest), reason];
+    });
+    return factsTable(HEAD, rows);
   }
 
   private _describeSelected(): void {
     const { store, record, page } = this;
     const { selected } = store;
     if (!selected) {
-      page.detail.textContent = this._lanes.length ? HINT : "";
+      const hint = record.tables.batches.length ? HINT : "";
+      if (page.detail.textContent !== hint) page.detail.textContent = hint;
       return;
     }
     const lines = [this._batchText(selected.batch)];
@@ -481,11 +539,6 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   }
 }
 
-/** The height of each of the requests that wait in one lane. */
-function rowHeight(count: number): number {
-  return WAITING / Math.min(Math.max(count, 4), MOST_ROWS);
-}
-
 function factsText(facts: TimelineFacts): string {
   if (!facts.batches) return "Nothing was executed in the time shown.";
   return (
@@ -519,10 +572,11 @@ function splitBar(facts: TimelineFacts): HTMLElement {
     strip.append(piece);
   }
   box.append(strip);
-  for (const [word, of] of [["queue", facts.queue], ["compute", facts.compute]] as const) {
-    box.append(element("div", `${word}  p50 ${duration(of.p50)}  p95 ${duration(of.p95)}`));
-  }
+  const rows = ([["queue", facts.queue], ["compute", facts.compute]] as const).map(([word, { p50, p95 }]) => {
+    return [word, duration(p50), duration(p95)];
+  });
+  box.append(factsTable(["", "p50", "p95"], rows));
   return box;
 }
 
-export default { render: renderer(Timeline, TimelineStore, RecordStore) };
+export default { render: renderer(Timeline, TimelineStore, RecordStore, "tl-timeline") };

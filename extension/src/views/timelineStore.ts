@@ -58,7 +58,8 @@ export class TimelineStore extends TimeWindow {
   first(): number {
     const { batches, requests } = this.record.tables;
     const first = batches.length ? batches.start(batches.oldest) : Infinity;
-    return Math.min(first, requests.length ? requests.arrived(requests.oldest) : Infinity);
+    const mark = this.record.marks[0]?.time ?? Infinity;
+    return Math.min(first, mark, requests.length ? requests.arrived(requests.oldest) : Infinity);
   }
 
   get busy(): boolean {
@@ -122,19 +123,35 @@ export class TimelineStore extends TimeWindow {
 
   // -- what there is
 
-  /** The names of the instances with a lane, in the order of the numbers in them. */
-  lanes(): string[] {
+  /** Reads what has come to the record. */
+  refresh(): void {
     if (this._epoch !== this.record.epoch) this.clear();
-    const names = this.record.words.instance;
     const { batches } = this.record.tables;
     for (let row = Math.max(this._seen, batches.oldest); row < batches.total; row++) {
       this._used.add(batches.instance(row));
       this.longest = Math.max(this.longest, batches.end(row) - batches.start(row));
     }
     this._seen = batches.total;
-    const found = new Set([...this._used].map((number) => names[number]));
-    for (const { instance } of this.record.live.running ?? []) found.add(instance);
-    return [...found].filter(Boolean).sort(byNumbers);
+  }
+
+  /**
+   * The names of the instances with a lane, in the order of the numbers in them: those there are now, and those that
+   * are gone while an execution of theirs is in view.
+   */
+  lanes(from: number, to: number): string[] {
+    const names = this.record.words.instance;
+    const { batches } = this.record.tables;
+    const { instances, running } = this.record.live;
+    const found = new Set([...(instances ?? []), ...(running ?? []).map(({ instance }) => instance)]);
+    const gone = new Set([...this._used].filter((number) => names[number] && !found.has(names[number])));
+    if (!instances) for (const number of gone) found.add(names[number]); // of a file, which has no present
+    else if (gone.size) for (const row of this.visible(from, to)) {
+      const number = batches.instance(row);
+      if (!gone.delete(number)) continue;
+      found.add(names[number]);
+      if (!gone.size) break;
+    }
+    return [...found].sort(byNumbers);
   }
 
   /** The rows of the batches that touch the time. Batches stand in the order of their ends. */
@@ -190,10 +207,6 @@ export class TimelineStore extends TimeWindow {
     for (const [, reason] of this.rejected(from, to)) increment(lost, reason);
     const [queue, compute] = [spread(waits), spread(times)];
     return { batches: count, requests: waits.length, failed, sizes, reasons, lost, queue, compute, queued, computed };
-  }
-
-  protected firstMark(): number {
-    return this.record.marks[0]?.time ?? Infinity;
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MetricsRecord, MetricsStore, labelText } from "../../lib/views/metricsStore.js";
+import { MetricsRecord, MetricsStore, differingText, labelText, rateText, valueText } from "../../lib/views/metricsStore.js";
 import { short } from "../../lib/views/text.js";
 
 const S = 1e9;
@@ -16,17 +16,18 @@ function store(...series) {
 test("a counter is a rate, and begins at nothing", () => {
   const metrics = store(["hits_total", [1 * S, 5], [2.5 * S, 9], [3.5 * S, 2]]);
   const [series] = metrics.record.series.values();
-  // 9 to 2: it was begun anew
-  assert.deepEqual([...metrics.points(series, "counter", 0, 4 * S, 4)], [5, 0, 4, 2]);
-  assert.deepEqual([...metrics.points(series, "counter", 2 * S, 4 * S, 2)], [4, 2]);
-  assert.equal(metrics.seriesText(series, "counter", 0, 3 * S), "2, 3 a second");
+  // each point is the growth of 2 s before; 9 to 2: it has begun again
+  assert.deepEqual([...metrics.points(series, "counter", 0, 6 * S, 6)], [5, 5, 2, 3, 1, 0]);
+  assert.deepEqual([...metrics.points(series, "counter", 2 * S, 4 * S, 2)], [2, 3]);
+  assert.deepEqual([...metrics.points(series, "counter", -4 * S, 4 * S, 2)], [NaN, 11 / 3]); // no shorter than a point, and no longer than is known
+  assert.equal(metrics.seriesText(series, "counter", 0, 3 * S), "2, 2 per second");
 });
 
 test("a counter that is read now and then is a slope", () => {
   const metrics = store(["nv_inference_exec_count", [1 * S, 5], [2 * S, 15], [4 * S, 15]]);
   const [series] = metrics.record.series.values();
-  assert.deepEqual([...metrics.points(series, "sampled", 0, 5 * S, 5)], [NaN, 10, 0, 0, NaN]);
-  assert.equal(metrics.seriesText(series, "sampled", 0, 2 * S), "15, 10 a second");
+  assert.deepEqual([...metrics.points(series, "sampled", 0, 5 * S, 5)], [0, 10, 5, 0, NaN]);
+  assert.equal(metrics.seriesText(series, "sampled", 0, 2 * S), "15, 10 per second");
 });
 
 test("a gauge stays what it was", () => {
@@ -34,7 +35,8 @@ test("a gauge stays what it was", () => {
   const [series] = metrics.record.series.values();
   assert.deepEqual([...metrics.points(series, "gauge", 0, 4 * S, 4)], [NaN, 5, 9, 9]);
   assert.deepEqual([...metrics.points(series, "gauge", 3 * S, 4 * S, 1)], [9]);
-  assert.equal(metrics.seriesText(series, "gauge", 0, 1), "9");
+  assert.equal(metrics.seriesText(series, "gauge", 0, 3 * S), "9");
+  assert.deepEqual([0, 2 * S, 2.5 * S].map((to) => metrics.present(series, "gauge", to)), [NaN, 5, 9]);
 });
 
 test("a histogram is what was observed in the time", () => {
@@ -49,6 +51,7 @@ test("families stand by name, Triton's own last", () => {
   const metrics = store(["took", [1, 1]], ["nv_inference_exec_count", [3, 1]], ["hits_total", [2, 1]], ["took", [1, 1]]);
   assert.deepEqual(metrics.families().map((one) => [one.name, one.kind, one.series.length]), [
     ["hits_total", "counter", 1],
+    ["size", "gauge", 0], // described, and without a value yet: its chart does not come later
     ["took", "histogram", 2],
     ["nv_inference_exec_count", "gauge", 1],
   ]);
@@ -70,7 +73,7 @@ test("failed requests are a chart of Triton's own, with a line for each reason",
   assert.deepEqual([failures.name, failures.kind, failures.series.length], [name, "sampled", 4]);
   const lines = failures.series.map((series) => [...metrics.points(series, failures.kind, 1 * S, 2 * S, 1)]);
   assert.deepEqual(lines, [[0], [0], [30], [0]]);
-  const told = ["BACKEND 0, 0", "CANCELED 0, 0", "OTHER 30, 30", "REJECTED 2, 0"].map((one) => `version=1, reason=${one} a second`);
+  const told = ["BACKEND 0, 0", "CANCELED 0, 0", "OTHER 30, 30", "REJECTED 2, 0"].map((one) => `version=1, reason=${one} per second`);
   assert.equal(metrics.familyText(failures, 1 * S, 2 * S), told.join("; "));
   assert.equal(metrics.familyText(success, 1 * S, 2 * S), "7"); // one series needs no labels
 });
@@ -84,6 +87,41 @@ test("what was lost is asked for again", () => {
   assert.deepEqual(record.known, { epoch: 1, rows: { 0: 2 } });
   record.apply({ epoch: 2, rows: [] }, []);
   assert.deepEqual(record.known, { epoch: 2, rows: {} });
+});
+
+test("custom counters and those that are read have the same rate", () => {
+  const metrics = store(["hits_total", [1 * S, 10], [2 * S, 20], [3 * S, 30], [4 * S, 40]], ["nv_inference_exec_count", [1 * S, 10], [2 * S, 20], [3 * S, 30], [4 * S, 40]]);
+  const [custom, own] = metrics.record.series.values();
+  assert.deepEqual([metrics.present(custom, "counter", 4 * S), metrics.present(own, "sampled", 4 * S)], [10, 10]);
+  assert.deepEqual(metrics.points(custom, "counter", 3 * S, 4 * S, 1), metrics.points(own, "sampled", 3 * S, 4 * S, 1));
+  // an idle counter falls to 0, one that was not read again is not known
+  assert.deepEqual([metrics.present(custom, "counter", 9 * S), metrics.present(own, "sampled", 9 * S)], [0, 10]);
+});
+
+test("the number beside a curve is the curve's last point", () => {
+  const metrics = store(["hits_total", [1 * S, 5], [2.5 * S, 9], [3.4 * S, 30]]);
+  const [series] = metrics.record.series.values();
+  assert.equal(metrics.points(series, "counter", 1 * S, 4 * S, 300).at(-1), metrics.present(series, "counter", 4 * S));
+});
+
+test("durations are words, whatever the unit of the metric", () => {
+  assert.equal(rateText("nv_inference_compute_infer_duration_us", 1_600_000), "1.6 s of compute per second");
+  assert.equal(rateText("nv_inference_queue_duration_us", 2_810), "2.81 ms of waiting per second");
+  assert.equal(rateText("spent_seconds_total", 0.25), "250 ms per second");
+  assert.equal(rateText("hits_total", 25.5), "25.5 per second");
+  assert.equal(rateText("nv_inference_queue_duration_us", NaN), "–");
+  assert.equal(valueText("took_ms", "gauge", 1500), "1.5 s");
+  assert.equal(valueText("inputs", "bytes", 3 * 2 ** 20), "3 MiB");
+  assert.equal(valueText("last_score", "gauge", 0.20731), "0.207");
+});
+
+test("curves of a family are named by what differs", () => {
+  const series = (...labels) => ({ labels });
+  const reasons = ["BACKEND", "OTHER"].map((reason) => series(["version", "1"], ["reason", reason]));
+  assert.deepEqual(reasons.map((one) => differingText(one, reasons)), ["BACKEND", "OTHER"]);
+  const pairs = [series(["a", "1"], ["b", "1"]), series(["a", "2"], ["b", "2"])];
+  assert.equal(differingText(pairs[1], pairs), "a=2, b=2");
+  assert.equal(differingText(reasons[0], [reasons[0]]), "");
 });
 
 test("what people read", () => {

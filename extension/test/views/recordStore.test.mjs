@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RecordStore } from "../../lib/views/recordStore.js";
 import { makeTable, numbersOf } from "../../lib/views/table.js";
-import { duration, quantile, ticks } from "../../lib/views/text.js";
+import { duration, quantile } from "../../lib/views/text.js";
 
 const rows = (from, to) => Float64Array.from({ length: (to - from) * 2 }, (_, n) => (n % 2 ? -(from + (n >> 1)) : from + (n >> 1)));
 
@@ -71,10 +71,7 @@ test("numbers are read wherever they lie", () => {
 });
 
 test("what people read", () => {
-  assert.deepEqual([0, 999, 1500, 12_340_000, 250e6, 61e9].map(duration), ["0 ns", "999 ns", "1.50 µs", "12.3 ms", "250 ms", "61 s"]);
+  assert.deepEqual([0, 999, 1500, 12_340_000, 250e6, 61e9].map(duration), ["0 µs", "0.999 µs", "1.5 µs", "12.3 ms", "250 ms", "61 s"]); // as the kernel
   assert.equal(duration(NaN), "–");
-  assert.deepEqual(ticks(1e9, 1.5e9, 1e9, 5).map((tick) => tick.text), ["0.0 s", "0.1 s", "0.2 s", "0.3 s", "0.4 s", "0.5 s"]);
-  assert.deepEqual(ticks(0, 2e9, 0, 4).map((tick) => tick.text), ["0.0 s", "0.5 s", "1.0 s", "1.5 s", "2.0 s"]);
-  assert.deepEqual(ticks(5, 5, 0, 4), []);
   assert.deepEqual([quantile([1, 2, 3, 4], 0.5), quantile([], 0.5)], [3, NaN]);
 });

@@ -26,15 +26,42 @@ const some = () => recorded([10, 20, 0, 2, 0], [12, 22, 1, 1, 1], [20, 30, 0, 3,
 
 test("lanes stand in the order of their numbers, those that run for the first time too", () => {
   const store = some();
-  assert.deepEqual(store.lanes(), ["m_0_2", "m_0_10"]);
+  store.refresh();
+  assert.deepEqual(store.lanes(0, 1), ["m_0_2", "m_0_10"]); // of a file: all
   store.record.live = { running: [{ instance: "m_0_1" }] };
-  assert.deepEqual(store.lanes(), ["m_0_1", "m_0_2", "m_0_10"]);
+  assert.deepEqual(store.lanes(0, 1), ["m_0_1", "m_0_2", "m_0_10"]);
   assert.equal(store.longest, 40 * MS);
+});
+
+test("the lane of an instance that is gone folds away once its executions are out of view", () => {
+  const store = some(); // m_0_2 executes until 140 ms, m_0_10 until 30 ms
+  store.refresh();
+  store.record.live = { instances: ["m_0_2", "m_1_0"], running: [] };
+  assert.deepEqual(store.lanes(0, 50 * MS), ["m_0_2", "m_0_10", "m_1_0"]);
+  assert.deepEqual(store.lanes(90 * MS, 150 * MS), ["m_0_2", "m_1_0"]); // it has a lane before its first execution, too
+  store.record.live = { instances: [], running: [] }; // unloaded
+  assert.deepEqual(store.lanes(90 * MS, 150 * MS), ["m_0_2"]);
+  assert.deepEqual(store.lanes(200 * MS, 300 * MS), []);
+});
+
+test("a paused view knows since when, and one that shows all follows what comes of a file", () => {
+  const store = some();
+  store.refresh();
+  store.pause(50 * MS);
+  store.pan(-0.5, 70 * MS);
+  assert.deepEqual([store.following, store.pausedAt, store.moves(80 * MS)], [false, 50 * MS, false]);
+  store.fit(90 * MS);
+  assert.equal(store.isFitted, true);
+  store.zoom(0.5, 0.5, 90 * MS);
+  assert.equal(store.isFitted, false);
+  store.follow();
+  store.fit(0);
+  assert.equal(store.pausedAt, 140 * MS);
 });
 
 test("what touches a time is visible, a long one too that began long before", () => {
   const store = some();
-  store.lanes();
+  store.refresh();
   assert.deepEqual([...store.visible(21 * MS, 50 * MS)], [1, 2]);
   assert.deepEqual([...store.visible(120 * MS, 121 * MS)], [3]);
   assert.deepEqual([...store.visible(31 * MS, 99 * MS)], []);
@@ -42,7 +69,7 @@ test("what touches a time is visible, a long one too that began long before", ()
 
 test("numbers about what is in view", () => {
   const store = some();
-  store.lanes();
+  store.refresh();
   const facts = store.facts(0, 50 * MS);
   assert.deepEqual([facts.batches, facts.requests, facts.failed], [3, 6, 0]);
   assert.deepEqual([...facts.sizes], [[2, 1], [1, 1], [3, 1]]);
@@ -93,7 +120,7 @@ test("everything fits", () => {
 
 test("a batch is chosen by steps in its lane, a request within it", () => {
   const store = some();
-  store.lanes();
+  store.refresh();
   store.fit(1e9);
   store.step(1, 1e9);
   store.step(1, 1e9);
@@ -127,10 +154,11 @@ test("the clocks' difference is that of the quickest message", () => {
 
 test("what was forgotten in the kernel has no lane and is not selected any more", () => {
   const store = some();
-  store.lanes();
+  store.refresh();
   store.select({ batch: 3, request: null });
   const message = { epoch: 2, words: { instance: [0, ["m_1_0", "m_0_2"]] }, rows: [{ table: "batches", at: 0, oldest: 0 }] };
   store.record.apply(message, [Float64Array.from([200 * MS, 203 * MS, 1, 1, 1, 0, 0, 0]).buffer]);
-  assert.deepEqual(store.lanes(), ["m_0_2"]);
+  store.refresh();
+  assert.deepEqual(store.lanes(0, 1), ["m_0_2"]);
   assert.deepEqual([store.selected, store.longest], [null, 3 * MS]);
 });

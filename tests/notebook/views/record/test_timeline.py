@@ -156,7 +156,7 @@ def test_a_model_in_service_is_seen_as_it_is(lab: Lab) -> None:
     ones = np.ones((1, 4), np.float32)
     model(INPUT0=ones, INPUT1=ones)
     message, buffers = view.news()
-    assert message["live"] == {"waiting": [], "waiting_count": 0, "running": []}
+    assert message["live"] == {"instances": ["seen_0_0"], "waiting": [], "waiting_count": 0, "running": []}
     assert len(buffers) == 2
     lab.server.unload(model)
     assert "1 request in 1 batch" in repr(view)  # and still when it is gone

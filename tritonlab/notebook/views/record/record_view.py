@@ -78,6 +78,7 @@ class RecordView(LiveView):
             columns=columns,
             capacity=recording.events,
             live=live is not None,
+            wall=_local_wall(recording.wall),
         )
 
     @property
@@ -230,6 +231,13 @@ def _renew_all(result: object) -> None:
         except Exception:
             _shown.remove(known)
             _log.exception("the static form of %r cannot be renewed any more", type(view).__name__)
+
+
+def _local_wall(wall: int) -> int | None:
+    """Return what to add to a time of the record for the time of day here: nanoseconds since the epoch, as a clock on
+    the wall counts them. None for a recording that does not know the time of day.
+    """
+    return wall + time.localtime().tm_gmtoff * 1_000_000_000 if wall else None
 
 
 def recorded(model: Any) -> Any:
