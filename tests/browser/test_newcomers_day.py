@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 
 WRITERS = ("lab", "nbconvert", "papermill")
 OUTPUT = ".jp-Cell-outputArea, .jp-OutputArea"
-#: Scrolls to an output, until it is there: cells above it grow when they are drawn, and what is far away has no text.
+#: Scrolls to an output, until it is there.
 IN_SIGHT = """output => {
     output.scrollIntoView({ block: "nearest" });
     const { top, bottom } = output.getBoundingClientRect();
@@ -173,6 +173,8 @@ def words_of(text: str) -> str:
 
 def read(lab: Lab, notebook: Any, seen: dict[str, list[str]] | None = None) -> None:
     """Check what a page shows of a stored notebook: what it stores, and what was seen of it."""
+    # JupyterLab does not draw cells that are far away, and those above jump as they are drawn
+    lab.page.add_style_tag(content=".jp-Cell { content-visibility: visible !important; }")
     for word, pattern in SHOWN.items():
         area = output_of(lab, notebook, word)
         lab.until(area, DRAWN)
