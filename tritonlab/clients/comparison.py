@@ -155,13 +155,13 @@ def _compare_numbers(
     if not good.all():
         first = tuple(int(position) for position in np.argwhere(~good)[0])
     return TensorDiff(
-        number,
-        name,
-        bool(good.all()),
-        "",
-        _largest(unequal),
-        _largest(relatives),
-        first,
+        response=number,
+        name=name,
+        same=bool(good.all()),
+        problem="",
+        largest_absolute=_largest(unequal),
+        largest_relative=_largest(relatives),
+        first=first,
     )
 
 

@@ -187,7 +187,14 @@ def _case(outcome: Outcome, name: str) -> GoldenCase:
         raise ValueError("a request without an answer cannot be kept")
     request = outcome.request
     error = outcome.error.message.strip() if outcome.error is not None else ""
-    return GoldenCase(request.model_name, name, request.inputs, non_default_fields(request), answers, error)
+    return GoldenCase(
+        model=request.model_name,
+        name=name,
+        inputs=request.inputs,
+        said=non_default_fields(request),
+        answers=answers,
+        error=error,
+    )
 
 
 def _expected(case: GoldenCase) -> Outcome:

@@ -71,12 +71,12 @@ def read_case(path: Path) -> GoldenCase:
         large: Mapping[str, Any] = dict(np.load(beside)) if beside.exists() else {}
         request = document["request"]
         return GoldenCase(
-            document["model"],
-            path.stem,
-            _read_tensors(request["inputs"], "input", large),
-            {field: request[field] for field in _FIELDS if field in request},
-            [_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
-            document.get("error", ""),
+            model=document["model"],
+            name=path.stem,
+            inputs=_read_tensors(request["inputs"], "input", large),
+            said={field: request[field] for field in _FIELDS if field in request},
+            answers=[_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
+            error=document.get("error", ""),
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None

@@ -148,7 +148,15 @@ def _response(message: Any) -> InferenceResponse:
     final = bool(parameters.pop("triton_final_response", True))
     version = int(message.model_version) if message.model_version.isdecimal() else -1
     empty = final and not outputs and "triton_final_response" in said
-    return InferenceResponse(message.model_name, version, message.id, outputs, parameters, final=final, empty=empty)
+    return InferenceResponse(
+        message.model_name,
+        model_version=version,
+        request_id=message.id,
+        outputs=outputs,
+        parameters=parameters,
+        final=final,
+        empty=empty,
+    )
 
 
 def _tensor(said: Any, raw: bytes | None) -> Tensor:

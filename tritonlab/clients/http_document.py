@@ -90,11 +90,11 @@ def read_response(body: bytes, head: int | None) -> InferenceResponse:
     parameters: Mapping[str, Any] = document.get("parameters", {})
     version = document.get("model_version", "")
     return InferenceResponse(
-        document.get("model_name", ""),
-        int(version) if version.isdecimal() else -1,
-        document.get("id", ""),
-        outputs,
-        dict(parameters),
+        model_name=document.get("model_name", ""),
+        model_version=int(version) if version.isdecimal() else -1,
+        request_id=document.get("id", ""),
+        outputs=outputs,
+        parameters=dict(parameters),
     )
 
 

@@ -115,7 +115,7 @@ class HttpCaller:
             self._drop()
         done = monotonic_ns()
         error = error_text(reply.body, reply.status) if reply.status != 200 else ""
-        return Called(sent, first, done, written - sent, done - first, error=error)
+        return Called(sent, first, done, send=written - sent, receive=done - first, error=error)
 
     def _message(self, request: InferenceRequest) -> bytes:
         body, head = request_body(request, self._link.binary)

@@ -108,7 +108,14 @@ def _asked(
 ) -> Asked:
     outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
     decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
-    return Asked(request, address or Address(), decoupled, config["max_batch_size"] > 0, outputs, responses)
+    return Asked(
+        request,
+        address=address or Address(),
+        decoupled=decoupled,
+        batching=config["max_batch_size"] > 0,
+        outputs=outputs,
+        responses=responses,
+    )
 
 
 def _http(asked: Asked) -> Snippet:

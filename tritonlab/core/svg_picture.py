@@ -220,7 +220,7 @@ class SvgPicture:
     def block(self, x: float, y: float, width: float, height: float, tone: str, text: str, title: str) -> None:
         """Draw a block with a tooltip, with a text in it where there is room."""
         with self.group(title):
-            self.rect(x, y, max(width - 0.5, 0.7), height, tone)
+            self.rect(x, y, width=max(width - 0.5, 0.7), height=height, tone=tone)
             if text and width > text_width(text) + 5:
                 self.text(x + 3, y + height / 2 + 4, text, tone="#fff")
 
@@ -258,14 +258,14 @@ class SvgPicture:
         """Draw the mark of a legend, 14 pixels wide, around the height `y`."""
         shape, tone = key.shape, key.tone
         if shape == "block":
-            self.rect(x, y - 5, 14, 10, tone)
+            self.rect(x, y=y - 5, width=14, height=10, tone=tone)
         elif shape == "bar":
-            self.rect(x, y - 1, 14, 2, tone)
+            self.rect(x, y=y - 1, width=14, height=2, tone=tone)
         elif shape == "tick":
-            self.rect(x + 6, y - 5, 2, 10, tone)
+            self.rect(x=x + 6, y=y - 5, width=2, height=10, tone=tone)
         elif shape in ("line", "dashes"):
             dashes = " stroke-dasharray='3 3'" if shape == "dashes" else ""
-            self.line(x, y, x + 14, y, f"stroke-width='1.5'{dashes}", tone)
+            self.line(x, y, to_x=x + 14, to_y=y, look=f"stroke-width='1.5'{dashes}", tone=tone)
         else:
             self.dot(x + 7, y, 3.5, tone, filled=shape == "dot")
 
@@ -295,7 +295,7 @@ class SvgPicture:
         """Draw lines from `left` to `right` at the marks of an axis, its numbers before them, and its name upright."""
         for value, text in ticks:
             y = scale(value)
-            self.line(left, y, right, y, "opacity='.15'")
+            self.line(x=left, y=y, to_x=right, to_y=y, look="opacity='.15'")
             self.text(left - 6, y + 4, text, anchor="end", dim=True)
         x, y = 10, (scale.start + scale.stop) / 2
         self._parts.append(

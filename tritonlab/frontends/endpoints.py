@@ -155,7 +155,11 @@ class Endpoints:
         }
         self._token = access.token
         self._files = FileWatch(
-            lambda text: core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
+            lambda text: core.log.add(
+                LogRecord(
+                    time_ns=time.time_ns(), model="", version=-1, instance="", stream="server", level="ERROR", text=text
+                )
+            )
         )
         self._lock = threading.Lock()  # guards the next
         self._scratch: ScratchDirectory | None = None  # of the header's file

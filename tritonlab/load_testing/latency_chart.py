@@ -34,7 +34,7 @@ class LatencyChart:
         top = self.picture.height + LINE / 2
         self._x = Scale(0, most_rate, self.left, _WIDTH - _RIGHT)
         self._y = Scale(0, most_ms, top + _HIGH, top)
-        self.picture.y_axis(self._y, times, latency_name, self.left, _WIDTH - _RIGHT)
+        self.picture.y_axis(scale=self._y, ticks=times, name=latency_name, left=self.left, right=_WIDTH - _RIGHT)
         self.picture.height = top + _HIGH
         self.picture.x_axis(self._x, rates, rate_name)
 
@@ -45,7 +45,7 @@ class LatencyChart:
     def limit(self, ms: float, tone: str, text: str) -> None:
         """Draw a line across the whole chart, with a text above its begin."""
         _, y = self.place(0, ms)
-        self.picture.line(self.left, y, _WIDTH - _RIGHT, y, "stroke-dasharray='4 3'", tone)
+        self.picture.line(x=self.left, y=y, to_x=_WIDTH - _RIGHT, to_y=y, look="stroke-dasharray='4 3'", tone=tone)
         self.picture.text(self.left + 4, y - 4, text, tone=tone)
 
     def point(self, x: float, y: float, radius: float, tone: str, title: str, *, filled: bool = True) -> None:

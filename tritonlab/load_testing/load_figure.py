@@ -38,7 +38,9 @@ def load_figure(model: str, mode: str, rows: Sequence[LoadRow]) -> str:
     for name, tone in LINES:
         for row, (x, y) in zip(shown, points[name], strict=True):
             level, rate = short_number(row.level), short_number(row.inferences_per_s)
-            chart.point(x, y, 3.5, tone, f"{level}: {rate}/s, {name} {time_text(getattr(row.latency, name))}")
+            chart.point(
+                x, y, radius=3.5, tone=tone, title=f"{level}: {rate}/s, {name} {time_text(getattr(row.latency, name))}"
+            )
     for row, (x, y) in zip(shown, points["p99"], strict=True):
         chart.label(x, y, short_number(row.level))
     return chart.picture.svg()

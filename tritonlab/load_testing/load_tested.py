@@ -84,4 +84,6 @@ class LoadTested:
         # imported here, because only those who measure need it
         from .load_run import run_load_test
 
-        return run_load_test(self.name, self.version, self.load_target(), options, self._show_progress)
+        return run_load_test(
+            self.name, self.version, target=self.load_target(), options=options, show_progress=self._show_progress
+        )

@@ -222,7 +222,7 @@ class ModelRecord:
         return sum(ring.dropped for ring in self.tables.values()) + self.mark_count - len(self.marks)
 
     def mark(self, time: int, kind: str, text: str, serial: int = 0) -> None:
-        self.marks.append(Mark(self.mark_count, time, kind, text, serial))
+        self.marks.append(Mark(number=self.mark_count, time=time, kind=kind, text=text, serial=serial))
         self.mark_count += 1
 
     def cancelling_of(self, serial: int) -> Cancelling:

@@ -45,15 +45,24 @@ def make_scheduler(
         inputs = SequenceInputs(config, directory)
         rules = SequenceConfig.from_config(config)
         return SequenceBatchScheduler(
-            name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn, services.limiter
+            name,
+            version,
+            config=rules,
+            inputs=inputs,
+            clock=clock,
+            instruments=instruments,
+            timer=timer,
+            stats=services.stats,
+            warn=services.warn,
+            limiter=services.limiter,
         )
     return DynamicBatchScheduler(
         name,
         version,
-        BatchConfig.from_config(config),
-        clock,
-        instruments,
-        timer,
+        config=BatchConfig.from_config(config),
+        clock=clock,
+        instruments=instruments,
+        timer=timer,
         policies=QueuePolicies.from_config(config),
         preserve_ordering=config.dynamic_batching.preserve_ordering,
         stats=services.stats,

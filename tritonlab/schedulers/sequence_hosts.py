@@ -270,9 +270,9 @@ def _uses(host: SequenceHost, slots: list[Slot], oldest: int) -> list[SlotUse]:
         SlotUse(
             slot.number,
             slot.sequence,
-            len(slot.queue) + candidates.count(slot),
-            slot in executing,
-            slot.last_seen - oldest if slot.open else None,
+            queued=len(slot.queue) + candidates.count(slot),
+            executing=slot in executing,
+            idle_left=slot.last_seen - oldest if slot.open else None,
         )
         for slot in slots
         if slot.sequence is not None

@@ -31,7 +31,7 @@ def gain_figure(
         picture.name(y + 16, name, left)
         for line, (share, tone) in enumerate(zip(gain, (PURPLE, BLUE), strict=True)):
             if share is not None:
-                _draw_bar(picture, scale, share, y + line * (_BAR + 2), tone)
+                _draw_bar(picture, scale, gain=share, y=y + line * (_BAR + 2), tone=tone)
     picture.height = top + _ROW * len(names)
     picture.line(scale(0), top - 6, scale(0), picture.height)
     gained = "throughput gained" if best.load.closed else "p99 shortened by"
@@ -42,5 +42,5 @@ def gain_figure(
 
 def _draw_bar(picture: SvgPicture, scale: Scale, gain: float, y: float, tone: str) -> None:
     left, right = sorted((scale(0), scale(gain)))
-    picture.rect(left, y, max(right - left, 1.0), _BAR, tone)
+    picture.rect(x=left, y=y, width=max(right - left, 1.0), height=_BAR, tone=tone)
     picture.text(max(left + 1, right) + 4, y + 10, f"{gain:+.0%}")

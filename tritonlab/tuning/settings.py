@@ -42,11 +42,11 @@ class Settings:
             preferred = ()  # equal to no preferred sizes
         return Settings(
             config.max_batch_size,
-            config.HasField("dynamic_batching") and config.max_batch_size > 0,
-            preferred,
-            batching.max_queue_delay_microseconds,
-            sum(group.count * max(len(group.gpus), 1) for group in groups) or 1,
-            max([len(group.gpus) for group in groups] + [1]) if single else 0,
+            dynamic=config.HasField("dynamic_batching") and config.max_batch_size > 0,
+            preferred=preferred,
+            delay_us=batching.max_queue_delay_microseconds,
+            instances=sum(group.count * max(len(group.gpus), 1) for group in groups) or 1,
+            devices=max([len(group.gpus) for group in groups] + [1]) if single else 0,
         )
 
     def changed(

@@ -106,10 +106,10 @@ def what_if(model: Model, differing: Mapping[str, Any], written: Callable[[], Wr
     settings = Settings.from_config(config).changed(**differing)
     return WhatIf(
         tuned.name,
-        tuned.recorded_executions(),
-        config,
-        tuned.authored,
-        settings,
-        tuned.reload,
-        tuned.ensembles,
+        recorded=tuned.recorded_executions(),
+        config=config,
+        authored=tuned.authored,
+        settings=settings,
+        reload=tuned.reload,
+        ensembles=tuned.ensembles,
     )

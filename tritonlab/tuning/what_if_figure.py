@@ -37,14 +37,14 @@ def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBa
         picture.text(0, top + number * _LANE + _BLOCK + 15, "what if", dim=True)
     lanes, sizes = recorded.lanes[-BATCHES:], recorded.batch_column("size")[-BATCHES:]
     for lane, from_, to, size in zip(lanes, start.tolist(), end.tolist(), sizes.tolist(), strict=True):
-        _draw_batch(picture, scale, (from_, to), top + lane * _LANE, int(size), BLUE)
+        _draw_batch(picture, scale, span=(from_, to), y=top + lane * _LANE, size=int(size), tone=BLUE)
     first = int(np.searchsorted(replayed.start, begin))
     for n in range(first, len(replayed.start)):
         if replayed.start[n] > stop:
             break
         y = top + replayed.lane[n] * _LANE + _BLOCK + 2
         span = float(replayed.start[n]), min(float(replayed.end[n]), stop)
-        _draw_batch(picture, scale, span, y, replayed.size[n], PURPLE)
+        _draw_batch(picture, scale, span, y, size=replayed.size[n], tone=PURPLE)
     picture.height = top + _LANE * len(names)
     picture.time_axis(scale, wall)
     return picture.svg()
@@ -52,4 +52,4 @@ def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBa
 
 def _draw_batch(picture: SvgPicture, scale: Scale, span: tuple[float, float], y: float, size: int, tone: str) -> None:
     left, right = scale(span[0]), scale(span[1])
-    picture.block(left, y, right - left, _BLOCK, tone, f"{size}", f"size {size}")
+    picture.block(x=left, y=y, width=right - left, height=_BLOCK, tone=tone, text=f"{size}", title=f"size {size}")

@@ -142,14 +142,34 @@ def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Itera
         inputs = {tensor.name: tensor for tensor in model.input}
         for key, value in sorted(step.input_map.items()):  # a map has no order of its own
             missing = f"{about}ensemble tensor {value} is mapping to non-existing input {key} in model {name}"
-            yield _connection(number, "input", key, value, model, inputs, known, about, missing)
+            yield _connection(
+                number,
+                kind="input",
+                key=key,
+                value=value,
+                model=model,
+                tensors=inputs,
+                known=known,
+                about=about,
+                missing=missing,
+            )
         for tensor in model.input:
             if not tensor.optional and tensor.name not in step.input_map:
                 yield None, f"{about}input {tensor.name} in model {name} is not mapped to any ensemble tensors"
         outputs = {tensor.name: tensor for tensor in model.output}
         for key, value in sorted(step.output_map.items()):
             missing = f"{about}ensemble tensor {value} is mapped from non-existing output {key} in model {name}"
-            yield _connection(number, "output", key, value, model, outputs, known, about, missing)
+            yield _connection(
+                number,
+                kind="output",
+                key=key,
+                value=value,
+                model=model,
+                tensors=outputs,
+                known=known,
+                about=about,
+                missing=missing,
+            )
 
 
 def _connection(

@@ -113,7 +113,9 @@ class EnsembleGraph:
             readers={tensor: tuple(step for step in steps if tensor in step.reads) for tensor in tensors},
             writers={tensor: (step, name) for step in steps for name, tensor in step.outputs.items()},
             outputs={
-                tensor.name: _reading(tensor.name, tensor.name, tensor, config, batches, reshaped=True)
+                tensor.name: _reading(
+                    tensor.name, tensor=tensor.name, described=tensor, reader=config, batches=batches, reshaped=True
+                )
                 for tensor in config.output
             },
             inputs=tuple(tensor.name for tensor in config.input),
@@ -149,7 +151,8 @@ def _step(number: int, step: Any, model: ModelConfig, batches: dict[str, bool]) 
         model_name=step_model(step),
         model_version=step.model_version,
         inputs=tuple(
-            _reading(key, value, inputs[key], model, batches) for key, value in sorted(step.input_map.items())
+            _reading(name=key, tensor=value, described=inputs[key], reader=model, batches=batches)
+            for key, value in sorted(step.input_map.items())
         ),
         outputs=outputs,
         # Naming all of them would take each request off the fast path of its check.
@@ -164,4 +167,4 @@ def _reading(
 ) -> Reading:
     batch = (reader.max_batch_size > 0) - batches[tensor]
     reshape = tuple(described.reshape.shape) if reshaped and described.HasField("reshape") else None
-    return Reading(name, tensor, tuple(described.dims), batch, reshape)
+    return Reading(name, tensor, dims=tuple(described.dims), batch=batch, reshape=reshape)

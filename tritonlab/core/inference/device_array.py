@@ -57,11 +57,13 @@ class DeviceArray:
                 self.driver.synchronize(self.device)  # its producer has made only the default stream wait
         self.exposed = True
         owner = Borrowed(self.driver, self.device, self)
-        return export_device(self.address, self.device, int(datatype), list(shape), owner)
+        return export_device(
+            pointer=self.address, device=self.device, datatype=int(datatype), shape=list(shape), owner=owner
+        )
 
     def described(self) -> DeviceArray:
         """Return a description of the memory without the memory itself, for hooks."""
-        return DeviceArray(self.driver, self.device, 0, self.nbytes, None)
+        return DeviceArray(self.driver, self.device, address=0, nbytes=self.nbytes, keep=None)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -101,7 +103,13 @@ def adopt(value: Any) -> tuple[DataType, tuple[int, ...], DeviceArray]:
         if hasattr(value, "__dlpack__"):
             imported = import_tensor(value)
             datatype, shape, device = imported.datatype, imported.shape, imported.device[1]
-            array = DeviceArray(driver_of(imported.pointer), device, imported.pointer, imported.nbytes, imported)
+            array = DeviceArray(
+                driver=driver_of(imported.pointer),
+                device=device,
+                address=imported.pointer,
+                nbytes=imported.nbytes,
+                keep=imported,
+            )
         else:
             datatype, shape, array = _cuda_array(value, value.__cuda_array_interface__)
     except (TritonModelException, DriverError, BufferError, RuntimeError, TypeError, ValueError) as error:

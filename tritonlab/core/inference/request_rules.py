@@ -40,7 +40,7 @@ class RequestRules:
         self._most = len(config.input)
         self._least = sum(not tensor.optional for tensor in config.input)
         self._examination = RequestExamination(
-            model_name, self.max_batch_size, self._rules, self.output_names, (self._least, self._most)
+            model_name, self.max_batch_size, self._rules, self.output_names, limits=(self._least, self._most)
         )
         # Triton's backend reads the batch size from the first input. A sequence's control inputs count too.
         added = config.sequence_batching.control_input or config.sequence_batching.state

@@ -148,7 +148,7 @@ class MetricRegistry:
             sample = family.samples.setdefault(key, _Sample(bounds))
             sample.handles.add(handle)
             metric = next(self._ids)
-            self._metrics[metric] = _Metric(handle, family.name, family.kind, key, sample)
+            self._metrics[metric] = _Metric(handle, family.name, family.kind, labels=key, sample=sample)
         if self._on_new is not None:
             self._on_new(family.name, _KINDS[family.kind], family.description, dict(key), sample.bounds[:-1])
         return metric

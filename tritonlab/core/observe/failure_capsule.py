@@ -165,9 +165,9 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
                 request.flags,
                 request.priority,
                 request.timeout,
-                tuple(request.requested_outputs),
-                dict(request.parameters or {}),
-                request.batch_size,
+                requested_outputs=tuple(request.requested_outputs),
+                parameters=dict(request.parameters or {}),
+                batch_size=request.batch_size,
             )
         )
     return tuple(kept), len(clients) - len(kept)
@@ -176,7 +176,7 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
 def _keep(tensor: Tensor, room: int) -> KeptTensor:
     size = tensor.byte_size
     if size > room:
-        return KeptTensor(tensor.datatype, tensor.shape, size, None, repr(tensor))
+        return KeptTensor(tensor.datatype, tensor.shape, byte_size=size, tensor=None, head=repr(tensor))
     if tensor.memory_type:
         return KeptTensor(tensor.datatype, tensor.shape, size, tensor.to_host())
     # a copy: the client may change its array, or the memory is shared with it

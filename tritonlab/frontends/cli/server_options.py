@@ -71,11 +71,11 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     server["trace_setting"] = _trace(values["trace"])
     return ServerOptions(
         server,
-        _endpoints(values, AccessRules()),
-        process["exit_on_error"],
-        max(process["exit_timeout"], 0),
-        tuple(line.inert),
-        process.get("help", False),
+        endpoints=_endpoints(values, AccessRules()),
+        exit_on_error=process["exit_on_error"],
+        exit_timeout=max(process["exit_timeout"], 0),
+        inert=tuple(line.inert),
+        help=process.get("help", False),
     )
 
 

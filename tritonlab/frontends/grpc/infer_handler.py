@@ -63,7 +63,7 @@ class InferService:
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
         wanted = None if plans is None else OutputsWanted(plans, found, request)
-        return AskedInfer(request, found, wanted, empty_final, message.model_version, held)
+        return AskedInfer(request, found, wanted, empty_final, version=message.model_version, held=held)
 
 
 class ModelInferCall(UnaryCall):

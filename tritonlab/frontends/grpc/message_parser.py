@@ -82,7 +82,9 @@ def plain_head(message: Any) -> PlainHead | None:
             return None
         datatype = DATATYPES.get(each.datatype, DataType.INVALID)
         dtype = WIRE_ELEMENTS[datatype]
-        inputs[each.name] = HeadInput(each.name, datatype, tuple(each.shape), dtype, dtype.itemsize)
+        inputs[each.name] = HeadInput(
+            each.name, datatype, shape=tuple(each.shape), dtype=dtype, item_size=dtype.itemsize
+        )
     if len(inputs) < len(message.inputs):
         return None  # two have one name, which is an error
     outputs = tuple(output.name for output in message.outputs)

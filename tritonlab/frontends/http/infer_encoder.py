@@ -70,7 +70,7 @@ class InferEncoder:
             info = by_name.get(name, default)
             placed: Tensor | None = tensor
             if info.classes or info.region or tensor.memory_type:
-                placed = self._exchange.place(name, tensor, info, model, request)
+                placed = self._exchange.place(name, tensor, plan=info, version=model, request=request)
                 tensor = tensor if placed is None else placed
             head = _described(name, tensor.datatype, tensor.shape)
             if placed is None:

@@ -325,7 +325,9 @@ class InferEndpoint:
         except TritonError as error:
             return refusal(error, TEXT)
         if blobs:
-            reply = HttpReply(200, text, BINARY_KIND, ((_JSON_SIZE, b"%d" % len(text)),), blobs)
+            reply = HttpReply(
+                status=200, body=text, kind=BINARY_KIND, headers=((_JSON_SIZE, b"%d" % len(text)),), more=blobs
+            )
         else:
             reply = HttpReply(200, text)
         return reply if call.head.accepts is None else _compressed(reply, call.head.accepts)

@@ -105,7 +105,7 @@ def plain_input(entry: Any) -> PlainInput | None:
     datatype, item_size, dtype = kind
     if size < 0 or size % item_size:
         return None
-    return PlainInput(name, datatype, tuple(shape), dtype, size // item_size, size)
+    return PlainInput(name, datatype, shape=tuple(shape), dtype=dtype, elements=size // item_size, size=size)
 
 
 class KnownText(NamedTuple):

@@ -101,7 +101,13 @@ class CudaRegion:
         return Tensor.on_device(datatype, shape, self.buffers.shared(self._array(offset, size)))
 
     def _array(self, offset: int, size: int) -> DeviceArray:
-        return DeviceArray(self.memory.driver, self.device_id, self.memory.address + offset, size, self.memory)
+        return DeviceArray(
+            self.memory.driver,
+            device=self.device_id,
+            address=self.memory.address + offset,
+            nbytes=size,
+            keep=self.memory,
+        )
 
     def copy(self, offset: int, array: DeviceArray) -> bool:
         """Copy memory of a GPU to here."""

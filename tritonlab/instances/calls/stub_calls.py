@@ -73,7 +73,7 @@ class StubCalls:
             Infer: executor.start,
             InferCancel: lambda instance, link, ident, call: executor.cancel(link, ident),
             Prompt: lambda instance, link, ident, call: debugger.prompt(
-                instance, instance.plan.source.model, link, ident, call
+                instance, instance.plan.source.model, link, call=ident, prompt=call
             ),
         }
         self._quick: dict[type[Any], Callable[[ModelInstance, StubLink, Any], Any]] = {
@@ -96,7 +96,7 @@ class StubCalls:
         if kind in self._special:
             self._special[kind](instance, link, ident, call)
         elif kind in self._quick:
-            self._answer(instance, link, ident, self._quick[kind], call)
+            self._answer(instance, link, ident, function=self._quick[kind], call=call)
         else:
             threading.Thread(
                 target=self._answer,

@@ -82,13 +82,13 @@ class StubMessages:
     def _on_log(self, ident: int, record: Log) -> None:
         self._stub.process.drain_output()  # so that lines printed before come first
         stream = "log" if record.file else "server"
-        self._stub.log(stream, _LEVELS[record.level], record.text, record.file, record.line)
+        self._stub.log(stream, level=_LEVELS[record.level], text=record.text, file=record.file, line=record.line)
 
     def _on_raised(self, ident: int, raised: Raised) -> None:
         stub = self._stub
         stub.process.drain_output()
         unheard = all(request.serial not in self._inflight for request in stub.whose())
-        stub.log("server", "ERROR", raised.text, raised.file, raised.line, unheard)
+        stub.log(stream="server", level="ERROR", text=raised.text, file=raised.file, line=raised.line, unheard=unheard)
 
     def _on_grow(self, region: str, size: int, used: int) -> None:
         hook = self._services.instruments.shm

@@ -115,7 +115,9 @@ class StubExecutor:
         self._running: Execution | None = None
         self._closed = self._worked = False
         self._ends = StepByStep()
-        self.keeper = FailureKeeper(stub, self.inflight, services.clock, services.failures, lambda: self.batch_id)
+        self.keeper = FailureKeeper(
+            stub, self.inflight, services.clock, book=services.failures, batch_id=lambda: self.batch_id
+        )
         stub.link.on_executed(self._on_executed)
         # what it writes between two executions is about the requests that are left to their senders
         stub.whose = lambda: list(self.inflight.values()) if (now := self.payload) is None else now.requests

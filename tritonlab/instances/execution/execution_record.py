@@ -45,12 +45,12 @@ class ExecutionRecord:
             taken.append(now - request.request_start)
         stats.record_batch(
             payload.size,
-            queued,
-            taken,
-            times,
-            len(requests) if failed else 0,
-            self._clock.wall() // 1_000_000,
-            payload.nulls,
+            queue_ns=queued,
+            request_ns=taken,
+            times=times,
+            failed=len(requests) if failed else 0,
+            wall_ms=self._clock.wall() // 1_000_000,
+            nulls=payload.nulls,
         )
         if stats.composing:
             for request in requests:

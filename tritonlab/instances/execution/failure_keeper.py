@@ -37,14 +37,31 @@ class FailureKeeper:
         """Keep a failure. The error of its requests comes with another message."""
         requests = [self._inflight[handle] for handle in failed.handles if handle in self._inflight]
         error = failure_of(failed.failure)
-        self._add(failed.phase, error.message, error, failed.frames, requests, self._batch_id())
+        self._add(
+            failed.phase,
+            text=error.message,
+            error=error,
+            frames=failed.frames,
+            requests=requests,
+            batch_id=self._batch_id(),
+        )
 
     def keep_death(self, error: TritonError, requests: Sequence[InferenceRequest], batch_id: int) -> None:
         """Keep that the stub died of these requests, and give it to the error. The stub can tell no variables."""
         if self._book.kept and requests and isinstance(error, ModelError):
             passed = error.exception.frames if error.exception is not None else ()
-            frames = [FrameState(frame.file, frame.line, frame.function, frame.line, [], []) for frame in passed]
-            self._add("execute", f"{error.message} {error.reason}", error, frames, requests, batch_id)
+            frames = [
+                FrameState(frame.file, frame.line, frame.function, start=frame.line, source=[], variables=[])
+                for frame in passed
+            ]
+            self._add(
+                phase="execute",
+                text=f"{error.message} {error.reason}",
+                error=error,
+                frames=frames,
+                requests=requests,
+                batch_id=batch_id,
+            )
             self.attach(error, requests)
 
     def error_of(self, failure: Failure, requests: Sequence[InferenceRequest]) -> ModelError:
@@ -74,17 +91,17 @@ class FailureKeeper:
         kept, left_out = keep_requests(requests)
         self._book.add(
             FailureCapsule(
-                self._clock.wall(),
-                source.model,
-                source.version,
-                self._stub.instance,
-                self._stub.process.pid,
-                phase,
-                batch_id,
-                text,
-                error.exception,
-                tuple(frames),
-                kept,
-                left_out,
+                time_ns=self._clock.wall(),
+                model=source.model,
+                version=source.version,
+                instance=self._stub.instance,
+                pid=self._stub.process.pid,
+                phase=phase,
+                batch_id=batch_id,
+                text=text,
+                exception=error.exception,
+                frames=tuple(frames),
+                requests=kept,
+                left_out=left_out,
             )
         )

@@ -44,8 +44,12 @@ class ModelInstance:
         self._services = services
         self._events = BoundEvents(self, events)
         version, instruments = plan.source.version, services.instruments
-        self._record = ExecutionRecord(plan.label, version, stats, services.clock, instruments)
-        self.replacement = StubReplacement(self, self._life, self._events, services.clock, services.later)
+        self._record = ExecutionRecord(
+            instance=plan.label, version=version, stats=stats, clock=services.clock, instruments=instruments
+        )
+        self.replacement = StubReplacement(
+            instance=self, life=self._life, events=self._events, clock=services.clock, later=services.later
+        )
         #: the names of the models that its BLS calls went to
         self.called: set[str] = set()
         #: the sessions of debuggers in its stub, which `debugger.Debugger` keeps
@@ -128,7 +132,14 @@ class ModelInstance:
             stub.initialize(plan.args, plan.outputs, plan.decoupled, self._services.failures.kept > 0)
             if plan.warmup is not None:
                 clock, stats = self._services.clock, self._record.stats
-                WarmupRun(plan.warmup, plan.name, clock, stats, executor.send_warmup, stub.died).run()
+                WarmupRun(
+                    plan.warmup,
+                    instance=plan.name,
+                    clock=clock,
+                    stats=stats,
+                    execute=executor.send_warmup,
+                    died=stub.died,
+                ).run()
         except BaseException:
             self._life.give_up()
             if stub is not None:
@@ -150,13 +161,15 @@ class ModelInstance:
         """Make it the instance's stub."""
         services = self._services
         stub.debugger, stub.label = services.debugger, self.plan.label
-        executor = StubExecutor(stub, self.plan, services, self._events, self._record, self._batches, self._on_lost)
+        executor = StubExecutor(
+            stub, self.plan, services, self._events, self._record, numbers=self._batches, on_lost=self._on_lost
+        )
         with self._life.lock:
             self._executor = executor
             if self.stopped:
                 raise self._stopped_while_starting()
         StubMessages(
-            stub, self.plan, executor.inflight, services, executor.keeper, partial(services.on_call, self)
+            stub, self.plan, executor.inflight, services, executor.keeper, on_call=partial(services.on_call, self)
         ).handle_all_links()
         stub.on_end = partial(services.on_link_end, stub.link)
         return executor

@@ -117,19 +117,19 @@ class ModelStub:
         requests = [request for request in self.whose() if not request.null]
         self._log.add(
             LogRecord(
-                time.time_ns(),
-                source.model,
-                source.version,
-                self.label,
-                stream,
-                level,
-                text,
-                file,
-                line,
-                tuple(request.request_id for request in requests),
-                self.process.pid,
-                tuple(request.serial for request in requests),
-                unheard,
+                time_ns=time.time_ns(),
+                model=source.model,
+                version=source.version,
+                instance=self.label,
+                stream=stream,
+                level=level,
+                text=text,
+                file=file,
+                line=line,
+                request_ids=tuple(request.request_id for request in requests),
+                pid=self.process.pid,
+                serials=tuple(request.serial for request in requests),
+                unheard=unheard,
             )
         )
 
@@ -249,7 +249,13 @@ class ModelStub:
         if outcome is not None and outcome.failure is not None:
             raised = failure_of(outcome.failure).exception
             place = raised.frames[-1] if raised is not None and raised.frames else Frame("", 0, "")
-            self.log("server", "INFO", f"finalize failed: {outcome.failure.text}", place.file, place.line)
+            self.log(
+                stream="server",
+                level="INFO",
+                text=f"finalize failed: {outcome.failure.text}",
+                file=place.file,
+                line=place.line,
+            )
 
     def kill(self) -> None:
         self.process.kill()

@@ -93,7 +93,7 @@ class DeviceTensors:
             chunk = grant.chunk
             if chunk.handle == place.handle and 0 <= place.offset - grant.offset <= grant.size - place.nbytes:
                 address = chunk.base + place.offset
-                return DeviceArray(chunk.driver, chunk.device, address, place.nbytes, (grant, lease), data)
+                return DeviceArray(chunk.driver, chunk.device, address, place.nbytes, keep=(grant, lease), place=data)
         raise WireError("device memory that the stub was not lent")
 
     def grant(self, wanted: DeviceMemory) -> DeviceGrant:

@@ -78,7 +78,9 @@ class GpuLease:
         """Return the first `nbytes` as memory of a tensor, where stubs find it."""
         chunk = self.chunk
         place = packed(DevicePlace(chunk.handle, self.offset, nbytes))
-        return DeviceArray(chunk.driver, chunk.device, chunk.base + self.offset, nbytes, (self, None), place)
+        return DeviceArray(
+            chunk.driver, chunk.device, address=chunk.base + self.offset, nbytes=nbytes, keep=(self, None), place=place
+        )
 
     def __del__(self) -> None:
         self.chunk.let_go.append((self.offset, self.size))

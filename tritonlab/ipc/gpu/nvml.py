@@ -72,12 +72,12 @@ class Nvml:
         energy, start = self._energy(device), self._energy_at_start[uuid]
         return GpuUsage(
             uuid,
-            rates.gpu / 100 if has_rates else None,
-            memory.total if has_memory else None,
-            memory.used if has_memory else None,
-            self._milli("nvmlDeviceGetPowerUsage", device),
-            self._milli("nvmlDeviceGetPowerManagementLimit", device),
-            None if energy is None or start is None else energy - start,
+            utilization=rates.gpu / 100 if has_rates else None,
+            memory_total=memory.total if has_memory else None,
+            memory_used=memory.used if has_memory else None,
+            power_usage=self._milli("nvmlDeviceGetPowerUsage", device),
+            power_limit=self._milli("nvmlDeviceGetPowerManagementLimit", device),
+            energy=None if energy is None or start is None else energy - start,
         )
 
     def held(self, pid: int) -> dict[str, int]:

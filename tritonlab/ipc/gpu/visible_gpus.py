@@ -107,7 +107,7 @@ def query_driver() -> tuple[list[DeviceFacts], str]:
     except ValueError:  # the driver has ended the process
         return [], done.stderr.strip() or f"the process that queried the driver ended with status {done.returncode}"
     devices = [
-        DeviceFacts(ordinal, uuid, name, total, (major, minor), simulated)
+        DeviceFacts(ordinal, uuid, name, total_bytes=total, compute=(major, minor), simulated=simulated)
         for ordinal, uuid, name, total, (major, minor), simulated in rows
     ]
     return devices, str(why)

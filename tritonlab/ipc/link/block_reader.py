@@ -55,7 +55,9 @@ class BlockReader:
     def _on_device(self, number: int, shape: list[int], device: int, offset: int, nbytes: int) -> Tensor:
         place = self._region.view(offset, nbytes)
         self.found_device = True
-        return self._link.devices.received(_TYPES[number], shape, device, place, self._hold())
+        return self._link.devices.received(
+            datatype=_TYPES[number], shape=shape, device=device, data=place, lease=self._hold()
+        )
 
     def _hold(self) -> Lease | None:
         """Keep the block until nobody holds what this returns."""

@@ -126,7 +126,9 @@ class StubLink(StubConnection):
         cwd: str,
     ) -> Answer:
         """Ask the stub to import the module. `cwd` is empty if the working directory was removed."""
-        return self.ask(Import(module, path, list(paths), model_dir, instance, env, cwd))
+        return self.ask(
+            Import(module, path, paths=list(paths), model_dir=model_dir, instance=instance, env=env, cwd=cwd)
+        )
 
     def auto_complete(self, config: str) -> Answer:
         """Ask for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
@@ -143,7 +145,15 @@ class StubLink(StubConnection):
     ) -> Answer:
         """Ask the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too; it keeps the
         last exception of `execute` alive for `postmortem_s` seconds."""
-        return self.ask(Initialize(args, list(outputs), decoupled, tells_failures, postmortem_s))
+        return self.ask(
+            Initialize(
+                args,
+                outputs=list(outputs),
+                decoupled=decoupled,
+                tells_failures=tells_failures,
+                postmortem_s=postmortem_s,
+            )
+        )
 
     def finalize(self) -> Answer:
         """Ask the stub to finalize the model; then the process ends."""
@@ -232,7 +242,7 @@ class StubLink(StubConnection):
 
     def fail(self, infer: int, final: bool, code: int, text: str) -> None:
         """Send an error to an INFER."""
-        self.tell(InferResponse(final, None, [], ResponseError(code, text), ""), infer)
+        self.tell(InferResponse(final, block=None, tensors=[], error=ResponseError(code, text), parameters=""), infer)
 
     def return_blocks(self) -> None:
         """Gives the stub back now the blocks that are no longer read; the next message would do it, too."""

@@ -249,18 +249,20 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
     tracebacks = Tracebacks(
         shell,
         locate,
-        lambda name: _config_of(workspace(), name),
-        lambda: workspace().names(),
-        places,
-        lambda: workspace().server.debugger.words(),
-        lambda line: printed.has_shown(line),
+        config_of=lambda name: _config_of(workspace(), name),
+        names=lambda: workspace().names(),
+        places=places,
+        paused=lambda: workspace().server.debugger.words(),
+        shown=lambda line: printed.has_shown(line),
     )
     install(tracebacks)
     cell = RunningCell()
     cell.follow(shell)
     notice = WaitingNotice(places, cell)
     windows = listen(lambda: current())
-    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.request_prompt), cell)
+    desk = NotebookDesk(
+        shell, lines=CellLines(locate, label), places=places, watch=PromptWatch(windows.request_prompt), cell=cell
+    )
     desk.listen()
     printed = PrintedLines(cell)
     printed.follow(shell)

@@ -262,7 +262,13 @@ class Model:
         """
         request, found = self._asked(request, fields)
         core = self._core
-        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, core.explain, core.debugger)
+        iterator = ResponseIterator(
+            request,
+            raise_on_error,
+            empty_final=enable_empty_final_response,
+            explain=core.explain,
+            debugger=core.debugger,
+        )
         try:
             shielded(core.infer, request, found)
         except KeyboardInterrupt:
@@ -306,7 +312,9 @@ class Model:
         tensors = make_tensors(inputs, found.rules.input_types)
         request, core = InferenceRequest(self.name, tensors, model_version=self.version), self._core
         try:
-            answers = ResponseIterator(request, True, False, core.explain, core.debugger)
+            answers = ResponseIterator(
+                request, raise_on_error=True, empty_final=False, explain=core.explain, debugger=core.debugger
+            )
             try:
                 shielded(core.infer_here, request, found)
             except KeyboardInterrupt:

@@ -111,7 +111,13 @@ class ResponseIterator(Iterator[InferenceResponse]):
     def __repr__(self) -> str:
         there = list(self._responses.copy())
         shown = [*map(repr, there[:_SHOWN]), *(["…"] if len(there) > _SHOWN else [])]
-        return _shown(self, self.request, self._done, len(there), f": {', '.join(shown)}" if shown else "")
+        return _shown(
+            iterator=self,
+            request=self.request,
+            done=self._done,
+            count=len(there),
+            responses=f": {', '.join(shown)}" if shown else "",
+        )
 
     def cancel(self) -> None:
         """Ask for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
@@ -144,7 +150,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         raise StopAsyncIteration
 
     def __repr__(self) -> str:
-        return _shown(self, self.request, self._done, self._responses.qsize(), "")
+        return _shown(iterator=self, request=self.request, done=self._done, count=self._responses.qsize(), responses="")
 
     def cancel(self) -> None:
         """Ask for cancellation; keep iterating."""

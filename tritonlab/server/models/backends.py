@@ -98,7 +98,17 @@ class Backends:
     def _interpreter(self, config: ModelConfig, directory: Path, version: int, home: Path | None) -> Interpreter:
         def say(level: str, text: str) -> None:
             if self._log is not None:
-                self._log.add(LogRecord(time.time_ns(), config.name, version, "", "server", level, text))
+                self._log.add(
+                    LogRecord(
+                        time_ns=time.time_ns(),
+                        model=config.name,
+                        version=version,
+                        instance="",
+                        stream="server",
+                        level=level,
+                        text=text,
+                    )
+                )
 
         environment = None
         if ENVIRONMENT in config.parameters:

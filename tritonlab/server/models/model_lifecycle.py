@@ -171,12 +171,12 @@ class ModelVersion:
             cache,
             self.name,
             self.version,
-            [output.name for output in self.config.output],
-            self.scheduler.enqueue,
-            self.stats,
-            services.clock,
-            services.instruments,
-            self._warn,
+            outputs=[output.name for output in self.config.output],
+            execute=self.scheduler.enqueue,
+            stats=self.stats,
+            clock=services.clock,
+            instruments=services.instruments,
+            warn=self._warn,
         )
         return self._cached.enqueue
 
@@ -256,4 +256,8 @@ class ModelVersion:
 
 def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:
     """Add a line to the server's log, in the version's name."""
-    log.add(LogRecord(time.time_ns(), name, version, "", "server", level, text))
+    log.add(
+        LogRecord(
+            time_ns=time.time_ns(), model=name, version=version, instance="", stream="server", level=level, text=text
+        )
+    )

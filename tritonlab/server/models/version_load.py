@@ -169,7 +169,7 @@ class VersionLoad:
         first_response = self._services.metrics.first_response(config)
         timer, clock, instruments = self._services.timer, services.clock, services.instruments
         shared = SchedulerServices(clock, instruments, timer, self._stats, self._warn, execution.limiter)
-        scheduler = make_scheduler(name, self._version, config, directory, shared)
+        scheduler = make_scheduler(name, self._version, config, directory, services=shared)
         simulated = self._services.gpus.simulated
         self.instances = ServingInstances(
             source, directory, rules, scheduler, services, self._stats, execution, simulated

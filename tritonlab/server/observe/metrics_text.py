@@ -85,12 +85,12 @@ class ServerMetrics:
                 v.version,
                 v.stats,
                 v.scheduler.pending,
-                v.config.metric_tags,
-                v.load_ns,
-                v.config.response_cache.enable,
-                v.first_response,
-                _gpu_uuid(v, self._gpus),
-                v.files.namespace,
+                tags=v.config.metric_tags,
+                load_ns=v.load_ns,
+                cached=v.config.response_cache.enable,
+                first_response=v.first_response,
+                gpu_uuid=_gpu_uuid(v, self._gpus),
+                namespace=v.files.namespace,
             )
             for v in versions
         ]

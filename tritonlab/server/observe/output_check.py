@@ -64,7 +64,15 @@ class OutputCheck(Instrument):
             check = self._looked_at[key] = VersionCheck(config)
         for warning in check.warnings(request, response):
             text = f"{UNCHECKED}{warning}."
-            record = LogRecord(time.time_ns(), key[0], key[1], "", "server", "WARNING", text)
+            record = LogRecord(
+                time_ns=time.time_ns(),
+                model=key[0],
+                version=key[1],
+                instance="",
+                stream="server",
+                level="WARNING",
+                text=text,
+            )
             self._log.add(replace(record, request_ids=(request.request_id,), serials=(request.serial,)))
         if check.seen >= ENOUGH:
             self._enough(key)

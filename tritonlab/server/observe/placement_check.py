@@ -77,7 +77,7 @@ class PlacementCheck(Instrument):
             if (pid := instance.pid) is None or pid in self._said:
                 continue
             if warning := misplaced(instance.plan, self._gpus.held(pid), self._gpus.simulated):
-                self._warn(model, version, instance.name, pid, warning)
+                self._warn(model, version, instance=instance.name, pid=pid, warning=warning)
 
     def _warn(self, model: str, version: int, instance: str, pid: int, warning: str) -> None:
         with self._lock:
@@ -85,7 +85,18 @@ class PlacementCheck(Instrument):
             self._said.add(pid)
         if new:
             text = f"{MISPLACED}{warning}"
-            self._log.add(LogRecord(time.time_ns(), model, version, instance, "server", "WARNING", text, pid=pid))
+            self._log.add(
+                LogRecord(
+                    time_ns=time.time_ns(),
+                    model=model,
+                    version=version,
+                    instance=instance,
+                    stream="server",
+                    level="WARNING",
+                    text=text,
+                    pid=pid,
+                )
+            )
 
 
 class _Executions(Instrument):

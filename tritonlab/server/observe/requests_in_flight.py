@@ -77,6 +77,6 @@ def survey(versions: Iterable[ModelVersion], calls: Sequence[BlsCall], now: int)
             last = max(request.queue_start, request.execute_start, request.responded)
             caller = callers.get(id(request))
             found[request.serial] = HeldRequest(
-                request, version, instance, caller, now - request.request_start, now - last
+                request, version, instance, caller, age=now - request.request_start, waited=now - last
             )
     return sorted(found.values(), key=lambda held: held.request.serial)

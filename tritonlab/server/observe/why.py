@@ -169,7 +169,7 @@ def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
     way = Way(group, seen.held, seen.calls)
     stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in way.instances[:_STUBS])
     lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
-    yield Reason("requests", version.name, heads(group)[0], lines, stacks)
+    yield Reason(kind="requests", model=version.name, text=heads(group)[0], lines=lines, stacks=stacks)
 
 
 def _named(instance: ModelInstance) -> str:

@@ -198,7 +198,9 @@ class Tensor:
     @staticmethod
     def _from_core(tensor: CoreTensor) -> Tensor:
         data = tensor.data
-        buffer = MemoryBuffer(_address(data), MemoryType.CPU, 0, data.nbytes, data)
+        buffer = MemoryBuffer(
+            data_ptr=_address(data), memory_type=MemoryType.CPU, memory_type_id=0, size=data.nbytes, owner=data
+        )
         shape: Any = np.array(tensor.shape, np.int64)  # an array, as NVIDIA's: code calculates with it
         return Tensor(_DATATYPES[tensor.datatype], shape, buffer)
 
@@ -260,4 +262,10 @@ def _from_numpy(array: NDArray[Any]) -> Tensor:
         array = np.frombuffer(encode_bytes_tensor(array), np.uint8)
     else:
         array = np.asarray(array, datatype.numpy, order="C")
-    return Tensor(_DATATYPES[datatype], shape, MemoryBuffer(_address(array), MemoryType.CPU, 0, array.nbytes, array))
+    return Tensor(
+        _DATATYPES[datatype],
+        shape,
+        MemoryBuffer(
+            data_ptr=_address(array), memory_type=MemoryType.CPU, memory_type_id=0, size=array.nbytes, owner=array
+        ),
+    )

@@ -120,7 +120,9 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
 def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:
     """Return the facts about a model that does not serve."""
     report = workspace.report(model.name)
-    base = last or ModelFacts(model.name, workspace.draft(model.name).version, "", None, "", "")
+    base = last or ModelFacts(
+        model.name, workspace.draft(model.name).version, state="", seconds=None, instances="", batching=""
+    )
     state, reason = model.state, model.reason.split("\n\nAt:", 1)[0]
     if workspace.server.draining(model.name):  # `model.state` is of its highest version, which may have ended long ago
         state, reason = "UNLOADING", ""

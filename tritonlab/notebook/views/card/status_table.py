@@ -217,7 +217,7 @@ def status_table(workspace: Workspace) -> StatusTable:
     endpoints = repr(workspace.ports.endpoints) if workspace.ports.endpoints is not None else ""
     draining = [draining_text(found) for found in lasting(workspace.server.draining())]
     server, memory = workspace.server, memory_text(workspace.server.memory()) if rows else ""
-    return StatusTable(rows, endpoints, memory, draining, server.gpus(), [*hanging_texts(server).values()])
+    return StatusTable(rows, endpoints, memory, draining, gpus=server.gpus(), hanging=[*hanging_texts(server).values()])
 
 
 def memory_lines(memory: MemoryUse) -> list[str]:

@@ -60,7 +60,7 @@ def _draw_box(picture: SvgPicture, box: Box, number: int, root: Call) -> None:
             picture.text(x + 14, foot, fitted(text, WIDTH - 14), dim=True)
         edge = RED if any(call.failure for call in box.calls) else INK
         look = f"rx='4' stroke='{edge}' stroke-opacity='.6'" + ("" if box.calls else " stroke-dasharray='3 3'")
-        picture.rect(x, y, WIDTH, box.height, _PAPER, look)
+        picture.rect(x, y, width=WIDTH, height=box.height, tone=_PAPER, look=look)
         room = WIDTH - 2 * _PAD
         picture.text(x + _PAD, y + 16, fitted(box.title, room * 0.95), bold=True)
         picture.text(x + _PAD, y + 31, fitted(times_text(box), room), dim=True)
@@ -73,14 +73,14 @@ def _draw_bars(picture: SvgPicture, box: Box, root: Call) -> None:
     wide = WIDTH - 2 * _PAD
     scale = wide / max(root.end - root.arrived, 1)
     left, top = box.x + _PAD, box.y + HEIGHT - 13
-    picture.rect(left, top, wide, 6, INK, "opacity='.12'")
+    picture.rect(x=left, y=top, width=wide, height=6, tone=INK, look="opacity='.12'")
     for call in box.calls:
         run = RED if call.failure else BLUE
         for begin, end, tone in ((call.arrived, call.start, ORANGE), (call.start, call.end, run)):
             at = min(max((begin - root.arrived) * scale, 0), wide)
             width = min((end - begin) * scale, wide - at)
             if end > begin:
-                picture.rect(left + at, top, max(width, 0.7), 6, tone)
+                picture.rect(x=left + at, y=top, width=max(width, 0.7), height=6, tone=tone)
 
 
 def times_text(box: Box) -> str:
@@ -133,25 +133,27 @@ def _draw_slots(picture: SvgPicture, name: str, uses: list[SlotUse], occupied: O
     shown: list[SlotUse | None] = [*uses[:SLOTS], *[None] * min(free, max(_ACROSS - len(uses), 0))]
     for n, use in enumerate(shown):
         x, top = n % _ACROSS * wide, y + 20 + n // _ACROSS * (_SLOT_HEIGHT + _ROW)
-        _draw_slot(picture, use, x, top, wide - _ROW, occupied.max_idle)
+        _draw_slot(picture, use, x, y=top, width=wide - _ROW, max_idle=occupied.max_idle)
     picture.height += 8
 
 
 def _draw_slot(picture: SvgPicture, use: SlotUse | None, x: float, y: float, width: float, max_idle: int) -> None:
     if use is None:
-        picture.rect(x, y, width, _SLOT_HEIGHT, "none", "rx='3' stroke='currentColor' stroke-opacity='.25'")
+        picture.rect(
+            x, y, width, height=_SLOT_HEIGHT, tone="none", look="rx='3' stroke='currentColor' stroke-opacity='.25'"
+        )
         return
     state = (
         "executing" if use.executing else "waiting" if use.queued else "idle" if use.idle_left is not None else "ends"
     )
     queued = f", {use.queued} queued" if use.queued else ""
-    picture.rect(x, y, width, _SLOT_HEIGHT, "none", "rx='3' stroke='currentColor' stroke-opacity='.6'")
+    picture.rect(x, y, width, height=_SLOT_HEIGHT, tone="none", look="rx='3' stroke='currentColor' stroke-opacity='.6'")
     room = width - 12 - text_width(f" · {state}{queued}")
     text = f"{fitted(str(use.sequence), room, end=True)} · {state}{queued}"
     picture.text(x + 6, y + 14, text, title=f"{use.sequence}")
     if use.idle_left is not None:
         share = min(max(use.idle_left / max(max_idle, 1), 0), 1)
-        picture.rect(x + 6, y + 22, share * (width - 72), 6, BLUE if use.executing else ORANGE)
+        picture.rect(x=x + 6, y=y + 22, width=share * (width - 72), height=6, tone=BLUE if use.executing else ORANGE)
         picture.text(x + width - 6, y + 29, _time(max(use.idle_left, 0)), anchor="end", dim=True)
 
 

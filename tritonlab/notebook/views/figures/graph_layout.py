@@ -72,7 +72,7 @@ def layout(root: Call, graph: EnsembleGraph | None) -> GraphLayout:
     """Place a request and its calls. `graph` is that of the request's ensemble, None if it is not one."""
     made = GraphLayout()
     box = Box(root.model, [root], tensors(root.inputs))
-    made.height = _place(made, box, graph, 0.0, len(box.tensors) * LINE + 4) + 2
+    made.height = _place(made, box, graph, x=0.0, y=len(box.tensors) * LINE + 4) + 2
     made.width = max(box.x for box in made.boxes) + WIDTH + 2
     return made
 
@@ -99,7 +99,7 @@ def _place(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y
             at, bottom = x + _INDENT, 0.0
             for n, member in line:
                 places[n] = len(made.boxes)
-                bottom = max(bottom, _place(made, member.box, None, at, top))
+                bottom = max(bottom, _place(made, member.box, graph=None, x=at, y=top))
                 at = max(one.x for one in made.boxes[places[n] :]) + WIDTH + _INDENT
                 made.arrows += [
                     Arrow(places[source], places[n], False, member.depth > members[source].depth + 1)

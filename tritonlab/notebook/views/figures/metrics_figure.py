@@ -105,7 +105,7 @@ def metrics_figure(record: MetricRecord, wall: int) -> str:
         picture.text(scale.stop + 8, y + 13, fitted(value, _NOW - 8))
         for line, part in enumerate(more.split(", ")):
             picture.text(scale.stop + 8, y + 13 + (line + 1) * (LINE - 2), fitted(part, _NOW - 8), dim=True)
-        _draw_series(picture, rows[lane], kind_of(record, key), key[0], scale, y + 4)
+        _draw_series(picture, rows=rows[lane], kind=kind_of(record, key), name=key[0], time=scale, top=y + 4)
     picture.height = top + _LANE * len(series)
     picture.time_axis(scale, wall)
     return picture.svg()
@@ -116,7 +116,7 @@ def _draw_series(picture: SvgPicture, rows: Numbers, kind: str, name: str, time:
     low, high = min(float(rows[:, 1].min()), 0.0), max(float(rows[:, 1].max()), 0.0)
     value = Scale(low, high if high > low else low + 1, top + _HIGH, top)
     for end in sorted({low, high}):
-        picture.line(time.start, value(end), time.stop, value(end), "opacity='.15'")
+        picture.line(x=time.start, y=value(end), to_x=time.stop, to_y=value(end), look="opacity='.15'")
         picture.text(time.start - 6, value(end) + 4, value_text(name, kind, end), anchor="end", dim=True)
     kept = rows[np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))].tolist()
     points = [(time(at), value(number)) for at, number in kept]

@@ -36,7 +36,7 @@ def streams_figure(record: ModelRecord, wall: int) -> str:
         arrived, closed = spans[serial]
         picture.name(y + 10, shown[lane], left)
         look = "opacity='.5'" if closed else "opacity='.5' stroke-dasharray='3 3'"
-        picture.line(scale(arrived), y + 6, scale(closed or end), y + 6, look)
+        picture.line(x=scale(arrived), y=y + 6, to_x=scale(closed or end), to_y=y + 6, look=look)
         for row in rows:
             _draw_response(picture, scale(row[1]), y, int(row[3]))
     picture.height += 4
@@ -59,4 +59,4 @@ def _draw_response(picture: SvgPicture, x: float, y: float, kind: int) -> None:
     if kind & EMPTY:
         picture.dot(x, y + 6, 3.5, INK, filled=False)
     else:
-        picture.rect(x - 1, y + 1, 2, 10, RED if kind & ERROR else BLUE)
+        picture.rect(x=x - 1, y=y + 1, width=2, height=10, tone=RED if kind & ERROR else BLUE)

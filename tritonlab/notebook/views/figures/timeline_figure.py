@@ -41,11 +41,11 @@ def timeline_figure(record: ModelRecord, wall: int) -> str:
     for number, name in enumerate(names):
         y = top + number * _LANE + _WAIT
         picture.name(y + 13, name, left)
-        picture.rect(left, y, scale.stop - left, _BLOCK, "currentColor", "opacity='.08'")
+        picture.rect(x=left, y=y, width=scale.stop - left, height=_BLOCK, tone="currentColor", look="opacity='.08'")
     for batch in batches:
         y = top + lanes.index(int(batch["instance"])) * _LANE
-        _draw_requests(picture, batch, requests, oldest, scale, y)
-        _draw_execution(picture, batch, words["reason"], scale, y + _WAIT)
+        _draw_requests(picture, batch, requests, oldest, scale, top=y)
+        _draw_execution(picture, batch, reasons=words["reason"], scale=scale, y=y + _WAIT)
     picture.time_axis(scale, wall)
     return picture.svg()
 
@@ -62,7 +62,15 @@ def _draw_execution(picture: SvgPicture, batch: dict[str, float], reasons: list[
     title += f", closed because: {reason}" if reason else ""
     left = scale(batch["start"])
     tone = RED if batch["failed"] else BLUE
-    picture.block(left, y, scale(batch["end"]) - left, _BLOCK, tone, f"{int(batch['size'])}", title)
+    picture.block(
+        x=left,
+        y=y,
+        width=scale(batch["end"]) - left,
+        height=_BLOCK,
+        tone=tone,
+        text=f"{int(batch['size'])}",
+        title=title,
+    )
 
 
 def _draw_requests(
@@ -73,4 +81,6 @@ def _draw_requests(
     left = scale(batch["start"])
     for row in range(max(first, 0), first + count):
         came = max(scale(requests[row, 2]), scale.start)
-        picture.rect(came, top + (row - first) * _WAIT / _ROWS, max(left - came, 0.5), 1.5, ORANGE)
+        picture.rect(
+            x=came, y=top + (row - first) * _WAIT / _ROWS, width=max(left - came, 0.5), height=1.5, tone=ORANGE
+        )

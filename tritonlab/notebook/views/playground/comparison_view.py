@@ -19,9 +19,25 @@ def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
     one, other = comparison.outcomes
     rows = []
     if one.error is not None or other.error is not None:
-        rows.append(_row("error", _error(one), _error(other), "not the same" if comparison.errors else "", "tl-bad"))
+        rows.append(
+            _row(
+                name="error",
+                one=_error(one),
+                other=_error(other),
+                difference="not the same" if comparison.errors else "",
+                tone="tl-bad",
+            )
+        )
     if comparison.counts is not None:
-        rows.append(_row("responses", str(comparison.counts[0]), str(comparison.counts[1]), "not the same", "tl-bad"))
+        rows.append(
+            _row(
+                name="responses",
+                one=str(comparison.counts[0]),
+                other=str(comparison.counts[1]),
+                difference="not the same",
+                tone="tl-bad",
+            )
+        )
     rows += [_tensor_row(diff, one, other) for diff in comparison.tensors]
     rows.append(_row("total", _time(one.total_ns), _time(other.total_ns)))
     rows += [_row(word, _part(one, key), _part(other, key)) for key, word, _ in PARTS]
@@ -36,7 +52,13 @@ def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
 def _tensor_row(diff: TensorDiff, one: Outcome, other: Outcome) -> str:
     name = diff.name + (f" of response {diff.response + 1}" if diff.response else "")
     difference = str(diff).partition(": ")[2]
-    return _row(name, _value(one, diff), _value(other, diff), difference, "" if diff.same else "tl-bad")
+    return _row(
+        name,
+        one=_value(one, diff),
+        other=_value(other, diff),
+        difference=difference,
+        tone="" if diff.same else "tl-bad",
+    )
 
 
 def _row(name: str, one: str, other: str, difference: str = "", tone: str = "") -> str:

@@ -90,11 +90,11 @@ def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
     """Return the inputs of a config in its JSON form."""
     return tuple(
         InputSpec(
-            str(tensor["name"]),
-            DataType.from_config_name(tensor["data_type"]),
-            tuple(tensor["dims"]),
-            config["max_batch_size"],
-            bool(tensor.get("optional")),
+            name=str(tensor["name"]),
+            datatype=DataType.from_config_name(tensor["data_type"]),
+            dims=tuple(tensor["dims"]),
+            max_batch_size=config["max_batch_size"],
+            optional=bool(tensor.get("optional")),
         )
         for tensor in config["input"]
     )

@@ -43,12 +43,12 @@ class Tally:
         for outcome in outcomes:
             rows[outcome.batch_size] += outcome.request.batch_size if outcome.batch_size else 0
         return Tally(
-            len(outcomes),
-            len(done),
-            sum(outcome.failed for outcome in outcomes),
-            sum(outcome.cancelled for outcome in outcomes),
-            len(done) * 1e9 / took if took else 0.0,
-            {size: math.ceil(count / size) for size, count in sorted(rows.items()) if size},
+            sent=len(outcomes),
+            answered=len(done),
+            failed=sum(outcome.failed for outcome in outcomes),
+            cancelled=sum(outcome.cancelled for outcome in outcomes),
+            per_second=len(done) * 1e9 / took if took else 0.0,
+            batches={size: math.ceil(count / size) for size, count in sorted(rows.items()) if size},
         )
 
     def text(self) -> str:

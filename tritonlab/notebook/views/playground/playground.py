@@ -95,7 +95,7 @@ class Playground:
         self.buttons = SendButtons(widgets, self._press, self.cancel)
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
         self.other = SideBySide(
-            widgets, self.model, self._ports, lambda: self._requests(1, {})[0], self._say, self._note
+            widgets, self.model, self._ports, request=lambda: self._requests(1, {})[0], say=self._say, note=self._note
         )
         self.keys = form_keys(
             lambda: [*self.form.fields, self.buttons.count, self.other.target],
@@ -149,7 +149,7 @@ class Playground:
         if sent is None:
             return copy_as(kind, self._requests(1, {})[0], self.model.config(), address=address)
         responses = [arrival.response for arrival in sent.arrivals]
-        return copy_as(kind, sent.request, self.model.config(), responses, address)
+        return copy_as(kind, sent.request, config=self.model.config(), responses=responses, address=address)
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
         """Send the form's request to this model and to the one of its name on another server; show and return how their
@@ -258,7 +258,7 @@ class Playground:
 
     def _ipython_display_(self) -> None:
         self._output = uuid.uuid4().hex[:12]  # the output before keeps its moment
-        show_form(self.widget, self._id, repr(self), self.html(), self._output)
+        show_form(self.widget, view=self._id, text=repr(self), html=self.html(), output=self._output)
 
     def text(self) -> str:
         return form_text(self.to_dict(), self._sent.finished())

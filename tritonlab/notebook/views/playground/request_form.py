@@ -40,9 +40,16 @@ class RequestForm:
         self._show_rows()
 
     def _build_batch(self, widgets: Any, max_batch_size: int) -> None:
-        self.batch = _number(widgets, "batch size", 1, 1, max(1, max_batch_size * 2), "Rows of one request")
+        self.batch = _number(
+            widgets, name="batch size", value=1, least=1, most=max(1, max_batch_size * 2), tip="Rows of one request"
+        )
         self.seed = _number(
-            widgets, "seed", 0, 0, (1 << 31) - 1, "Of the random values; one seed makes the same ones each time"
+            widgets,
+            name="seed",
+            value=0,
+            least=0,
+            most=(1 << 31) - 1,
+            tip="Of the random values; one seed makes the same ones each time",
         )
         self.new_button = widgets.Button(description="New values", tooltip="Random values of the next seed")
         self.new_button.layout = widgets.Layout(width="100px")
@@ -54,8 +61,12 @@ class RequestForm:
         self.correlation_id.value = "1" if self._sequence else ""
         self.start = _check(widgets, "sequence start", self._sequence)
         self.end = _check(widgets, "sequence end", self._sequence)
-        self.priority = _number(widgets, "priority", 0, 0, most, "0 is the model's default, 1 the highest")
-        self.timeout = _number(widgets, "timeout µs", 0, 0, most, "Microseconds in the queue; 0 is none")
+        self.priority = _number(
+            widgets, name="priority", value=0, least=0, most=most, tip="0 is the model's default, 1 the highest"
+        )
+        self.timeout = _number(
+            widgets, name="timeout µs", value=0, least=0, most=most, tip="Microseconds in the queue; 0 is none"
+        )
         self.parameters = _text(widgets, "parameters", '{"key": "value"}')
         self._names = outputs
         self.outputs = {name: _check(widgets, name, True) for name in outputs[:_MOST_BOXES]}

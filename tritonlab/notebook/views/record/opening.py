@@ -96,7 +96,9 @@ def _live(model: Model, kind: str, recording: Recording, written: Callable[[], W
         return BatchConfig.from_config(TunedModel(model).config)
 
     peek = TensorPeek(name)
-    timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model, written))
+    timeline = Timeline(
+        recording, name, live=lambda: live_state(versions()), config=rules, subject=_subject(model, written)
+    )
     timeline.peek, instruments = peek, model.server.instruments
     timeline.watched = lambda on: instruments.add(peek) if on else instruments.remove(peek)
     return timeline

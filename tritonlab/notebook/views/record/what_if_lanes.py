@@ -92,7 +92,9 @@ class WhatIfLanes:
             facts = {
                 "text": line,
                 "notes": [
-                    *notes(recorded, now, chosen, replayed, window, ensembles),
+                    *notes(
+                        recorded, present=now, settings=chosen, replayed=replayed, window=window, ensembles=ensembles
+                    ),
                     f"Execution times {recorded.times}.",
                 ],
                 "config": chosen.pbtxt(authored),
