@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 #: Longest that a test waits for a page, in seconds: CI runs other tests beside these.
 PATIENCE = 60.0
+#: The module and the application of JupyterLab, and of Notebook 7.
+LAB, NOTEBOOK = ("jupyterlab", "LabApp"), ("notebook", "JupyterNotebookApp")
 _THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -55,6 +57,11 @@ class JupyterServer:
         (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": _THEMES[name]}))
 
 
+def python_path() -> str:
+    """Return the path for programs that import tritonlab from these sources."""
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 # Not for the session: the tests of other folders would run beside its kernels.
 @pytest.fixture(scope="package")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
@@ -66,25 +73,29 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
 
 
 @contextmanager
-def serving(base: Path, prefix: str = "") -> Iterator[JupyterServer]:
-    """Runs a JupyterLab of its own, with all its files below `base` and its addresses below `prefix`."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def serving(base: Path, prefix: str = "", app: tuple[str, str] = LAB) -> Iterator[JupyterServer]:
+    """Run a JupyterLab, or another `app` of its kind, with all its files below `base` and its addresses below
+    `prefix`.
+    """
+    module, name = app
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     folders = ("CONFIG", "DATA", "RUNTIME")
-    environment |= {f"JUPYTER_{name}_DIR": str(base / name.lower()) for name in folders}
-    environment |= {f"JUPYTERLAB_{name}_DIR": str(base / name.lower()) for name in ("SETTINGS", "WORKSPACES")}
+    environment |= {f"JUPYTER_{kind}_DIR": str(base / kind.lower()) for kind in folders}
+    environment |= {f"JUPYTERLAB_{kind}_DIR": str(base / kind.lower()) for kind in ("SETTINGS", "WORKSPACES")}
     environment["IPYTHONDIR"] = str(base / "ipython")
     notebooks, settings = base / "notebooks", base / "settings"
     notebooks.mkdir()
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0"]
-    command += ["--ip=127.0.0.1", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
+    command = [sys.executable, "-m", module, "--no-browser", "--allow-root", "--port=0"]
+    command += ["--ip=127.0.0.1", "--IdentityProvider.token=", f"--{name}.expose_app_in_browser=True"]
     command += [f"--ServerApp.root_dir={notebooks}", f"--ServerApp.base_url={prefix or '/'}"]
     (base / "app_settings").mkdir()
     (base / "app_settings" / "overrides.json").write_text(json.dumps(QUIET))
-    command += [f"--LabApp.app_settings_dir={base / 'app_settings'}"]
+    command += [f"--{name}.app_settings_dir={base / 'app_settings'}"]
     # the bundle of these sources, whatever is installed
     (base / "labextensions").mkdir()
     (base / "labextensions" / "tritonlab").symlink_to(ROOT / "tritonlab" / "labextension")
-    command += [f"--LabApp.extra_labextensions_path={base / 'labextensions'}"]
+    # under Notebook 7 it is JupyterLab, an extension of the same server, that sends the files
+    command += [f"--{each}.extra_labextensions_path={base / 'labextensions'}" for each in {name, "LabApp"}]
     with open(base / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
     try:

@@ -10,8 +10,7 @@ import nbformat
 
 CELLS = {
     "load": "%load_ext tritonlab",
-    "torch": """\
-%%triton_model scores --max-batch-size 8 --dynamic-batching 200 --input X:FP32[4] --output SCORES:FP32[3]
+    "torch": """%%triton_model scores --max-batch-size 8 --dynamic-batching --input X:FP32[4] --output SCORES:FP32[3]
 import torch
 import triton_python_backend_utils as pb_utils
 
@@ -165,7 +164,6 @@ form.inputs["TEXT"].text.value = "hello"
 form.send()
 form
 """,
-    "status": "%triton status",
     "timeline": "%triton view scores",
     "streams": "%triton view count streams",
     "metrics": "%triton view scores metrics",
@@ -174,7 +172,7 @@ form
     "calls": "%triton view both graph",
     "load test": "%triton load_test scores --concurrency 1,2 --duration 0.3",
     "what if": "scores.what_if(max_queue_delay_microseconds=500)",
-    "tune": "scores.tune(budget_s=4)",
+    "tune": "scores.tune(concurrency=2, budget_s=6)",
     "failure": "shout(TEXT=np.array([b'\\xff'], dtype=object))",
     "failed load": """%%triton_model broken --input X:FP32[1] --output Y:FP32[1]
 import time
@@ -191,6 +189,8 @@ class TritonPythonModel:
     def execute(self, requests):
         return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", r.inputs()[0].as_numpy())]) for r in requests]
 """,
+    "status": "%triton status",
+    "end": "print('the end')",
 }
 #: The cells that fail.
 FAILING = ("failure", "failed load")

@@ -14,7 +14,7 @@ from tritonlab.core.status import InternalError
 def test_an_output_is_read_by_its_name() -> None:
     response = InferenceResponse(outputs={"OUT": Tensor.from_numpy(np.arange(3, dtype=np.int32))})
     assert response["OUT"].tolist() == [0, 1, 2]
-    with pytest.raises(NoSuchOutput, match=r"did you mean .OUT."):
+    with pytest.raises(NoSuchOutput, match=r"did you mean 'OUT'"):
         response["OUTT"]
     with pytest.raises(TypeError, match="not iterable"):
         list(response)  # type: ignore[call-overload]

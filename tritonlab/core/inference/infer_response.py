@@ -33,10 +33,7 @@ class InferenceResponse:
     __iter__: ClassVar[None] = None  # else Python would take 0, 1, 2, … for names
 
     def __getitem__(self, name: str) -> Any:
-        """Return an output as numpy, as the result of `model(…)` has it.
-
-        Raises NoSuchOutput, or the response's error.
-        """
+        """Return an output as numpy, as `model(…)` does. Raises NoSuchOutput, or the error of the response."""
         if self.error is not None:
             raise self.error
         return Outputs(self.outputs)[name].numpy()
