@@ -15,6 +15,7 @@ from .core.status import ModelError, ModelLoadError, TritonError
 from .core.tensor import Tensor
 from .core.trace_settings import TraceSetting
 from .export.repository import export
+from .export.verify.verification import verify
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.model import Model
 from .notebook.server import Server
@@ -72,6 +73,7 @@ __all__ = [
     "recording",
     "reset",
     "serve",
+    "verify",
     "view",
 ]
 

@@ -191,6 +191,13 @@ class Model:
         stubs = {instance.name: instance.stub for instance in self._found().instances}
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
+    def modules(self, timeout: float = 5.0) -> dict[str, str]:
+        """Return the file of every module that its instances have imported since they were started, by name; modules
+        without a file, which Python itself has, are not among them."""
+        stubs = [instance.stub for instance in self._found().instances]
+        found = [stub.modules(timeout) for stub in stubs if stub is not None]
+        return {name: file for each in found for name, file in each.items()}
+
     def expected_shape(self, name: str) -> str:
         """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""
         return self._found().rules.expected_shape(name)

@@ -131,6 +131,7 @@ COMMANDS = (
     _row(9, "GIVE_BACK", TO_STUB, CONTROL, bodies.GiveBack, bodies.GivenBack),
     _row(13, "POSTMORTEM", TO_STUB, MONITOR, debugger_bodies.Postmortem, Optional[float]),  # None: there is none
     _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, Nothing),
+    _row(15, "LIST_MODULES", TO_STUB, MONITOR, bodies.ListModules, Dict[str, str]),  # the file of each that has one
     # execution
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),
