@@ -66,17 +66,16 @@ class TritonPythonModel:
 VALUE = Tensor(DataType.FP32, (1, 4), np.arange(4, dtype=np.float32).reshape(1, 4))
 
 
-@pytest.fixture(scope="module")
-def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported repository whose models run here."""
-    beside = tmp_path_factory.mktemp("notebook") / "table.txt"
+def write_models(repository: Path, notebook: Path) -> None:
+    """Write models that run here; two of them need the directory `notebook`."""
+    notebook.mkdir()
+    beside = notebook / "table.txt"
     beside.write_text("2")
-    repository = tmp_path_factory.mktemp("export") / "models"
     sources = {
         "plain": MODEL.format(head="", body="value * 2"),
         "raises": MODEL.format(head="", body="value / missing_of_another_cell"),
         "path": MODEL.format(head="", body=f"value * float(open({str(beside)!r}).read())"),
-        "home": MODEL.format(head="", body=f"value * len(os.listdir({str(beside.parent)!r}))"),
+        "home": MODEL.format(head="", body=f"value * len(os.listdir({str(notebook)!r}))"),
         "decoupled": DECOUPLED,
     }
     for name, source in sources.items():
@@ -84,7 +83,14 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (repository / name / "1" / "model.py").write_text(source)
         more = "model_transaction_policy { decoupled: true }\n" if name == "decoupled" else ""
         (repository / name / "config.pbtxt").write_text(CONFIG + more)
-    return repository
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported repository whose models run here."""
+    scratch = tmp_path_factory.mktemp("export")
+    write_models(scratch / "models", scratch / "notebook")
+    return scratch / "models"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,12 +11,12 @@ import pytest
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.export.child_command import Cancelled
 from tritonlab.export.environment import placed
-from tritonlab.export.environment.lock import Distribution, EnvironmentRefused, Imported
+from tritonlab.export.environment.built_environment import build_environment, check_budget, pack
+from tritonlab.export.environment.lock import Distribution, EnvironmentRefused, StubImports
 from tritonlab.export.environment.placed import EnvironmentOptions, place_environment
 from tritonlab.export.environment.python_prefix import Python, own_python
-from tritonlab.export.environment.relocatable import build_environment, check_budget, pack
 
-NUMPY = Imported((Distribution("numpy", "1.26.4", 70_000_000, "numpy"),), {})
+NUMPY = StubImports((Distribution("numpy", "1.26.4", 70_000_000, "numpy"),), {})
 TEXT = '# mine\nbackend: "python"\n'
 
 

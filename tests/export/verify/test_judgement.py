@@ -11,7 +11,7 @@ from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import Code, TritonError
 from tritonlab.core.tensor import Tensor
 from tritonlab.export.verify.judgement import compared, document_differences, judge
-from tritonlab.export.verify.replay import ALONE, ModelAnswers
+from tritonlab.export.verify.replayed_requests import ALONE, ModelAnswers
 
 PLACES = ("/here", "/mnt/models")
 

@@ -23,7 +23,7 @@ NUMPY_REASON = (
 )
 #: The last numpy 1 for each Python; 3.13 has none.
 _NUMPY_1 = {"3.8": "1.24.4", "3.9": "1.26.4", "3.10": "1.26.4", "3.11": "1.26.4", "3.12": "1.26.4"}
-#: Imported by a `.pth` file in every process.
+#: StubImports by a `.pth` file in every process.
 _AT_START = frozenset({"_distutils_hack"})
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -37,7 +37,7 @@ class Distribution(NamedTuple):
     why: str
 
 
-class Imported(NamedTuple):
+class StubImports(NamedTuple):
     """What the modules of a stub came from. `loose`: files outside any distribution, by module."""
 
     distributions: tuple[Distribution, ...]
@@ -60,7 +60,7 @@ class EnvironmentRefused(CommandFailed):
     """An environment that would not work on the target, or is not wanted there."""
 
 
-def imported(modules: Mapping[str, str], besides: Iterable[Path] = ()) -> Imported:
+def imported(modules: Mapping[str, str], besides: Iterable[Path] = ()) -> StubImports:
     """Return the distributions of `modules`, file by name. Files in `besides` (the model directory, the stub) and of
     the standard library are left out."""
     own = [str(path) + os.sep for path in besides]
@@ -79,7 +79,7 @@ def imported(modules: Mapping[str, str], besides: Iterable[Path] = ()) -> Import
             loose.setdefault(name.partition(".")[0], file)
         elif owner.metadata["Name"] not in found:
             found[owner.metadata["Name"]] = _distribution(owner, site, name)
-    return Imported(tuple(found[name] for name in sorted(found)), loose)
+    return StubImports(tuple(found[name] for name in sorted(found)), loose)
 
 
 def _packages_directory(file: str) -> str | None:

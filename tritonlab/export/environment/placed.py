@@ -17,10 +17,10 @@ from ...ipc.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.own_stub import NAME as STUB
 from ..child_command import Say
 from ..verify.wheels import NoWheel, as_release, find_wheel, unpacked, wheels
+from .built_environment import build_environment, check_budget, pack
 from .conda import pack_conda
-from .lock import EnvironmentRefused, Imported, Pin, lock_text, needs_numpy_1, pins, resolved
+from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
-from .relocatable import build_environment, check_budget, pack
 
 CONFIG = "config.pbtxt"
 LOCK = "requirements.lock"
@@ -70,7 +70,7 @@ class PlacedEnvironment:
 
 
 def place_environment(
-    models: Mapping[Path, Imported],
+    models: Mapping[Path, StubImports],
     options: EnvironmentOptions,
     *,
     lock: Path,

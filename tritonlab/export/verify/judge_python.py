@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ...core.scratch_directory import ScratchDirectory
 from ..child_command import Say, run_command
+from ..environment.built_environment import build_environment
 from ..environment.lock import Pin, pins, resolved
 from ..environment.python_prefix import Python, find_python, own_python
-from ..environment.relocatable import build_environment
 from .wheels import Wheel, cache_directory, locked
 
 

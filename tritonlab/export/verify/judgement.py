@@ -13,7 +13,7 @@ from ...core.data_type import DataType
 from ...core.infer_response import InferenceResponse
 from ...core.status import Code, TritonError
 from ...core.tensor import Tensor
-from .replay import ALONE, ModelAnswers, responses
+from .replayed_requests import ALONE, ModelAnswers, responses
 from .wheels import release_number
 
 #: Symbols of a model's verdict, best first.
@@ -34,7 +34,7 @@ _STATUS_400_FOR = {Code.INTERNAL, Code.NOT_FOUND, Code.UNSUPPORTED}
 
 
 @dataclass(frozen=True)
-class Finding:
+class Difference:
     """One difference. `symbol`: how much it matters; `known`: why every model has it on this release."""
 
     symbol: str
@@ -55,7 +55,7 @@ class ModelJudgement:
 
     name: str
     requests: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Difference, ...]
     load_seconds: float = 0.0
     latency_ms: float | None = None
     own_latency_ms: float | None = None
@@ -95,10 +95,10 @@ def judge(
     if theirs.problem:
         loads_here = "it does not load here either" if ours.problem else "it loads here"
         text = f"{theirs.problem.replace(places[1], '<repository>').strip()}; {loads_here}"
-        return ModelJudgement(ours.name, 0, (Finding(NOT_LOADED, "load", text),), theirs.load_seconds)
+        return ModelJudgement(ours.name, 0, (Difference(NOT_LOADED, "load", text),), theirs.load_seconds)
     if ours.problem:
         text = f"loads there, and not here: {ours.problem.strip()}"
-        return ModelJudgement(ours.name, 0, (Finding(DIFFERS, "load", text),), theirs.load_seconds)
+        return ModelJudgement(ours.name, 0, (Difference(DIFFERS, "load", text),), theirs.load_seconds)
     findings = [
         *_documents("metadata", ours.metadata, theirs.metadata),
         *_documents("config", ours.config, theirs.config),
@@ -115,9 +115,9 @@ def judge(
     )
 
 
-def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Finding]:
+def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
     for path, one, other in document_differences(ours, theirs):
-        yield Finding(DIFFERS, what, f"{path}: {one!r} here, {other!r} there")
+        yield Difference(DIFFERS, what, f"{path}: {one!r} here, {other!r} there")
 
 
 def document_differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -137,17 +137,17 @@ def _is_default(value: Any) -> bool:
     return not value or (isinstance(value, Mapping) and all(_is_default(each) for each in value.values()))
 
 
-def _answers(ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]) -> Iterator[Finding]:
+def _answers(ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]) -> Iterator[Difference]:
     for (way, case), expected in ours.answers.items():
         found = theirs.answers.get((way, case))
         if found is None:
-            yield Finding(DIFFERS, f"{case}, {way}", "was not sent, as the server had stopped answering")
+            yield Difference(DIFFERS, f"{case}, {way}", "was not sent, as the server had stopped answering")
             continue
         for one, other in zip(expected, found, strict=True):
             yield from compared(one, other, f"{case}, {way}", release, places)
 
 
-def _kept(case: GoldenCase, theirs: ModelAnswers, release: str, places: tuple[str, str]) -> Iterator[Finding]:
+def _kept(case: GoldenCase, theirs: ModelAnswers, release: str, places: tuple[str, str]) -> Iterator[Difference]:
     """Compare the answer that is kept in a golden case, which has no status."""
     if not case.answers and not case.error:
         return  # a recorded request without its answer
@@ -162,22 +162,22 @@ def _kept(case: GoldenCase, theirs: ModelAnswers, release: str, places: tuple[st
 
 def compared(
     ours: Outcome, theirs: Outcome, where: str, release: str, places: tuple[str, str] = ("", "")
-) -> Iterator[Finding]:
+) -> Iterator[Difference]:
     """Yield the differences of two outcomes of one request: status, error, and tensors byte by byte."""
     if ours.error is not None or theirs.error is not None:
         yield from _errors(ours.error, theirs.error, where, release, places)
     one, other = list(responses(ours)), list(responses(theirs))
     if ours.error is None and theirs.error is None and len(one) != len(other):
-        yield Finding(DIFFERS, where, f"{len(one)} responses here, {len(other)} there")
+        yield Difference(DIFFERS, where, f"{len(one)} responses here, {len(other)} there")
         return
     if _same_bytes(one, other):
         return
     comparison = compare(ours, theirs)
     for diff in comparison.tensors:
         if not diff.same:
-            yield Finding(DIFFERS, where, str(diff))
+            yield Difference(DIFFERS, where, str(diff))
         elif diff.largest_absolute:
-            yield Finding(NEAR, where, str(diff))
+            yield Difference(NEAR, where, str(diff))
 
 
 def _same_bytes(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> bool:
@@ -196,10 +196,10 @@ def _bytes(tensor: Tensor) -> tuple[Any, ...]:
 
 def _errors(
     ours: TritonError | None, theirs: TritonError | None, where: str, release: str, places: tuple[str, str]
-) -> Iterator[Finding]:
+) -> Iterator[Difference]:
     if ours is None or theirs is None:
         texts = [f"{error.code.name}: {error.message.strip()}" if error else "answers" for error in (ours, theirs)]
-        yield Finding(DIFFERS, where, f"{texts[0]} here, {texts[1]} there")
+        yield Difference(DIFFERS, where, f"{texts[0]} here, {texts[1]} there")
         return
     one, other = (_plain(error, place) for error, place in zip((ours, theirs), places, strict=True))
     number = release_number(release) if release[:1].isdigit() else (99,)
@@ -207,11 +207,11 @@ def _errors(
         old = number <= release_number(_STATUS_400_UNTIL)
         known = old and theirs.code is Code.INVALID_ARG and ours.code in _STATUS_400_FOR
         why = f"Triton up to {_STATUS_400_UNTIL} answers HTTP 400 for 404, 500 and 501" if known else ""
-        yield Finding(DIFFERS, where, f"{ours.code.name} here, {theirs.code.name} there", why)
+        yield Difference(DIFFERS, where, f"{ours.code.name} here, {theirs.code.name} there", why)
     if one != other and not one.startswith(f"{other}\n"):
         known = number <= release_number(_OTHER_WORDS_UNTIL)
         why = f"Triton up to {_OTHER_WORDS_UNTIL} has other words" if known else ""
-        yield Finding(TEXT, where, f"'{one}' here, '{other}' there", why)
+        yield Difference(TEXT, where, f"'{one}' here, '{other}' there", why)
 
 
 def _plain(error: TritonError, place: str) -> str:

@@ -41,7 +41,10 @@ class ReleaseVerdict:
         if bad:
             return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}"
         others = {model.symbol for model in self.models} - {EQUAL}
-        text = f"{len(self.models)} models, {sum(model.requests for model in self.models)} requests: equal"
+        requests = sum(model.requests for model in self.models)
+        if not requests:
+            return f"{len(self.models)} models load, with equal config and metadata; no request was sent"
+        text = f"{len(self.models)} models, {requests} requests: equal"
         return f"{text}, but for known differences of this release" if others else text
 
     def to_dict(self) -> dict[str, Any]:

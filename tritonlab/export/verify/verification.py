@@ -29,7 +29,7 @@ from .judge_python import judge_python
 from .judge_server import JudgeServer
 from .judgement import judge
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge
-from .replay import ModelAnswers, replay
+from .replayed_requests import ModelAnswers, replay
 from .verdict import ReleaseVerdict, Verification, page_of
 from .wheels import NoWheel, as_release, find_wheel, unpacked, wheels
 
@@ -70,7 +70,8 @@ def verify(
         raise NotADirectoryError(f"{root} is not a model repository: nothing in it has a config.pbtxt or version 1")
     cases = _cases(requests, root)
     hidden = author_paths([*(Path(path).expanduser().resolve() for path in hide), models])
-    lock = next((path.read_text() for path in (root / LOCK, models.parent / LOCK) if path.is_file()), "")
+    locks = (root / LOCK, root.with_name(f"{root.name}.{LOCK}"))
+    lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
     wanted = [each for text in ([triton] if isinstance(triton, str) else triton) for each in text.split(",") if each]
     work = _Work(models, names, cases, tuple(hidden), say, cancel)
     say(f"{len(names)} models, {len(cases)} requests: first here")

@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
+from ...clients.golden import GoldenSet
 from ...core.plain_facts import by_number
 from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
+from ...export.environment.model_imports import imports_of
+from ...export.environment.placed import LOCK, EnvironmentOptions, place_environment
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
+from ...export.verify.verdict import Verification
+from ...export.verify.verification import DEFAULT, verify
 from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
@@ -181,15 +186,27 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
     return Text(model.config_pbtxt(), model.config())
 
 
-def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
-    """Export a model. With --zip the report is displayed and the zip file is what the cell shows."""
+def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive | Verification:
+    """Export a model. With --zip the report is displayed and the zip file is what the cell shows; with --verify it is
+    the verdict of real servers."""
     model = context.model(arguments.name)
     report = export(model, arguments.directory, overwrite=arguments.overwrite, alone=arguments.alone)
-    if not arguments.zip:
+    say = (lambda text: None) if context.json else print
+    if arguments.env != "none":
+        server, paths = context.workspace.server, [each.path for each in report.reports]
+        place_environment(
+            {path: imports_of(server.model(path.name)) for path in paths if server.model(path.name).modules()},
+            EnvironmentOptions(arguments.env, arguments.verify.split(",")[0] if arguments.verify else DEFAULT),
+            lock=report.repository.with_name(f"{report.repository.name}.{LOCK}"),
+            say=say,
+        )
+    if not arguments.zip and not arguments.verify:
         return report
     if not context.json:
         display(report)
-    return report.zip()
+    if not arguments.verify:
+        return report.zip()
+    return verify(report.repository, triton=arguments.verify, requests=GoldenSet().cases(), say=say)
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
@@ -396,6 +413,14 @@ COMMANDS = {
         (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
         (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
         (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
+        (
+            ("--env",),
+            {"default": "none", "help": "requirements (a lock), dir or archive (relocatable), or the path of a prefix"},
+        ),
+        (
+            ("--verify",),
+            {"nargs": "?", "const": DEFAULT, "help": "prove it on real releases of Triton: --verify=2.51,2.41"},
+        ),
     ),
     "serve": _unread(
         "serve",
