@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.conformance.reference import ReferenceServer, missing
 from tests.serving import await_endings
-from tritonlab.ipc.zygote_keeper import ZygoteKeeper
+from tritonlab.ipc.zygotes.zygote_keeper import ZygoteKeeper
 
 # how long an example takes says nothing where others use the machine
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])

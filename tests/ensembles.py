@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tritonlab.core.ensemble_consistency import ComposingModel, complete_ensemble
-from tritonlab.core.ensemble_graph import EnsembleGraph
-from tritonlab.core.model_config import ModelConfig, parse_pbtxt
-from tritonlab.core.model_config_rules import autofill
+from tritonlab.core.config.ensemble_consistency import ComposingModel, complete_ensemble
+from tritonlab.core.config.ensemble_graph import EnsembleGraph
+from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.config.model_config_rules import autofill
 
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 

@@ -22,9 +22,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tritonlab import Model, Server
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.status import TritonError
-from tritonlab.instances.model_instance import ModelInstance
+from tritonlab.instances.life.model_instance import ModelInstance
 from tritonlab.server.api.response_iterator import ResponseIterator
 
 #: Longest a test waits for what should happen at once.

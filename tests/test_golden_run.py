@@ -14,9 +14,9 @@ import pytest
 from tritonlab.__main__ import main
 from tritonlab.clients.golden import GoldenSet
 from tritonlab.clients.outcome import Arrival, Outcome
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 
 SOURCE = """import triton_python_backend_utils as pb_utils
 class TritonPythonModel:

@@ -51,23 +51,23 @@ LEVELS: list[list[str]] = [
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, the
 #: endpoints with the event loops of grpcio and uvloop, load tests, tuning and views, for those who use none.
 LAZY = {
-    ("tritonlab.notebook.views.other_server", "tritonlab.clients.remote"),
+    ("tritonlab.notebook.views.playground.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
-    ("tritonlab.notebook.views.open_playground", "tritonlab.notebook.views.playground"),
+    ("tritonlab.notebook.views.playground.open_playground", "tritonlab.notebook.views.playground.playground"),
     ("tritonlab.runtime", "tritonlab.clients.remote"),
     ("tritonlab.load_testing.load_tested", "tritonlab.load_testing.load_run"),
     ("tritonlab.notebook.model", "tritonlab.load_testing.local_target"),
-    ("tritonlab.notebook.model", "tritonlab.notebook.views.load_panel"),
-    ("tritonlab.notebook.model", "tritonlab.notebook.views.opening"),
+    ("tritonlab.notebook.model", "tritonlab.notebook.views.card.load_panel"),
+    ("tritonlab.notebook.model", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.model", "tritonlab.tuning.tuned_model"),
     ("tritonlab.notebook.model", "tritonlab.tuning.tune"),
-    ("tritonlab.runtime", "tritonlab.notebook.views.load_panel"),
-    ("tritonlab.runtime", "tritonlab.notebook.views.opening"),
-    ("tritonlab.notebook.views.view_panel", "tritonlab.notebook.views.opening"),
-    ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.load_panel"),
+    ("tritonlab.runtime", "tritonlab.notebook.views.card.load_panel"),
+    ("tritonlab.runtime", "tritonlab.notebook.views.record.opening"),
+    ("tritonlab.notebook.views.record.view_panel", "tritonlab.notebook.views.record.opening"),
+    ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.card.load_panel"),
 }
 
 #: Circles of imports for type checkers that are still to be opened: (module, import).
@@ -246,6 +246,6 @@ def test_the_checks_see_an_upward_import_a_cycle_and_a_late_import(tree: Path) -
     assert (upward(found()), find_cycle(found())) == ([], [])
     core = tree / "tritonlab" / "core" / "tensor.py"
     core.write_text("def f():\n    from ..server.model import Model\n")
-    assert upward(found()) == ["tritonlab.core.tensor:2 imports tritonlab.server.model"]
-    assert find_cycle(found()) == ["tritonlab.core.tensor", "tritonlab.server.model", "tritonlab.core.tensor"]
-    assert [i.in_function for i in found() if i.module == "tritonlab.core.tensor"] == [True]
+    assert upward(found()) == ["tritonlab.core.inference.tensor:2 imports tritonlab.server.model"]
+    assert find_cycle(found()) == ["tritonlab.core.inference.tensor", "tritonlab.server.model", "tritonlab.core.inference.tensor"]
+    assert [i.in_function for i in found() if i.module == "tritonlab.core.inference.tensor"] == [True]

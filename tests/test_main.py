@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.rules import rule
 from tests.interpreters import bare_environment, environment
 from tritonlab.__main__ import main
-from tritonlab.ipc.own_stub import NAME
+from tritonlab.ipc.processes.own_stub import NAME
 
 
 @rule("2.10.6")

@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import kernel_modules
-from .core.infer_request import InferenceRequest
-from .core.infer_response import InferenceResponse
-from .core.instrument import Instrument
-from .core.log_settings import LogSetting
-from .core.metrics_config import MetricsConfig
+from .core.inference.infer_request import InferenceRequest
+from .core.inference.infer_response import InferenceResponse
+from .core.inference.tensor import Tensor
+from .core.metrics.metrics_config import MetricsConfig
+from .core.observe.instrument import Instrument
+from .core.observe.log_settings import LogSetting
+from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
-from .core.tensor import Tensor
-from .core.trace_settings import TraceSetting
 from .export.repository import export
 from .export.verify.verification import verify
 from .notebook.authoring.config_options import ConfigOptions

@@ -14,8 +14,8 @@ from . import golden_run
 from .export.verify import verification
 from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
-from .ipc.interpreter import Interpreter, InterpreterError
-from .ipc.own_stub import NAME, write_own_stub
+from .ipc.processes.interpreter import Interpreter, InterpreterError
+from .ipc.processes.own_stub import NAME, write_own_stub
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,11 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .core.metric_registry import MetricRegistry
-from .core.model_config import ModelConfig, parse_pbtxt
-from .core.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
+from .core.config.model_config import ModelConfig, parse_pbtxt
+from .core.config.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
+from .core.inference.tensor import Tensor as ServerTensor
+from .core.metrics.metric_registry import MetricRegistry
 from .core.status import TritonError
-from .core.tensor import Tensor as ServerTensor
 from .stub._pb_stub.api import bridge
 from .stub._pb_stub.api.infer_request import InferenceRequest
 from .stub._pb_stub.api.infer_response import InferenceResponse
@@ -98,17 +98,17 @@ def build_request(
     InvalidArgumentError for what no tensor can be made of.
     """
     return InferenceRequest._received(
-        next(_handles),
-        request_id,
-        correlation_id,
-        flags,
-        timeout,
-        encode_parameters(dict(parameters or {})),
-        frozenset(requested_outputs),
-        [_received(name, ServerTensor.from_any(value)) for name, value in inputs.items()],
-        model_name,
-        model_version,
-        decoupled,
+        handle=next(_handles),
+        request_id=request_id,
+        correlation_id=correlation_id,
+        flags=flags,
+        timeout=timeout,
+        parameters_json=encode_parameters(dict(parameters or {})),
+        requested_output_names=frozenset(requested_outputs),
+        inputs=[_received(name, ServerTensor.from_any(value)) for name, value in inputs.items()],
+        model_name=model_name,
+        model_version=model_version,
+        decoupled=decoupled,
     )
 
 
@@ -203,17 +203,17 @@ class FakeTriton(bridge.Bridge):
 def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
     """Return a BLS request as the model it goes to gets it."""
     return InferenceRequest._received(
-        next(_handles),
-        request._request_id,
-        request._correlation_id,
-        request._flags,
-        request._timeout,
-        request._parameters,
-        request._requested,
-        [_copied(tensor._name, *tensor._wire()) for tensor in request._inputs],
-        request._model_name,
-        request._model_version,
-        decoupled,
+        handle=next(_handles),
+        request_id=request._request_id,
+        correlation_id=request._correlation_id,
+        flags=request._flags,
+        timeout=request._timeout,
+        parameters_json=request._parameters,
+        requested_output_names=request._requested,
+        inputs=[_copied(tensor._name, *tensor._wire()) for tensor in request._inputs],
+        model_name=request._model_name,
+        model_version=request._model_version,
+        decoupled=decoupled,
     )
 
 
@@ -230,7 +230,7 @@ def _received(name: str, tensor: ServerTensor) -> Tensor:
 
 def _copied(name: str, datatype: int, shape: list[int], data: Any) -> Tensor:
     content = data.tobytes() if hasattr(data, "tobytes") else bytes(data)
-    return Tensor._received(name, datatype, shape, memoryview(content), None)
+    return Tensor._received(name, datatype, shape, view=memoryview(content), lease=None)
 
 
 def _model_file(path: Path) -> Path:

@@ -11,17 +11,17 @@ The way of a request, names = modules:
       v
     Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
       v
-    StubExecutor.execute         instances/execution.py             tensors into the instance's region, EXECUTE
+    StubExecutor.execute         instances/execution/execution.py             tensors into the instance's region, EXECUTE
     ============ process border: one control socket, two shared-memory regions, a version byte ============
     BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v
     model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
     =======================================================================================================
-    StubLink                     ipc/stub_link.py                   read by the caller, an event loop or the link reader
+    StubLink                     ipc/link/stub_link.py                   read by the caller, an event loop or the link reader
       v
-    build_response               instances/response_factory.py      one, many, final, RESCHEDULE or an error
+    build_response               instances/execution/response_factory.py      one, many, final, RESCHEDULE or an error
       v
-    deliver                      core/delivery.py                   hooks, the client, the end of the request
+    deliver                      core/inference/delivery.py                   hooks, the client, the end of the request
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model
 from .notebook.server import Server
-from .notebook.views.open_playground import open_playground
+from .notebook.views.playground.open_playground import open_playground
 from .profile.recorder import Recorder
 from .profile.recording import Recording
 from .server.api.server import UNLOAD_SECONDS
@@ -55,9 +55,9 @@ from .server.options import Options
 if TYPE_CHECKING:
     from .clients.remote import RemoteServer
     from .frontends.endpoints import Endpoints
-    from .notebook.views.load_panel import Loadable, LoadPanel
-    from .notebook.views.playground import Playground
-    from .notebook.views.record_view import RecordView
+    from .notebook.views.card.load_panel import Loadable, LoadPanel
+    from .notebook.views.playground.playground import Playground
+    from .notebook.views.record.record_view import RecordView
 
 _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
@@ -175,7 +175,7 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
     InvalidArgumentError for another kind or model, OSError for a file that cannot be read, RecordingError for a file
     that is not a recording.
     """
-    from .notebook.views.opening import open_view
+    from .notebook.views.record.opening import open_view
 
     return subject.view(kind) if isinstance(subject, Model) else open_view(subject, kind, model)
 
@@ -188,7 +188,7 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     Raises UnavailableError if no such server is there.
     """
     from .clients import remote
-    from .notebook.views.load_panel import show_progress
+    from .notebook.views.card.load_panel import show_progress
 
     return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress)
 
@@ -202,7 +202,7 @@ def load_panel(model: Loadable) -> LoadPanel:
     """Return a form, which a cell shows, that tests a model under load: one of a server here, or of one elsewhere
     (`connect`). What it does is `model.load_test`, and its `result` is what was measured last.
     """
-    from .notebook.views.load_panel import LoadPanel
+    from .notebook.views.card.load_panel import LoadPanel
 
     return LoadPanel(model)
 

@@ -23,12 +23,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
-from .core.infer_request import InferenceRequest, RequestEvent
-from .core.infer_response import InferenceResponse
-from .core.instrument import HOOKS, Instrument
-from .instances.payload import Payload
-from .ipc.link_reader import LinkReader
-from .ipc.stub_link import StubLink
+from .core.inference.infer_request import InferenceRequest, RequestEvent
+from .core.inference.infer_response import InferenceResponse
+from .core.observe.instrument import HOOKS, Instrument
+from .instances.execution.payload import Payload
+from .ipc.link.link_reader import LinkReader
+from .ipc.link.stub_link import StubLink
 from .model_testing import FakeTriton, build_args, build_request, load_class
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Source

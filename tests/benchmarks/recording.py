@@ -20,11 +20,11 @@ from typing import Any
 
 import tritonlab
 from tests.conformance.models import ADD_SUB
-from tritonlab.core.execute_times import ExecuteTimes
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.instrument import Instruments
-from tritonlab.core.tensor import Tensor
-from tritonlab.notebook.views.timeline import Timeline
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.observe.instrument import Instruments
+from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.live_state import live_state
 from tritonlab.profile.recorder import Recorder
 

@@ -62,7 +62,7 @@ def test_a_view_that_fails_in_the_kernel_says_so(lab: Any, view: Any) -> None:
 
 
 def test_a_state_of_another_version_says_so(lab: Any) -> None:
-    old = FILL.replace("\nview = ", "\nimport tritonlab.notebook.views.record_view as rv\nrv.PROTOCOL = 0\nview = ")
+    old = FILL.replace("\nview = ", "\nimport tritonlab.notebook.views.record.record_view as rv\nrv.PROTOCOL = 0\nview = ")
     lab.jupyter.write("old_view.ipynb", ["%load_ext tritonlab", old])
     lab.open("old_view.ipynb")
     lab.run(0)

@@ -8,11 +8,11 @@ import pytest
 
 from tritonlab.clients.comparison import compare, tolerance
 from tritonlab.clients.outcome import Arrival, Outcome
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.core.tensor import Tensor
 
 REQUEST = InferenceRequest("m", {})
 

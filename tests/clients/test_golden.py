@@ -12,11 +12,11 @@ import pytest
 
 from tritonlab.clients.golden import GoldenSet, golden_directory, junit_xml
 from tritonlab.clients.outcome import Arrival, Outcome
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
-from tritonlab.core.tensor import Tensor
 
 
 def request(array: Any = (1, 2), **more: Any) -> InferenceRequest:

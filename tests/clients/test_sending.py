@@ -6,8 +6,8 @@ import numpy as np
 
 from tritonlab.clients.outcome import Outcome, Split
 from tritonlab.clients.sending import RequestWatch, Sending
-from tritonlab.core.execute_times import ExecuteTimes
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.metrics.execute_times import ExecuteTimes
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 

@@ -12,11 +12,11 @@ import pytest
 from tritonlab.clients.literal import TooLarge, numpy_expression
 from tritonlab.clients.perf_input import NotSendable
 from tritonlab.clients.snippets import KINDS, Address, copy_as
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError
-from tritonlab.core.tensor import Tensor
 
 CONFIG: dict[str, Any] = {"max_batch_size": 8, "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
 

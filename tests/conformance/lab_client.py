@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import tritonlab
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import ModelLoadError, TritonError
-from tritonlab.core.tensor import Tensor
 
 from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Logged, Options, Pending, Raw, to_array
 

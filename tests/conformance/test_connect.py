@@ -10,9 +10,9 @@ import pytest
 
 from tritonlab.clients.comparison import compare
 from tritonlab.clients.remote import RemoteServer, connect
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError, NotFoundError, UnavailableError, UnsupportedError
-from tritonlab.core.tensor import Tensor
 
 from .clients import Client
 from .raw_http import RawHTTP

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.core.metrics_config import MetricsConfig
+from tritonlab.core.metrics.metrics_config import MetricsConfig
 
 from .clients import Client, Failure, Options
 from .models import CPU, ECHO, config, model

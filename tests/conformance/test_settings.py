@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.core.observe.trace_settings import TraceSetting
 
 from .clients import Client, Failure
 from .models import ECHO, config, model

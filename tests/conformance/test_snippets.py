@@ -16,10 +16,10 @@ import pytest
 import tritonclient.http
 
 from tritonlab.clients.snippets import Address, copy_as, failure_test
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 
 from .clients import Client
 from .raw_http import RawHTTP

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.profile.triton_trace import read_trace
 
 from .clients import Client, Files

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tritonlab.clients.golden_files import GoldenCase
-from tritonlab.core.data_type import DataType
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.child_command import Cancelled, CommandFailed
 from tritonlab.export.verify.hiding import find_hiding
 from tritonlab.export.verify.verdict import Verification

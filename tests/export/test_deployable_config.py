@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.model_config import ModelConfig, messages, parse_pbtxt
-from tritonlab.core.model_config_rules import autofill, normalize_instance_groups
+from tritonlab.core.config.model_config import ModelConfig, messages, parse_pbtxt
+from tritonlab.core.config.model_config_rules import autofill, normalize_instance_groups
 from tritonlab.export.deployable_config import deployable_config
 
 FILES = ["1/model.py", "config.pbtxt"]

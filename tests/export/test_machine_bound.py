@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.export.machine_bound import forget_backend_directory, left_out, warnings
-from tritonlab.ipc.own_stub import NAME, write_own_stub
+from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 
 
 def environment(path: str) -> str:

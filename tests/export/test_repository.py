@@ -23,7 +23,7 @@ from tritonlab import Model, Server
 from tritonlab.export.report import ExportConflict, ExportReport
 from tritonlab.export.repository import export, plan_export
 from tritonlab.export.repository_place import NoRepository
-from tritonlab.ipc.own_stub import write_own_stub
+from tritonlab.ipc.processes.own_stub import write_own_stub
 
 SOURCE = """\
 import triton_python_backend_utils as pb_utils

@@ -27,7 +27,7 @@ from tests.serving import (
     instances,
     open_descriptors,
 )
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.response_iterator import RequestInterrupted
 

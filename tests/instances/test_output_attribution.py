@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually, in_threads
-from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.testing import RecordingInstrument
 
 PRINTING = """

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.serving import DECOUPLED, Lab, Script, config, eventually, in_threads
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.status import TritonError
 
 CONFIG = config("CODE STRING 1; X? FP32 -1", "OUT FP32 -1; TEXT STRING -1", DECOUPLED)

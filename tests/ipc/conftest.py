@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serving import lab, script
-from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.ipc.link.link_reader import LinkReader
 from tritonlab.testing import FakeStub
 
 __all__ = ["lab", "script"]

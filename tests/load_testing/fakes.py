@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.load_testing.call_log import COLUMNS, CallLog, Rows
 from tritonlab.load_testing.load_row import LoadRow, Percentiles
 from tritonlab.load_testing.load_windows import LoadWindow, ServerTimes

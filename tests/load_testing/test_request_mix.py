@@ -7,10 +7,10 @@ import collections
 import numpy as np
 import pytest
 
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.core.tensor import Tensor
 from tritonlab.load_testing.request_mix import Lane, ModelInputs, RequestMix
 
 from .fakes import model_inputs

@@ -16,7 +16,7 @@ from traitlets.config import Config
 from tritonlab import Server
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell import magics
-from tritonlab.notebook.views import record_view
+from tritonlab.notebook.views.record import record_view
 
 IDENTITY = """\
 import triton_python_backend_utils as pb_utils

@@ -52,7 +52,7 @@ EXAMPLES = {
     "Endpoints": "ports",
     "RemoteServer": "tritonlab.connect('http://' + ports.http, headers=ports.headers)",
     "RemoteModel": "tritonlab.connect('http://' + ports.http, headers=ports.headers).model('m')",
-    "TokenButton": "tritonlab.notebook.views.token_button.TokenButton(ports.header_file, str)",
+    "TokenButton": "tritonlab.notebook.views.card.token_button.TokenButton(ports.header_file, str)",
     "LiveCard": "%triton status m",
     "StatusView": "%triton status",
     "StatusTable": "v = %triton status\nv.table",
@@ -70,7 +70,7 @@ EXAMPLES = {
     "Text": "%triton metrics",
     "JsonFacts": "%triton index --json",
     "ShownFailure": "m.failures[-1]",
-    "FailurePane": "tritonlab.notebook.views.failure_pane.FailurePane(m.failures[-1])",
+    "FailurePane": "tritonlab.notebook.views.card.failure_pane.FailurePane(m.failures[-1])",
 }
 #: Lines of subcommands that need more than the name of a model.
 LINES = {
@@ -121,7 +121,7 @@ def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     talk = IDENTITY.replace("responses = []", "responses = []\n        print('\\n'.join('abc'))")
     talk = talk.replace("            responses.app", "            assert data[0, 0] != -1\n            responses.app")
     assert notebook.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{talk}").success
-    notebook.run("p = tritonlab.notebook.views.playground.Playground(m)\nm(IN=[[1.0]])")
+    notebook.run("p = tritonlab.notebook.views.playground.playground.Playground(m)\nm(IN=[[1.0]])")
     yield notebook
     notebook.run("%triton stop")
 

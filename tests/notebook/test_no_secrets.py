@@ -66,7 +66,7 @@ send(tritonclient.http, endpoints.http, 3), send(tritonclient.grpc, endpoints.gr
     "half.failures",
     "half.failures[-1]",
     "half.failures[-1].replay()",
-    "tritonlab.notebook.views.failure_pane.FailurePane(half.failures[-1])",
+    "tritonlab.notebook.views.card.failure_pane.FailurePane(half.failures[-1])",
     "half(X=[-1.0])",
     """for address in (f"http://{endpoints.http}", f"grpc://{endpoints.grpc}"):
     server = tritonlab.connect(address, headers=endpoints.headers)
@@ -108,7 +108,7 @@ send(tritonclient.http, endpoints.http, 3), send(tritonclient.grpc, endpoints.gr
     "%triton golden check",
     "half.failures[-1].to_pytest('failed')",
     """# the button: as the page asks for the token
-from tritonlab.notebook.views.token_button import TokenButton
+from tritonlab.notebook.views.card.token_button import TokenButton
 sent = []
 button = TokenButton(endpoints.header_file, lambda: endpoints.headers["authorization"])
 button.show()

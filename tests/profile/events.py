@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tritonlab.core.delivery import deliver
-from tritonlab.core.execute_times import ExecuteTimes
-from tritonlab.core.infer_request import InferenceRequest, ModelRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import Instruments
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.delivery import deliver
+from tritonlab.core.inference.infer_request import InferenceRequest, ModelRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.profile.recorder import Recorder
 from tritonlab.testing import MS, MockClock
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.profile.events import Heard, asked, called
-from tritonlab.core.infer_request import InferenceRequest, StepRequest
+from tritonlab.core.inference.infer_request import InferenceRequest, StepRequest
 from tritonlab.core.status import ModelError
 from tritonlab.profile.call_tree import CALLS, call_tree, rare_facts
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.profile.events import Heard, asked, called
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.profile.lone_executions import NOTES, LoneKind
 from tritonlab.profile.model_record import ModelRecord
 from tritonlab.testing import MS

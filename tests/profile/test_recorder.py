@@ -8,7 +8,7 @@ import pytest
 
 from tests.profile.events import Heard, asked, called
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, IDENTITY, Lab, config, in_threads
-from tritonlab.core.infer_request import InferenceRequest, ModelRequest, StepRequest
+from tritonlab.core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
 from tritonlab.profile.call_tree import rare_facts
 from tritonlab.profile.model_record import EMPTY, FINAL, ModelRecord

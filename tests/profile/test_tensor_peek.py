@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.profile.events import Heard, asked
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.profile.tensor_peek import TensorPeek
 from tritonlab.testing import MS
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.schedulers.direct_batch import SlotBatch, take_slots
 from tritonlab.schedulers.dynamic_batch import BatchConfig, WaitUntil
 from tritonlab.schedulers.sequence_config import SequenceConfig

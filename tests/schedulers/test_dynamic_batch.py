@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.schedulers.batching import batching
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.core.model_config_rules import autofill
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.config.model_config_rules import autofill
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.schedulers.dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from tritonlab.testing import MS
 

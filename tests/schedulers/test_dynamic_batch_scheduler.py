@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.schedulers.batching import batching
-from tritonlab.core.infer_request import InferenceRequest, RequestState
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.inference.infer_request import InferenceRequest, RequestState
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import CancelledError, ModelError, UnavailableError
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler

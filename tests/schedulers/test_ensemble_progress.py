@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.schedulers.ensemble_progress import EnsembleProgress, EnsembleWork, Run
 
 MODELS = {

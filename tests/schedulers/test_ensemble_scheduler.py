@@ -11,11 +11,12 @@ import pytest
 
 from tests.conformance.rules import rule
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step
-from tritonlab.core.execute_times import ExecuteTimes
-from tritonlab.core.infer_request import InferenceRequest, RequestState, StepRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.inference.infer_request import InferenceRequest, RequestState, StepRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import (
     Code,
     EnsembleError,
@@ -26,7 +27,6 @@ from tritonlab.core.status import (
     TritonError,
     UnavailableError,
 )
-from tritonlab.core.tensor import Tensor
 from tritonlab.schedulers.ensemble_scheduler import EnsembleScheduler
 from tritonlab.testing import MockClock, RecordingInstrument, collect
 

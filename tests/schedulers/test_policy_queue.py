@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.core.model_config_rules import autofill
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.config.model_config_rules import autofill
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import UnavailableError
 from tritonlab.schedulers.policy_queue import PolicyQueue, QueuePolicies, QueuePolicy
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest, RequestState
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.inference.infer_request import InferenceRequest, RequestState
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import UnavailableError
 from tritonlab.schedulers.dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler

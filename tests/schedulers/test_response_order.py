@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.schedulers.response_order import ResponseOrder
 
 

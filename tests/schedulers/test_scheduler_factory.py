@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.serving import SOON, eventually
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import Instruments
-from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.core.model_config_rules import autofill
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.config.model_config_rules import autofill
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InternalError
 from tritonlab.schedulers.scheduler import Scheduler
 from tritonlab.schedulers.scheduler_factory import SchedulerServices, make_scheduler

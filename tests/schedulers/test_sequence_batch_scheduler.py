@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest, RequestEvent, RequestState
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import Instruments
-from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.infer_request import InferenceRequest, RequestEvent, RequestState
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError, UnavailableError
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.sequence_batch_scheduler import SequenceBatchScheduler

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.core.model_config_rules import autofill
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.config.model_config_rules import autofill
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.sequence_config import SequenceConfig
 

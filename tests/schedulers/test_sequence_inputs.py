@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, InvalidArgumentError
-from tritonlab.core.tensor import Tensor
 from tritonlab.schedulers.sequence_inputs import SequenceInputs
 
 START, END = 1, 2

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, ModelError, TritonError
 from tritonlab.schedulers.sequence_config import SequenceConfig
 from tritonlab.schedulers.sequence_table import SequenceTable, Slot

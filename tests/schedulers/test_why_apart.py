@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tritonlab.core.clock import Clock
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.instrument import Instrument, Instruments
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.observe.instrument import Instrument, Instruments
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy

@@ -38,8 +38,8 @@ from tritonlab.core.status import (
     TritonError,
     UnavailableError,
 )
-from tritonlab.ipc.stub_launcher import StubProcess
-from tritonlab.ipc.stub_link import StubLink
+from tritonlab.ipc.link.stub_link import StubLink
+from tritonlab.ipc.processes.stub_launcher import StubProcess
 from tritonlab.server.api.server import Server
 from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument

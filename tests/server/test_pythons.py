@@ -15,7 +15,7 @@ from tests.interpreters import VERSIONS, bare_environment, environment, pack_env
 from tests.serving import Lab, eventually, instances, stub_processes
 from tritonlab.__main__ import main
 from tritonlab.core.status import ModelLoadError
-from tritonlab.ipc.own_stub import NAME
+from tritonlab.ipc.processes.own_stub import NAME
 from tritonlab.server.api.model import Model
 
 TELLING = """

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tritonlab.core.execute_times import ExecuteTimes
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.instrument import Instruments
-from tritonlab.core.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import TritonError
-from tritonlab.core.tensor import Tensor
-from tritonlab.instances.payload import Payload
+from tritonlab.instances.execution.payload import Payload
 from tritonlab.profile.model_record import EVENTS, ModelRecord
 from tritonlab.profile.recorder import Recorder
 from tritonlab.schedulers.dynamic_batch import BatchConfig

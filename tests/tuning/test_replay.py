@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
-from tritonlab.core.model_config import ModelConfig
-from tritonlab.core.model_config_rules import normalize_instance_groups
+from tritonlab.core.config.model_config import ModelConfig
+from tritonlab.core.config.model_config_rules import normalize_instance_groups
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
 from tritonlab.profile.model_record import REJECTIONS, ModelRecord
 from tritonlab.schedulers.dynamic_batch import BatchConfig

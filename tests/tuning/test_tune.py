@@ -16,7 +16,7 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back

@@ -13,7 +13,7 @@ import tritonlab
 from tests.ensembles import ensemble_text, step
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.replay import Numbers

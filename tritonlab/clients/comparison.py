@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.infer_response import InferenceResponse
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
-from ..core.tensor import Tensor
 from .literal import floats
 from .outcome import Outcome
 
@@ -155,13 +155,13 @@ def _compare_numbers(
     if not good.all():
         first = tuple(int(position) for position in np.argwhere(~good)[0])
     return TensorDiff(
-        number,
-        name,
-        bool(good.all()),
-        "",
-        _largest(unequal),
-        _largest(relatives),
-        first,
+        response=number,
+        name=name,
+        same=bool(good.all()),
+        problem="",
+        largest_absolute=_largest(unequal),
+        largest_relative=_largest(relatives),
+        first=first,
     )
 
 

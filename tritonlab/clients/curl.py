@@ -8,8 +8,8 @@ import json
 import shlex
 from collections.abc import Mapping
 
-from ..core.data_type import DataType
-from ..core.infer_request import InferenceRequest
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import InferenceRequest
 from .http_document import NOT_IN_JSON, json_value, request_document
 from .literal import base64_lines, is_read
 

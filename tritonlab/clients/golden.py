@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
-from ..core.infer_response import InferenceResponse
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
 from ..core.plain_facts import few_lines
 from ..core.status import TritonError
 from .comparison import Comparison, compare
@@ -187,7 +187,14 @@ def _case(outcome: Outcome, name: str) -> GoldenCase:
         raise ValueError("a request without an answer cannot be kept")
     request = outcome.request
     error = outcome.error.message.strip() if outcome.error is not None else ""
-    return GoldenCase(request.model_name, name, request.inputs, non_default_fields(request), answers, error)
+    return GoldenCase(
+        model=request.model_name,
+        name=name,
+        inputs=request.inputs,
+        said=non_default_fields(request),
+        answers=answers,
+        error=error,
+    )
 
 
 def _expected(case: GoldenCase) -> Outcome:

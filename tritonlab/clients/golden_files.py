@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.infer_request import InferenceRequest
-from ..core.tensor import Tensor
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.tensor import Tensor
 
 #: The most elements that the JSON holds; tensors with more go into the `.npz`.
 _MOST_INLINE = 64
@@ -71,12 +71,12 @@ def read_case(path: Path) -> GoldenCase:
         large: Mapping[str, Any] = dict(np.load(beside)) if beside.exists() else {}
         request = document["request"]
         return GoldenCase(
-            document["model"],
-            path.stem,
-            _read_tensors(request["inputs"], "input", large),
-            {field: request[field] for field in _FIELDS if field in request},
-            [_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
-            document.get("error", ""),
+            model=document["model"],
+            name=path.stem,
+            inputs=_read_tensors(request["inputs"], "input", large),
+            said={field: request[field] for field in _FIELDS if field in request},
+            answers=[_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
+            error=document.get("error", ""),
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None

@@ -9,11 +9,11 @@ import grpc
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from ..core.data_type import DataType
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
-from ..core.infer_response import InferenceResponse, ParameterValue
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_response import InferenceResponse, ParameterValue
+from ..core.inference.tensor import Tensor, wire_elements
 from ..core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
-from ..core.tensor import Tensor, wire_elements
 from .http_document import tensor_of
 
 _CODES = {
@@ -148,7 +148,15 @@ def _response(message: Any) -> InferenceResponse:
     final = bool(parameters.pop("triton_final_response", True))
     version = int(message.model_version) if message.model_version.isdecimal() else -1
     empty = final and not outputs and "triton_final_response" in said
-    return InferenceResponse(message.model_name, version, message.id, outputs, parameters, final=final, empty=empty)
+    return InferenceResponse(
+        message.model_name,
+        model_version=version,
+        request_id=message.id,
+        outputs=outputs,
+        parameters=parameters,
+        final=final,
+        empty=empty,
+    )
 
 
 def _tensor(said: Any, raw: bytes | None) -> Tensor:

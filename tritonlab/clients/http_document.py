@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
-from ..core.infer_response import InferenceResponse
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor, wire_elements
 from ..core.status import InternalError
-from ..core.tensor import Tensor, wire_elements
 
 #: Datatypes that Triton refuses in JSON (rules 6.3.3, 6.3.4).
 NOT_IN_JSON = (DataType.FP16, DataType.BF16)
@@ -90,11 +90,11 @@ def read_response(body: bytes, head: int | None) -> InferenceResponse:
     parameters: Mapping[str, Any] = document.get("parameters", {})
     version = document.get("model_version", "")
     return InferenceResponse(
-        document.get("model_name", ""),
-        int(version) if version.isdecimal() else -1,
-        document.get("id", ""),
-        outputs,
-        dict(parameters),
+        model_name=document.get("model_name", ""),
+        model_version=int(version) if version.isdecimal() else -1,
+        request_id=document.get("id", ""),
+        outputs=outputs,
+        parameters=dict(parameters),
     )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ..core.infer_request import InferenceRequest
-from ..core.infer_response import InferenceResponse
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
 from ..core.status import Code, NotFoundError, TritonError, UnavailableError, UnsupportedError
 from .http_document import read_response, request_body
 

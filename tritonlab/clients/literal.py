@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
 from ..core.explained import Explained
+from ..core.inference.data_type import DataType
+from ..core.inference.tensor import Tensor
 from ..core.status import Code
-from ..core.tensor import Tensor
 
 #: The most elements that are written one by one, and the most bytes that fit into a program.
 _MOST_READ = 64

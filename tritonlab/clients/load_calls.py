@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import grpc
 import httptools
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import TritonError
 from .grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
 from .http_document import request_body
@@ -115,7 +115,7 @@ class HttpCaller:
             self._drop()
         done = monotonic_ns()
         error = error_text(reply.body, reply.status) if reply.status != 200 else ""
-        return Called(sent, first, done, written - sent, done - first, error=error)
+        return Called(sent, first, done, send=written - sent, receive=done - first, error=error)
 
     def _message(self, request: InferenceRequest) -> bytes:
         body, head = request_body(request, self._link.binary)

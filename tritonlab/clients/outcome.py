@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
-from ..core.infer_response import InferenceResponse
-from ..core.outputs import Outputs
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.outputs import Outputs
+from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
 from ..core.status import Code, TritonError
-from ..core.tensor import Tensor
-from ..ipc.stub_log import LogRecord
+from ..ipc.processes.stub_log import LogRecord
 
 
 @dataclass(frozen=True)

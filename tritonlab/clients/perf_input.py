@@ -7,11 +7,11 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from ..core.data_type import DataType
 from ..core.explained import Explained
-from ..core.infer_request import InferenceRequest
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.tensor import Tensor
 from ..core.status import Code
-from ..core.tensor import Tensor
 from .literal import MOST_BYTES, TooLarge
 
 

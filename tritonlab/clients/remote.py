@@ -13,11 +13,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.infer_request import InferenceRequest
-from ..core.outputs import Outputs
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.outputs import Outputs
+from ..core.inference.tensor import Tensor
 from ..core.status import InternalError, TritonError, UnavailableError
-from ..core.tensor import Tensor
 from ..load_testing.load_run import LoadTest
 from ..load_testing.load_tested import LoadTested
 from .grpc_link import GrpcLink

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import TritonError, UnsupportedError
 from ..load_testing.call_log import CallLog
 from ..load_testing.request_mix import Lane, ModelInputs, RequestMix
@@ -83,9 +83,9 @@ class RemoteTarget:
             while not halt.is_set():
                 request = mix.request(lane)
                 under_way[id(request)] = request
-                _call(caller, request, 0, log, under_way)
+                _call(caller, request, due=0, log=log, under_way=under_way)
             if (last := mix.last(lane)) is not None:
-                _call(caller, last, 0, log, under_way)
+                _call(caller, request=last, due=0, log=log, under_way=under_way)
         except BaseException as problem:  # a function that makes inputs raised
             problems.append(problem)
             halt.set()

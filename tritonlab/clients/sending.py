@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from ..core.execute_times import ExecuteTimes
 from ..core.explained import Explained
-from ..core.infer_request import InferenceRequest, RequestState
-from ..core.infer_response import InferenceResponse
-from ..core.instrument import Instrument
+from ..core.inference.infer_request import InferenceRequest, RequestState
+from ..core.inference.infer_response import InferenceResponse
+from ..core.metrics.execute_times import ExecuteTimes
+from ..core.observe.instrument import Instrument
 from ..core.status import TritonError, UnavailableError
-from ..ipc.stub_log import LogRecord
+from ..ipc.processes.stub_log import LogRecord
 from .outcome import Arrival, Outcome, Split
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
-from ..core.infer_response import InferenceResponse
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
-from ..core.tensor import Tensor
 from .comparison import tolerance
 from .curl import curl_command
 from .literal import numpy_expression
@@ -108,7 +108,14 @@ def _asked(
 ) -> Asked:
     outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
     decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
-    return Asked(request, address or Address(), decoupled, config["max_batch_size"] > 0, outputs, responses)
+    return Asked(
+        request,
+        address=address or Address(),
+        decoupled=decoupled,
+        batching=config["max_batch_size"] > 0,
+        outputs=outputs,
+        responses=responses,
+    )
 
 
 def _http(asked: Asked) -> Snippet:

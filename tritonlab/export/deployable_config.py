@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..core.model_config import ModelConfig, messages
-from ..core.model_config_rules import autofill, normalize_instance_groups
+from ..core.config.model_config import ModelConfig, messages
+from ..core.config.model_config_rules import autofill, normalize_instance_groups
 from .machine_bound import forget_backend_directory
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..core.model_config import ModelConfig
-from ..ipc.execution_env import MODEL_DIRECTORY, PARAMETER
-from ..ipc.own_stub import NAME, is_compiled
+from ..core.config.model_config import ModelConfig
+from ..ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ..ipc.processes.own_stub import NAME, is_compiled
 
 
 def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None:

@@ -20,9 +20,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..core.completed_text import CompletedText, completed_text
+from ..core.config.completed_text import CompletedText, completed_text
+from ..core.config.model_config import parse_pbtxt
 from ..core.explained import Explained
-from ..core.model_config import parse_pbtxt
 from ..core.os_limits import explained
 from ..core.unknown_option import explains_unknown
 from .deployable_config import deployable_config

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.os_limits import explained
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import InvalidArgumentError, TritonError, UnavailableError
-from ..ipc.stub_log import LogRecord
+from ..ipc.processes.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer
@@ -155,7 +155,11 @@ class Endpoints:
         }
         self._token = access.token
         self._files = FileWatch(
-            lambda text: core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
+            lambda text: core.log.add(
+                LogRecord(
+                    time_ns=time.time_ns(), model="", version=-1, instance="", stream="server", level="ERROR", text=text
+                )
+            )
         )
         self._lock = threading.Lock()  # guards the next
         self._scratch: ScratchDirectory | None = None  # of the header's file

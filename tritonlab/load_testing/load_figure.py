@@ -19,11 +19,11 @@ def load_figure(model: str, mode: str, rows: Sequence[LoadRow]) -> str:
     if len(shown) < 2:
         return ""
     chart = LatencyChart(
-        max(row.inferences_per_s for row in shown) * 1.05,
-        max(row.latency.p99 for row in shown if row.latency) * 1.08,
-        "inferences/s",
-        time_text,
-        short_number,
+        most_x=max(row.inferences_per_s for row in shown) * 1.05,
+        most_y=max(row.latency.p99 for row in shown if row.latency) * 1.08,
+        unit_x="inferences/s",
+        time=time_text,
+        count=short_number,
     )
 
     def place(row: LoadRow, name: str) -> tuple[float, float]:

@@ -30,7 +30,9 @@ class Percentiles:
         if not len(nanoseconds):
             return None
         p50, p90, p95, p99 = (np.percentile(nanoseconds, [50, 90, 95, 99]) / 1e3).tolist()
-        return Percentiles(float(nanoseconds.mean()) / 1e3, p50, p90, p95, p99, float(nanoseconds.max()) / 1e3)
+        return Percentiles(
+            avg=float(nanoseconds.mean()) / 1e3, p50=p50, p90=p90, p95=p95, p99=p99, max=float(nanoseconds.max()) / 1e3
+        )
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class LoadTest:
 
     def result(self) -> LoadResult:
         """Return what was measured so far."""
-        return LoadResult(self.name, self.place, self.plan.mode, self._rows, self._why)
+        return LoadResult(model=self.name, place=self.place, mode=self.plan.mode, rows=self._rows, stopped=self._why)
 
     def progress(self) -> dict[str, Any]:
         """Return the progress as JSON values: `row` of `rows`, `level`, `trial` of `trials` (at most, unless `fixed`),
@@ -161,7 +161,7 @@ class _RowUnderWay:
         stable = is_stable(self._windows, plan.stability) if len(self._windows) >= STABLE_WINDOWS else None
         open_loop, decoupled = plan.mode != CONCURRENCY, target.inputs.decoupled
         times = self._windows, len(kept)
-        return row_of(self._level, self._log, times, counted, open_loop, decoupled, stable, left)
+        return row_of(self._level, self._log, times, counted, open_loop, decoupled, stable, unanswered=left)
 
     def _send(self) -> None:
         plan, target, mix = self._plan, self._target, self._mix
@@ -171,7 +171,7 @@ class _RowUnderWay:
                 return
             lanes = [Lane(number) for number in range(plan.sequences)]
             times = plan.times or due_times(self._level, plan.distribution, plan.seed)
-            fire(times, lanes, target, mix, self._halt, plan.max_outstanding)
+            fire(times, lanes, target, mix, self._halt, most=plan.max_outstanding)
         except BaseException as problem:  # a function that makes inputs raised
             self._sender_problem = problem
             self._stop.set()

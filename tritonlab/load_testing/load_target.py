@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from .call_log import CallLog
 from .request_mix import Lane, ModelInputs, RequestMix
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from ..core.infer_response import ParameterValue
+from ..core.inference.infer_response import ParameterValue
 from ..server.api.model_signature import with_field_parameters
 
 if TYPE_CHECKING:
@@ -84,4 +84,6 @@ class LoadTested:
         # imported here, because only those who measure need it
         from .load_run import run_load_test
 
-        return run_load_test(self.name, self.version, self.load_target(), options, self._show_progress)
+        return run_load_test(
+            self.name, self.version, target=self.load_target(), options=options, show_progress=self._show_progress
+        )

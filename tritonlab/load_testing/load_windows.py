@@ -40,7 +40,7 @@ def measure(rows: Rows, begin: int, end: int, percentile: float | None) -> LoadW
     if len(waits):
         latency = float(waits.mean() if percentile is None else np.percentile(waits, percentile))
     rate = float(good[:, BATCH].sum()) / max((end - begin) / 1e9, 1e-9)
-    return LoadWindow(begin, end, rate, latency, len(rows) - len(good))
+    return LoadWindow(begin, end, inferences_per_s=rate, latency_us=latency, failed=len(rows) - len(good))
 
 
 def is_stable(windows: Sequence[LoadWindow], stability: float = STABILITY) -> bool:
@@ -93,13 +93,13 @@ def server_times(before: Mapping[str, Any] | None, after: Mapping[str, Any] | No
         return None
     batch = moved("inference_count") / executions if executions > 0 else 0.0
     return ServerTimes(
-        mean("queue"),
-        mean("compute_input"),
-        mean("compute_infer"),
-        mean("compute_output"),
-        requests,
-        executions,
-        batch,
+        queue_us=mean("queue"),
+        compute_input_us=mean("compute_input"),
+        compute_infer_us=mean("compute_infer"),
+        compute_output_us=mean("compute_output"),
+        requests=requests,
+        executions=executions,
+        batch_size=batch,
     )
 
 

@@ -8,8 +8,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic_ns
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
-from ..core.infer_response import InferenceResponse
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
 from ..core.status import TritonError
 from ..server.api.model import Model
 from ..server.api.response_iterator import ResponseIterator

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
-from ..core.infer_response import ParameterValue
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_response import ParameterValue
+from ..core.inference.tensor import Tensor
 from ..core.status import InvalidArgumentError
-from ..core.tensor import Tensor
 
 #: Random integers are below this, and random texts have so many letters: values that most models take.
 _MOST, _LETTERS = 100, 16

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..clients.snippets import Snippet, failure_test
-from ..core.failure_capsule import FailureCapsule
+from ..core.observe.failure_capsule import FailureCapsule
 from ..core.unknown_option import explains_unknown
 from ..load_testing.load_tested import LoadTested
 from ..server.api import model as served
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
 from .authoring.workspace import Workspace
-from .views.failure_pane import FailurePane
+from .views.card.failure_pane import FailurePane
 
 if TYPE_CHECKING:
     from ..load_testing.load_run import LoadTest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..tuning.tune_result import TuneResult
     from ..tuning.tuned_model import Written
     from ..tuning.what_if import WhatIf
-    from .views.record_view import RecordView
+    from .views.record.record_view import RecordView
 
 
 class ShownFailure(KeptFailure):
@@ -73,7 +73,7 @@ class Model(LoadTested, served.Model):
         It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG. Raises InvalidArgumentError for
         another kind.
         """
-        from .views.opening import open_view
+        from .views.record.opening import open_view
 
         return open_view(self, kind, written=self._written)
 
@@ -83,7 +83,7 @@ class Model(LoadTested, served.Model):
         return LocalTarget(self)
 
     def _show_progress(self, test: LoadTest) -> Callable[[], None]:
-        from .views.load_panel import show_progress
+        from .views.card.load_panel import show_progress
 
         return show_progress(test)
 

@@ -49,14 +49,14 @@ def batch_facts(record: ModelRecord) -> BatchFacts:
     sizes = Counter(column(batches, "size").astype(int).tolist())
     reasons = Counter(words[number] if number >= 0 else "" for number in column(batches, "reason").astype(int).tolist())
     return BatchFacts(
-        len(batches),
-        int(column(batches, "count").sum()),
-        int(column(batches, "failed").sum()),
-        dict(sorted(sizes.items())),
-        dict(reasons.most_common()),
-        spread(waited),
-        spread(end - start),
-        float(end.max() - start.min()) if len(batches) else 0.0,
-        {REJECTIONS[number]: count for number, count in Counter(ended).most_common()},
-        dropped,
+        batches=len(batches),
+        requests=int(column(batches, "count").sum()),
+        failed=int(column(batches, "failed").sum()),
+        sizes=dict(sorted(sizes.items())),
+        reasons=dict(reasons.most_common()),
+        queue=spread(waited),
+        compute=spread(end - start),
+        span=float(end.max() - start.min()) if len(batches) else 0.0,
+        rejected={REJECTIONS[number]: count for number, count in Counter(ended).most_common()},
+        dropped=dropped,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from ..schedulers.sequence_occupancy import Occupancy
 from ..server.models.model_lifecycle import ModelVersion

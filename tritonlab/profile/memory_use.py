@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..ipc.visible_gpus import VisibleGpus
+from ..ipc.gpu.visible_gpus import VisibleGpus
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.observe.idle_memory import resident
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..core.infer_request import InferenceRequest
-from ..core.tensor import Tensor
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.tensor import Tensor
 from .lone_executions import LoneExecutions, RecordLock
 from .ring import Ring
 
@@ -222,7 +222,7 @@ class ModelRecord:
         return sum(ring.dropped for ring in self.tables.values()) + self.mark_count - len(self.marks)
 
     def mark(self, time: int, kind: str, text: str, serial: int = 0) -> None:
-        self.marks.append(Mark(self.mark_count, time, kind, text, serial))
+        self.marks.append(Mark(number=self.mark_count, time=time, kind=kind, text=text, serial=serial))
         self.mark_count += 1
 
     def cancelling_of(self, serial: int) -> Cancelling:

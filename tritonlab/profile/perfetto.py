@@ -50,11 +50,11 @@ def _batches(record: ModelRecord) -> Iterator[Event]:
         reason = reasons[int(batch["reason"])] if batch["reason"] >= 0 else ""
         shown = {"size": int(batch["size"]), "requests": int(batch["count"]), "closed": reason}
         name = f"{int(batch['size'])} · {reason}" if reason else f"{int(batch['size'])}"
-        yield _slice(lane, name, batch["start"], batch["end"] - batch["start"], shown)
+        yield _slice(lane, name, ns=batch["start"], took=batch["end"] - batch["start"], shown=shown)
         begin = batch["start"]
         for part in ("compute_input", "compute_infer", "compute_output"):
             if batch[part]:
-                yield _slice(lane, part.removeprefix("compute_"), begin, batch[part], {})
+                yield _slice(lane, name=part.removeprefix("compute_"), ns=begin, took=batch[part], shown={})
             begin += batch[part]
 
 

@@ -33,18 +33,18 @@ def _place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | None:
     name = next((text for at, text in record.ids_since(row) if at == row), "")
     shapes = dict(words["shapes"][int(request["shapes"])]) if request["shapes"] >= 0 else {}
     return BatchPlace(
-        f"'{name}'" if name else f"request {int(request['serial'])}",
-        FormedBatch(
-            record.name,
-            int(batch["version"]),
-            number,
-            int(batch["start"]),
-            int(batch["size"]),
-            words["reason"][int(batch["reason"])] if batch["reason"] >= 0 else "",
+        name=f"'{name}'" if name else f"request {int(request['serial'])}",
+        batch=FormedBatch(
+            model=record.name,
+            version=int(batch["version"]),
+            number=number,
+            formed=int(batch["start"]),
+            size=int(batch["size"]),
+            reason=words["reason"][int(batch["reason"])] if batch["reason"] >= 0 else "",
         ),
-        int(request["queued"]),
-        int(request["size"]),
-        int(extra[1]),
-        int(extra[2]),
-        {tensor: shape[1:] if batched else shape for tensor, shape in shapes.items()},
+        queued=int(request["queued"]),
+        size=int(request["size"]),
+        priority=int(extra[1]),
+        sequence=int(extra[2]),
+        shapes={tensor: shape[1:] if batched else shape for tensor, shape in shapes.items()},
     )

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.execute_times import ExecuteTimes
-from ..core.infer_request import InferenceRequest, ModelRequest, StepRequest
-from ..core.infer_response import InferenceResponse
-from ..core.instrument import Instrument, Instruments
+from ..core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.metrics.execute_times import ExecuteTimes
+from ..core.observe.instrument import Instrument, Instruments
 from ..core.status import Code
 from .lone_executions import FULL, LoneKind, note
 from .model_record import EMPTY, ERROR, EVENTS, FINAL, REJECTIONS, ModelRecord, OpenStream
@@ -126,7 +126,14 @@ class Recorder(Instrument):
         write(data, at, begun, now, where, batch_id, version, size, count, why, before, took, after, failed, first)
         batches.total = batch + 1
         if count == 1 and not extra and size == rows and request.alike is not None:
-            kind = LoneKind(where, version, size, why, failed, record.alike[request.alike][rows])
+            kind = LoneKind(
+                instance=where,
+                version=version,
+                size=size,
+                reason=why,
+                failed=failed,
+                shapes=record.alike[request.alike][rows],
+            )
             self.recording.learn(record, (record.name, request.alike, size, instance, version, reason, failed), kind)
 
     def stream_response(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:

@@ -40,13 +40,13 @@ def stream_facts(record: ModelRecord) -> StreamFacts:
     sent = sent[order]
     gaps = np.diff(sent[:, 1])[np.diff(sent[:, 0]) == 0]
     return StreamFacts(
-        len(streams),
-        int(column["count"].sum()) + sum(count for _, _, count, _ in still),
-        int(((kinds & EMPTY) > 0).sum()),
-        int(((kinds & ERROR) > 0).sum()),
-        spread((column["first"] - column["arrived"])[answered]),
-        spread(gaps),
-        still,
+        ended=len(streams),
+        responses=int(column["count"].sum()) + sum(count for _, _, count, _ in still),
+        empty_finals=int(((kinds & EMPTY) > 0).sum()),
+        failed=int(((kinds & ERROR) > 0).sum()),
+        first=spread((column["first"] - column["arrived"])[answered]),
+        gap=spread(gaps),
+        open=still,
     )
 
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.infer_request import InferenceRequest
-from ..core.infer_response import InferenceResponse
-from ..core.instrument import Instrument
-from ..core.tensor import Tensor
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor
+from ..core.observe.instrument import Instrument
 
 #: The most requests that are kept, responses of one request, and elements (of BYTES: bytes) of a tensor.
 _REQUESTS, _RESPONSES, _ELEMENTS = 2_000, 4, 256

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from ..core.model_config import ModelConfig
-from ..core.tensor import Tensor
+from ..core.config.model_config import ModelConfig
+from ..core.inference.tensor import Tensor
 from .policy_queue import QueuePolicies
 
 

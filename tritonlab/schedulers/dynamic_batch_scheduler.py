@@ -11,12 +11,12 @@ from functools import partial
 from itertools import islice
 
 from ..core.clock import Clock
-from ..core.infer_request import InferenceRequest, RequestEvent
-from ..core.infer_stats import InferStats
-from ..core.instrument import Instruments
+from ..core.inference.infer_request import InferenceRequest, RequestEvent
+from ..core.metrics.infer_stats import InferStats
+from ..core.observe.instrument import Instruments
 from ..core.status import ModelError, TritonError, UnavailableError
-from ..instances.payload import Payload
-from ..instances.rate_limiter import RateLimiter
+from ..instances.execution.payload import Payload
+from ..instances.execution.rate_limiter import RateLimiter
 from .dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from .instance_roster import InstanceRoster
 from .policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..core.ensemble_graph import EnsembleGraph
-from ..core.infer_request import InferenceRequest
-from ..core.model_config import dims_text
+from ..core.config.ensemble_graph import EnsembleGraph
+from ..core.config.model_config import dims_text
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import Code, EnsembleError, ModelError, TritonError
 from .ensemble_progress import Run
 

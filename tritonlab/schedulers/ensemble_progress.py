@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..core.ensemble_graph import EnsembleGraph, Step
-from ..core.tensor import Tensor
+from ..core.config.ensemble_graph import EnsembleGraph, Step
+from ..core.inference.tensor import Tensor
 
 
 class Round:

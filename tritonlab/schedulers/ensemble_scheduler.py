@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable
 
 from ..core.clock import Clock
-from ..core.copies import Copies
-from ..core.delivery import deliver
-from ..core.ensemble_graph import EnsembleGraph
-from ..core.execute_times import ExecuteTimes
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
-from ..core.infer_response import InferenceResponse, ParameterValue
-from ..core.infer_stats import InferStats
-from ..core.instrument import Instruments
+from ..core.config.ensemble_graph import EnsembleGraph
+from ..core.inference.copies import Copies
+from ..core.inference.delivery import deliver
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
+from ..core.inference.infer_response import InferenceResponse, ParameterValue
+from ..core.inference.tensor import Tensor
+from ..core.metrics.execute_times import ExecuteTimes
+from ..core.metrics.infer_stats import InferStats
+from ..core.observe.instrument import Instruments
 from ..core.status import EnsembleError, TritonError, UnavailableError
-from ..core.tensor import Tensor
 from .ensemble_errors import deadlock, failed_step
 from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING
@@ -158,11 +158,11 @@ class EnsembleRun:
         request, scheduler = self.request, self._scheduler
         responses = [
             InferenceResponse(
-                scheduler.name,
-                scheduler.version,
-                request.request_id,
-                _placed(request, outputs, scheduler.copies),
-                _parameters(request) if any(tensor.byte_size for tensor in outputs.values()) else {},
+                model_name=scheduler.name,
+                model_version=scheduler.version,
+                request_id=request.request_id,
+                outputs=_placed(request, outputs, scheduler.copies),
+                parameters=_parameters(request) if any(tensor.byte_size for tensor in outputs.values()) else {},
                 final=False,
             )
             for outputs in work.responses
@@ -189,14 +189,14 @@ class EnsembleRun:
         """Send a step's request to its model."""
         step = run.step
         request = StepRequest(
-            self.request,
-            step.model_name,
-            step.model_version,
-            run.inputs,
-            step.requested,
-            lambda request, response: self._on_response(run, request, response),
-            self.executed,
-            step.number,
+            parent=self.request,
+            model_name=step.model_name,
+            model_version=step.model_version,
+            inputs=run.inputs,
+            requested_outputs=step.requested,
+            on_response=lambda request, response: self._on_response(run, request, response),
+            on_executed=self.executed,
+            step=step.number,
         )
         with self._lock:
             stale = self._over
@@ -308,12 +308,12 @@ class EnsembleRun:
             scheduler.stats.record_rejected("OTHER", now - request.request_start)
             return
         scheduler.stats.record_batch(
-            request.batch_size,
-            [request.execute_start - request.queue_start],
-            [now - request.request_start],
-            self._times,
-            0,
-            scheduler.clock.wall() // 1_000_000,
+            size=request.batch_size,
+            queue_ns=[request.execute_start - request.queue_start],
+            request_ns=[now - request.request_start],
+            times=self._times,
+            failed=0,
+            wall_ms=scheduler.clock.wall() // 1_000_000,
         )
 
 

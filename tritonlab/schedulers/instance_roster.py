@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from ..instances.rate_limiter import RateLimiter
+from ..instances.execution.rate_limiter import RateLimiter
 from .scheduler import Instance
 
 #: Called, without a lock held, when an instance that leaves gets no more batches.

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.infer_request import InferenceRequest
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import UnavailableError
 
 #: Triton keeps nanoseconds, and its times since the epoch, in 64 bits (measured). From this duration on, which is more

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Iterable
 
 from ..core.clock import Clock
-from ..core.delivery import deliver_error
-from ..core.infer_request import InferenceRequest
-from ..core.infer_stats import InferStats
-from ..core.instrument import Instruments
+from ..core.inference.delivery import deliver_error
+from ..core.inference.infer_request import InferenceRequest
+from ..core.metrics.infer_stats import InferStats
+from ..core.observe.instrument import Instruments
 from ..core.status import CancelledError, TritonError, UnavailableError
 from .response_order import ResponseOrder
 

@@ -6,8 +6,8 @@ import logging
 import threading
 from collections import OrderedDict
 
-from ..core.infer_request import InferenceRequest, ResponseCallback
-from ..core.infer_response import InferenceResponse
+from ..core.inference.infer_request import InferenceRequest, ResponseCallback
+from ..core.inference.infer_response import InferenceResponse
 
 _log = logging.getLogger(__name__)
 

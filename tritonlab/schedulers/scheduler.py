@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import TritonError
-from ..instances.payload import Payload
+from ..instances.execution.payload import Payload
 
 #: The text with which a stopping scheduler refuses requests, after their prefix (rule 5.4.1).
 STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"

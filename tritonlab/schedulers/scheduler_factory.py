@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.clock import Clock
-from ..core.infer_stats import InferStats
-from ..core.instrument import Instruments
-from ..core.model_config import ModelConfig
-from ..instances.rate_limiter import RateLimiter
+from ..core.config.model_config import ModelConfig
+from ..core.metrics.infer_stats import InferStats
+from ..core.observe.instrument import Instruments
+from ..instances.execution.rate_limiter import RateLimiter
 from .dynamic_batch import BatchConfig
 from .dynamic_batch_scheduler import DynamicBatchScheduler
 from .policy_queue import QueuePolicies
@@ -45,15 +45,24 @@ def make_scheduler(
         inputs = SequenceInputs(config, directory)
         rules = SequenceConfig.from_config(config)
         return SequenceBatchScheduler(
-            name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn, services.limiter
+            name,
+            version,
+            config=rules,
+            inputs=inputs,
+            clock=clock,
+            instruments=instruments,
+            timer=timer,
+            stats=services.stats,
+            warn=services.warn,
+            limiter=services.limiter,
         )
     return DynamicBatchScheduler(
         name,
         version,
-        BatchConfig.from_config(config),
-        clock,
-        instruments,
-        timer,
+        config=BatchConfig.from_config(config),
+        clock=clock,
+        instruments=instruments,
+        timer=timer,
         policies=QueuePolicies.from_config(config),
         preserve_ordering=config.dynamic_batching.preserve_ordering,
         stats=services.stats,

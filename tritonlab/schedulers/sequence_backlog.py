@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ..core.infer_request import SEQUENCE_END, InferenceRequest
+from ..core.inference.infer_request import SEQUENCE_END, InferenceRequest
 
 Id = int | str
 

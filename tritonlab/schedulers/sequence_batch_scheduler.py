@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..core.clock import Clock
-from ..core.infer_request import InferenceRequest, RequestEvent
-from ..core.infer_stats import InferStats
-from ..core.instrument import Instruments
+from ..core.inference.infer_request import InferenceRequest, RequestEvent
+from ..core.metrics.infer_stats import InferStats
+from ..core.observe.instrument import Instruments
 from ..core.status import ModelError, TritonError, UnavailableError
-from ..instances.rate_limiter import RateLimiter
+from ..instances.execution.rate_limiter import RateLimiter
 from .rejections import Rejections, refusal_of
 from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig

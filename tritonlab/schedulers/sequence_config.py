@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from .dynamic_batch import BatchConfig
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.status import CancelledError, TritonError
-from ..instances.payload import Payload
+from ..instances.execution.payload import Payload
 from .direct_batch import SlotBatch, take_slots
 from .dynamic_batch import Batch, WaitUntil, take_batch
 from .response_order import ResponseOrder
@@ -270,9 +270,9 @@ def _uses(host: SequenceHost, slots: list[Slot], oldest: int) -> list[SlotUse]:
         SlotUse(
             slot.number,
             slot.sequence,
-            len(slot.queue) + candidates.count(slot),
-            slot in executing,
-            slot.last_seen - oldest if slot.open else None,
+            queued=len(slot.queue) + candidates.count(slot),
+            executing=slot in executing,
+            idle_left=slot.last_seen - oldest if slot.open else None,
         )
         for slot in slots
         if slot.sequence is not None

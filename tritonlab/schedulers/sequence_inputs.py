@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, NullRequest
-from ..core.model_config import ModelConfig, messages
+from ..core.config.model_config import ModelConfig, messages
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, NullRequest
+from ..core.inference.tensor import Tensor
 from ..core.status import InternalError, InvalidArgumentError
-from ..core.tensor import Tensor
 
 _Control = messages.ModelSequenceBatching.Control
 

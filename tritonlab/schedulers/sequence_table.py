@@ -14,7 +14,7 @@ import itertools
 from collections import deque
 from collections.abc import Container
 
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.status import CancelledError, InvalidArgumentError, TritonError, UnavailableError
 from .sequence_backlog import Id, SequenceBacklog
 from .sequence_config import SequenceConfig

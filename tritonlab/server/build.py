@@ -12,26 +12,26 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..core.clock import Clock, SystemClock
-from ..core.copies import Copies
-from ..core.failure_capsule import FailureBook
-from ..core.infer_request import InferenceRequest
-from ..core.instrument import Instruments
-from ..core.log_settings import LogSetting, LogSettings
-from ..core.metric_registry import MetricRegistry
-from ..core.metrics_config import MetricsConfig
+from ..core.inference.copies import Copies
+from ..core.inference.infer_request import InferenceRequest
+from ..core.metrics.metric_registry import MetricRegistry
+from ..core.metrics.metrics_config import MetricsConfig
+from ..core.observe.failure_capsule import FailureBook
+from ..core.observe.instrument import Instruments
+from ..core.observe.log_settings import LogSetting, LogSettings
+from ..core.observe.trace_settings import TraceSetting, TraceSettings
 from ..core.status import InvalidArgumentError
-from ..core.trace_settings import TraceSetting, TraceSettings
-from ..instances.debugger import Debugger
-from ..instances.instance_plan import InstanceServices
-from ..instances.request_executor import RequestExecutor
-from ..instances.stub_calls import StubCalls
-from ..ipc.gpu_buffers import GpuBuffers
-from ..ipc.link_reader import LinkReader
-from ..ipc.spin import SpinBudget
-from ..ipc.stub_launcher import StubProcess
-from ..ipc.stub_log import LogBook
-from ..ipc.stub_pool import StubPool
-from ..ipc.visible_gpus import VisibleGpus
+from ..instances.calls.request_executor import RequestExecutor
+from ..instances.calls.stub_calls import StubCalls
+from ..instances.debugging.debugger import Debugger
+from ..instances.life.instance_plan import InstanceServices
+from ..ipc.gpu.gpu_buffers import GpuBuffers
+from ..ipc.gpu.visible_gpus import VisibleGpus
+from ..ipc.link.link_reader import LinkReader
+from ..ipc.link.spin import SpinBudget
+from ..ipc.processes.stub_launcher import StubProcess
+from ..ipc.processes.stub_log import LogBook
+from ..ipc.processes.stub_pool import StubPool
 from ..schedulers.timer import Timer
 from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
 from .models.backend_config import shm_settings

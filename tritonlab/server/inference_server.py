@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.infer_request import InferenceRequest, RequestState
-from ..core.metric_registry import MetricRegistry
+from ..core.inference.infer_request import InferenceRequest, RequestState
+from ..core.metrics.metric_registry import MetricRegistry
 from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
     InvalidArgumentError,
@@ -21,8 +21,8 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
-from ..instances.model_instance import ModelInstance
-from ..ipc.link_reader import LoopReader
+from ..instances.life.model_instance import ModelInstance
+from ..ipc.link.link_reader import LoopReader
 from .build import build
 from .models.endings import Ending
 from .models.model_lifecycle import ModelState, ModelVersion

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.clock import Clock
-from ..core.log_settings import LogSetting
-from ..core.metrics_config import MetricsConfig
-from ..core.trace_settings import TraceSetting
+from ..core.metrics.metrics_config import MetricsConfig
+from ..core.observe.log_settings import LogSetting
+from ..core.observe.trace_settings import TraceSetting
 from ..core.unknown_option import explains_unknown
-from ..instances.rate_limiter import Limits
+from ..instances.execution.rate_limiter import Limits
 from .server_metadata import SERVER_NAME
 
 #: Bytes of responses that may wait for the client of one stream.

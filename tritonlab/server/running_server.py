@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.clock import Clock
-from ..core.failure_capsule import FailureBook
+from ..core.observe.failure_capsule import FailureBook
 from ..core.status import NotFoundError, TritonError, UnavailableError
 from .build import Parts
 from .models.endings import Ending
@@ -86,4 +86,15 @@ class RunningServer:
         control, calls, now = self._control, self._parts.executor.calls(), self.clock.now()
         held = survey(control.running(), calls, now)
         models = [model for _, model in sorted(control.models.items())]
-        return why(ServerSnapshot(models, control.running(), control.loading(), held, calls, self.failures, now), name)
+        return why(
+            ServerSnapshot(
+                models,
+                versions=control.running(),
+                loading=control.loading(),
+                held=held,
+                calls=calls,
+                failures=self.failures,
+                now=now,
+            ),
+            name,
+        )

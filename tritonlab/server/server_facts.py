@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.status import InvalidArgumentError
 from .models.execution_options import ExecutionOptions
 from .models.global_map import GlobalMap

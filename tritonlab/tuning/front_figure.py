@@ -20,12 +20,12 @@ def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_m
     if not points:
         return ""
     chart = LatencyChart(
-        max(one.numbers.rate for one in points) * 1.06,
-        max(*(one.numbers.p99 / 1e6 for one in live or points), (p99_ms or 0.0)) * 1.3,
-        "requests/s",
-        lambda value: f"{value:g} ms",
-        lambda value: f"{value:,g}",
-        "p99 latency",
+        most_x=max(one.numbers.rate for one in points) * 1.06,
+        most_y=max(*(one.numbers.p99 / 1e6 for one in live or points), (p99_ms or 0.0)) * 1.3,
+        unit_x="requests/s",
+        time=lambda value: f"{value:g} ms",
+        count=lambda value: f"{value:,g}",
+        name_y="p99 latency",
     )
     parts = []
     if p99_ms is not None:

@@ -28,9 +28,9 @@ def gain_figure(
         label = escape(f"{one.part} {one.was} → {one.became}")
         parts.append(f"<text x='{_LEFT - 8}' y='{top + 15}' text-anchor='end'>{label}</text>")
         if gain is not None:
-            parts.append(_bar(zero, gain * scale, top, gain, _REPLAYED))
+            parts.append(_bar(zero, length=gain * scale, top=top, gain=gain, fill=_REPLAYED))
         if live is not None:
-            parts.append(_bar(zero, live * scale, top + _BAR + 2, live, _LIVE))
+            parts.append(_bar(zero, length=live * scale, top=top + _BAR + 2, gain=live, fill=_LIVE))
     foot = _TOP + _ROW * len(part_gains)
     height = foot + _BOTTOM
     parts.append(f"<path d='M{zero:.1f} {_TOP - 6}V{foot}' stroke='currentColor' opacity='.4'/>")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.status import InternalError
 from ..load_testing.load_model import first_request, load_model
 from ..load_testing.load_result import LoadResult
@@ -142,17 +142,23 @@ class LiveModel:
         recorded = RecordedExecutions(record, since=began)
         sizes = recorded.batch_column("size")
         mean = float(sizes.mean())
-        numbers = Numbers(row.latency.p50 * 1e3, row.latency.p99 * 1e3, row.requests_per_s, mean, row.requests)
+        numbers = Numbers(
+            p50=row.latency.p50 * 1e3,
+            p99=row.latency.p99 * 1e3,
+            rate=row.requests_per_s,
+            mean_size=mean,
+            requests=row.requests,
+        )
         pace = recorded.pace(self.config)
         queued = recorded.request_column("queued")
         think = queued[1:] - recorded.answered[:-1]  # means something for one client alone
         return Measurement(
             numbers,
             sizes,
-            recorded.batch_column("end") - recorded.batch_column("start"),
-            pace.lead,
-            pace.turnaround,
+            took=recorded.batch_column("end") - recorded.batch_column("start"),
+            lead=pace.lead,
+            turnaround=pace.turnaround,
             # requests of this process, and what it does for each of them, come one after the other
-            busy // len(queued),
-            max(int(np.median(think)), 0) if len(think) else 0,
+            gap=busy // len(queued),
+            think=max(int(np.median(think)), 0) if len(think) else 0,
         )

@@ -117,4 +117,4 @@ def _median(windows: Sequence[Numbers]) -> Numbers:
     """Return the median of each number, and all requests."""
     rows = np.median([(one.p50, one.p99, one.rate, one.mean_size) for one in windows], axis=0)
     p50, p99, rate, mean_size = map(float, rows)
-    return Numbers(p50, p99, rate, mean_size, sum(one.requests for one in windows))
+    return Numbers(p50, p99, rate, mean_size, requests=sum(one.requests for one in windows))

@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.infer_request import InferenceRequest
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
+from ..core.inference.infer_request import InferenceRequest
 from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from ..schedulers.policy_queue import QueuePolicies
 from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, ReplayedRequest, replay
@@ -148,7 +148,9 @@ class RecordedExecutions:
         made = []
         for row in self.rejected.tolist():
             _, arrived, queued, time, reason, size, shapes, priority, timeout = map(int, row)
-            request = ReplayedRequest(-1, queued, arrived, size, 1.0, 1.0)  # an execution without a deviation
+            request = ReplayedRequest(
+                number=-1, queued=queued, arrived=arrived, batch_size=size, took=1.0, base=1.0
+            )  # an execution without a deviation
             request.inputs = self._shapes[shapes] if shapes >= 0 else {}
             request.priority, request.timeout = priority, timeout
             if REJECTIONS[reason] == "cancelled":
@@ -183,7 +185,14 @@ class RecordedExecutions:
             begin, end = np.searchsorted([one.queue_start for one in arrivals], window)
             arrivals = arrivals[begin:end]
         rules, policies = settings.batch_config(config), QueuePolicies.from_config(written)
-        return replay(FixedArrivals(arrivals), rules, policies, settings.instances, self.pace(config), stop)
+        return replay(
+            source=FixedArrivals(arrivals),
+            config=rules,
+            policies=policies,
+            lanes=settings.instances,
+            pace=self.pace(config),
+            stop=stop,
+        )
 
     def _overheads(self, config: ModelConfig) -> tuple[int, int]:
         """Measure how long after the decision an execution began, and how long after its end the next decision was, if

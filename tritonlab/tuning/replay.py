@@ -18,9 +18,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import UnavailableError
-from ..instances.payload import Payload
+from ..instances.execution.payload import Payload
 from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.dynamic_batch_scheduler import decide
 from ..schedulers.instance_roster import InstanceRoster
@@ -166,11 +166,13 @@ class Numbers:
     def from_times(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
         if not len(latency):
             nan = float("nan")
-            return Numbers(nan, nan, nan, nan, 0)
+            return Numbers(p50=nan, p99=nan, rate=nan, mean_size=nan, requests=0)
         p50, p99 = np.quantile(latency, (0.5, 0.99))
         span = max(float(ends.max() - arrived.min()), 1.0)
         rate, busy = len(latency) / span * 1e9, Numbers.busy_time(arrived, arrived + latency)
-        return Numbers(float(p50), float(p99), rate, float(sizes.mean()), len(latency), busy)
+        return Numbers(
+            p50=float(p50), p99=float(p99), rate=rate, mean_size=float(sizes.mean()), requests=len(latency), busy=busy
+        )
 
     def to_dict(self) -> dict[str, float]:
         busy = {"busy_seconds": self.busy / 1e9, "requests_per_busy_second": self.busy_rate}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..schedulers.policy_queue import QueuePolicies
 from .offered_load import Load, RequestPattern
 from .replay import Numbers, Pace, replay
@@ -160,7 +160,13 @@ def predict(
     most = max(requests, 8 * load.concurrency)
     probed = known.for_instances(settings.instances)
     pace = Pace(probed.times, probed.lead, probed.turnaround)
-    replayed = replay(load.source(probed.pattern, most, seed), rules, policies, settings.instances, pace)
+    replayed = replay(
+        source=load.source(probed.pattern, most, seed),
+        config=rules,
+        policies=policies,
+        lanes=settings.instances,
+        pace=pace,
+    )
     return Trial(settings, load, replayed.numbers(skip=0.1 if load.closed else 0.0))
 
 
@@ -209,7 +215,9 @@ def search(
         if until() and found:
             break
         one = settings[number * stride % len(settings)]
-        found |= {(one, load): predict(one, load, config, known, _FIRST) for load in loads}
+        found |= {
+            (one, load): predict(settings=one, load=load, config=config, known=known, requests=_FIRST) for load in loads
+        }
     refined: set[tuple[Settings, Load]] = set()
 
     def refine(candidates: Sequence[Trial]) -> bool:
@@ -218,7 +226,7 @@ def search(
             if until() and len(refined) >= _SURELY:
                 return False
             refined.add((one.settings, one.load))
-            found[one.settings, one.load] = predict(one.settings, one.load, config, known, AGAIN, seed=1)
+            found[one.settings, one.load] = predict(one.settings, one.load, config, known, requests=AGAIN, seed=1)
         return bool(fresh)
 
     # few requests are a poor estimate of a p99: those a little above the limit may be below it

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..core.model_config import ModelConfig, print_pbtxt
+from ..core.config.model_config import ModelConfig, print_pbtxt
 from ..core.status import InvalidArgumentError, UnsupportedError
 from ..schedulers.dynamic_batch import BatchConfig
 
@@ -42,11 +42,11 @@ class Settings:
             preferred = ()  # equal to no preferred sizes
         return Settings(
             config.max_batch_size,
-            config.HasField("dynamic_batching") and config.max_batch_size > 0,
-            preferred,
-            batching.max_queue_delay_microseconds,
-            sum(group.count * max(len(group.gpus), 1) for group in groups) or 1,
-            max([len(group.gpus) for group in groups] + [1]) if single else 0,
+            dynamic=config.HasField("dynamic_batching") and config.max_batch_size > 0,
+            preferred=preferred,
+            delay_us=batching.max_queue_delay_microseconds,
+            instances=sum(group.count * max(len(group.gpus), 1) for group in groups) or 1,
+            devices=max([len(group.gpus) for group in groups] + [1]) if single else 0,
         )
 
     def changed(

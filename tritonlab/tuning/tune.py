@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.status import InvalidArgumentError, TritonError
 from ..core.unknown_option import UnknownOption
-from ..ipc.interrupts import shielded
+from ..ipc.link.interrupts import shielded
 from ..server.api.model import Model
 from .ablation import PartGain, taken_back
 from .applied_settings import Reload
@@ -114,7 +114,7 @@ class _RunState:
         """Return the prediction of the search, or a new one."""
         assert self.calibration is not None
         known = self.found.candidates.get((settings, load))
-        return known or predict(settings, load, config, self.calibration, AGAIN)
+        return known or predict(settings, load, config, known=self.calibration, requests=AGAIN)
 
     def has_measured(self, trial: Trial) -> bool:
         """Return whether these settings were measured under this load."""
@@ -140,7 +140,14 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
             work.notes.append(_kept_serving(max(ensembles, key=lambda name: ensembles[name]), least))
         choices = list(dict.fromkeys(space(present, goal.max_instances or 1, goal.max_batch_size or 0, least)))
         until = deadline.expires_within(goal.budget_s * _SEARCH)
-        work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
+        work.found = search(
+            settings=choices,
+            loads=loads,
+            config=config,
+            known=work.calibration,
+            p99_ms=_limit(goal.p99_ms),
+            until=until,
+        )
         confirm(live, config, goal, work, deadline)
         measure_rivals(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
         ablate(live, config, goal, work, deadline)
@@ -150,7 +157,7 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
         shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
     result = tuple(work.measured), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped
     found = TuneRun(work.calibration, work.found, *result)
-    return TuneResult(live.name, present, authored, goal.p99_ms, found, reload)
+    return TuneResult(live.name, present, authored, goal.p99_ms, run=found, reload=reload)
 
 
 def calibrate(live: MeasurableModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
@@ -211,9 +218,9 @@ def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSt
     chosen = _different([one for one in best if one.settings != Settings.from_config(config)])
     share = 1.0 if goal.p99_ms is None else 0.7
     # after the best: what is not measured any more when the time is over should be the least interesting
-    _measure(live, chosen[:1], work, deadline, share / (len(chosen) + 1))
+    _measure(live, chosen=chosen[:1], work=work, deadline=deadline, share=share / (len(chosen) + 1))
     measure_present(live, config, goal, work, deadline)
-    _measure(live, chosen[1:], work, deadline, share)
+    _measure(live, chosen=chosen[1:], work=work, deadline=deadline, share=share)
     better = [one for one in work.measured if one.live.settings != Settings.from_config(config)]
     if goal.p99_ms is not None and better and not any(one.live.keeps(goal.p99_ms) for one in better):
         longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in better)
@@ -239,7 +246,9 @@ def measure_present(
         _measure_load(live, one, each, work)
     if not any(one.live.settings == present for one in work.measured):
         return
-    measure_rivals(live, goal, work, deadline, max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), present)
+    measure_rivals(
+        live, goal, work, deadline, spare=max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), settings=present
+    )
 
 
 def measure_other_loads(
@@ -342,7 +351,7 @@ def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSta
     """
     while True:
         best = ranked(work.measured, goal.p99_ms)[0]
-        work.gains = _part_gains(live, config, best.predicted, work, deadline)
+        work.gains = _part_gains(live, config, best=best.predicted, work=work, deadline=deadline)
         fewer = [MeasuredCandidate(one.without, (one.live.numbers,)) for one in work.gains if one.live is not None]
         work.measured += [
             one
@@ -363,9 +372,9 @@ def _part_gains(
     """Replay the best settings without each part, and measure that live as long as there is time."""
     known, cost, found = work.calibration, 0.0, []
     assert known is not None
-    whole = predict(best.settings, best.load, config, known, AGAIN, seed=2)
+    whole = predict(best.settings, best.load, config, known, requests=AGAIN, seed=2)
     for part, was, became, settings in taken_back(best.settings, Settings.from_config(config)):
-        without = predict(settings, best.load, config, known, AGAIN, seed=2)
+        without = predict(settings, best.load, config, known, requests=AGAIN, seed=2)
         before, measured = deadline.left, None
         if before > cost:
             try:
@@ -373,7 +382,7 @@ def _part_gains(
             except TritonError as error:
                 work.notes.append(_not_measured(without, error))
             cost = max(cost, before - deadline.left)
-        found.append(PartGain(part, was, became, whole, without, measured))
+        found.append(PartGain(part, was, became, with_it=whole, without=without, live=measured))
     return found
 
 

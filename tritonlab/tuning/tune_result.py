@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture

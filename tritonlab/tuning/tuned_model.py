@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.model_config import ModelConfig, to_dict
+from ..core.config.model_config import ModelConfig, to_dict
 from ..core.status import InvalidArgumentError
 from ..profile.model_record import ModelRecord
 from ..profile.recorder import Recorder
@@ -106,10 +106,10 @@ def what_if(model: Model, differing: Mapping[str, Any], written: Callable[[], Wr
     settings = Settings.from_config(config).changed(**differing)
     return WhatIf(
         tuned.name,
-        tuned.recorded_executions(),
-        config,
-        tuned.authored,
-        settings,
-        tuned.reload,
-        tuned.ensembles,
+        recorded=tuned.recorded_executions(),
+        config=config,
+        authored=tuned.authored,
+        settings=settings,
+        reload=tuned.reload,
+        ensembles=tuned.ensembles,
     )

@@ -9,7 +9,7 @@ from html import escape
 from types import MappingProxyType
 from typing import Any
 
-from ..core.model_config import ModelConfig
+from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.stored_picture import date_line, stored_picture
 from .applied_settings import AppliedSettings, Reload, Sentence

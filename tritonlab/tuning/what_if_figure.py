@@ -35,14 +35,24 @@ def what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBa
     lanes, sizes = recorded.lanes[-_BATCHES:], recorded.batch_column("size")[-_BATCHES:]
     for lane, left, right, size in zip(lanes, start, end, sizes, strict=True):
         top = _AXIS + lane * _LANE
-        parts.append(_block((left - begin) * scale, (right - left) * scale, top, int(size), _REAL))
+        parts.append(
+            _block(left=(left - begin) * scale, width=(right - left) * scale, top=top, size=int(size), fill=_REAL)
+        )
     first = int(np.searchsorted(replayed.start, begin))
     for n in range(first, len(replayed.start)):
         if replayed.start[n] > stop:
             break
         top = _AXIS + replayed.lane[n] * _LANE + _BLOCK + 2
         wide = min(replayed.end[n], stop) - replayed.start[n]
-        parts.append(_block((replayed.start[n] - begin) * scale, wide * scale, top, replayed.size[n], _GHOST))
+        parts.append(
+            _block(
+                left=(replayed.start[n] - begin) * scale,
+                width=wide * scale,
+                top=top,
+                size=replayed.size[n],
+                fill=_GHOST,
+            )
+        )
     foot = _AXIS + _LANE * len(names)
     height = foot + _BOTTOM
     parts.append(f"<text x='{_LEFT}' y='13' fill='{_REAL}'>recorded</text>")

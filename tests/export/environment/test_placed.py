@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.export.child_command import Cancelled
 from tritonlab.export.environment import placed
 from tritonlab.export.environment.built_environment import build_environment, check_budget, pack

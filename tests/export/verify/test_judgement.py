@@ -5,11 +5,11 @@ import pytest
 
 from tritonlab.clients.golden_files import GoldenCase
 from tritonlab.clients.outcome import Arrival, Outcome
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import Code, TritonError
-from tritonlab.core.tensor import Tensor
 from tritonlab.export.verify.judgement import compared, document_differences, judge
 from tritonlab.export.verify.replayed_requests import ALONE, ModelAnswers
 

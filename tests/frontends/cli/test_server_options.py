@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.core.trace_settings import TraceSetting
 from tritonlab.frontends.cli.flag_values import CommandLineError
 from tritonlab.frontends.cli.server_options import EndpointOptions, read_endpoint_options, read_options
 from tritonlab.frontends.shared.access import AccessRules

@@ -427,8 +427,8 @@ import os, subprocess, sys, threading
 import grpc
 sys.path.insert(0, {root!r})
 from tritonlab.frontends.grpc.calls import CallServer, UnaryCall
-from tritonlab.ipc.link_reader import LinkReader
-from tritonlab.ipc.stub_launcher import StubProcess
+from tritonlab.ipc.link.link_reader import LinkReader
+from tritonlab.ipc.processes.stub_launcher import StubProcess
 
 class Echo(UnaryCall):
     def handle(self, message):

@@ -19,11 +19,11 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.serving import eventually
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, InvalidArgumentError, NotFoundError, UnavailableError
-from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.grpc.calls import MISSING, GRPCCall
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
 from tritonlab.frontends.shared.request_memory import RequestMemory

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.request_rules import RequestRules
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.request_rules import RequestRules
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError, UnavailableError
-from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.grpc import infer_request_reader
 from tritonlab.frontends.grpc.infer_request_reader import InferRequestReader, checked_version
 from tritonlab.frontends.grpc.infer_response_writer import (

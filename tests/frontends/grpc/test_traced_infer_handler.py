@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.frontends.traced import CONFIG, TRACED, moments, untraced
 from tests.serving import Lab, lab
-from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 

@@ -19,7 +19,7 @@ from tests.conformance.cases_http import BAD
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
 from tests.conformance.rules import rule
 from tests.serving import Lab, config
-from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.frontends.http import connection as connections
 from tritonlab.frontends.http import large_work, request_parser
 from tritonlab.frontends.http.connection_server import ConnectionServer

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.rules import rule
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import Code, TritonError
 from tritonlab.frontends.http.infer_decoder import InferDecoder
 from tritonlab.frontends.http.requested_outputs import BINARY, JSON, RequestedOutputs

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.model_config import ModelConfig
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.config.model_config import ModelConfig
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.frontends.http import infer_encoder
 from tritonlab.frontends.http.infer_encoder import InferEncoder
 from tritonlab.frontends.http.requested_outputs import BINARY, JSON, RequestedOutputs

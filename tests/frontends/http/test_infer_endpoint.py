@@ -13,9 +13,9 @@ import pytest
 
 from tests.conformance.raw_http import RawHTTP, Reply, read_reply
 from tests.serving import Lab, Script, config, eventually, in_threads, instances
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import Instrument
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.observe.instrument import Instrument
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.data_type import DataType
+from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.status import Code, TritonError
 from tritonlab.frontends.http.json_tensor import elements
 

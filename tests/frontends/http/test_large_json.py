@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conformance.rules import rule
-from tritonlab.core.data_type import DataType
+from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.status import TritonError
 from tritonlab.frontends.http import json_document, json_tensor, large_json, rapidjson_reader
 from tritonlab.frontends.http.json_document import as_array, parse

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import TritonError
 from tritonlab.frontends.http import infer_decoder
 from tritonlab.frontends.http.infer_decoder import InferDecoder

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.model_config import from_json
+from tritonlab.core.config.model_config import from_json
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.frontends.http.raw_input import raw_request
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.frontends.traced import CONFIG, TRACED, moments, untraced
 from tests.serving import Lab
-from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 

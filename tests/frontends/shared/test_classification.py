@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.data_type import DataType
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.shared.classification import MAX_ELEMENTS, classify
 
 LABELS = ("cat", "dog")

@@ -28,8 +28,8 @@ from tritonlab.core.status import (
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.shared.cuda_region import CudaRegion, ServerGpus
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
-from tritonlab.ipc.gpu_buffers import GpuBuffers
-from tritonlab.ipc.visible_gpus import VisibleGpus
+from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers
+from tritonlab.ipc.gpu.visible_gpus import VisibleGpus
 from tritonlab.profile.device_copies import DeviceCopies, device_copies
 from tritonlab.profile.recorder import Recorder
 from tritonlab.stub._pb_stub.wire.gpus import SIMULATED

@@ -13,13 +13,13 @@ import tritonclient.http
 
 from tests.conformance.rules import rule
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
-from tritonlab.core.data_type import DataType
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.core.request_rules import RequestRules
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.request_rules import RequestRules
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
-from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.shared.exchange import Exchange, OneResponse, OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.frontends.shared import lone_requests
 from tritonlab.frontends.shared.lone_requests import IN_A_ROW, PAUSE, LoneRequests
 

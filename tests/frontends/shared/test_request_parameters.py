@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, TritonError
 from tritonlab.frontends.shared.request_parameters import check_forwarded, set_parameters
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tritonlab.core.data_type import DataType
-from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.unknown_option import UnknownOption
 from tritonlab.notebook.authoring.config_options import ConfigOptions, parse_tensor
 from tritonlab.notebook.authoring.config_text import ConfigText

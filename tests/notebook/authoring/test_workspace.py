@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tritonlab.core.model_config import print_pbtxt
+from tritonlab.core.config.model_config import print_pbtxt
 from tritonlab.core.status import ModelError, ModelLoadError, NotFoundError
 from tritonlab.export.repository import export
 from tritonlab.notebook.authoring.config_options import ConfigOptions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.core.load_advice import _messages
+from tritonlab.core.config.load_advice import _messages
 from tritonlab.notebook.authoring.config_fields import FIELDS, sentence_of
 from tritonlab.notebook.shell.comm_config import check, complete, explain
 

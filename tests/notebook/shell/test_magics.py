@@ -15,7 +15,7 @@ import pytest
 from tests.serving import eventually
 from tritonlab import Instrument
 from tritonlab.notebook.authoring.config_options import ConfigOptions
-from tritonlab.notebook.views import hanging
+from tritonlab.notebook.views.card import hanging
 
 ADD = """\
 import triton_python_backend_utils as pb_utils

@@ -11,8 +11,8 @@ from IPython.core.events import EventManager, available_events
 
 import tritonlab
 from tritonlab import runtime
-from tritonlab.core.instrument import Instruments
-from tritonlab.ipc.stub_log import UNCHECKED, LogRecord
+from tritonlab.core.observe.instrument import Instruments
+from tritonlab.ipc.processes.stub_log import UNCHECKED, LogRecord
 from tritonlab.notebook.shell.printed_lines import MOST, PrintedLines
 from tritonlab.notebook.shell.running_cell import RunningCell
 

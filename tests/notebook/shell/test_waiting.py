@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.notebook.shell.running_cell import RunningCell
 from tritonlab.notebook.shell.waiting import CellPlaces, WaitingNotice
 

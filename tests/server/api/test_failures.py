@@ -16,7 +16,7 @@ import pytest
 from tests.serving import DECOUPLED, Lab, Script, config, eventually
 from tritonlab import Model
 from tritonlab.core.explained import Explained
-from tritonlab.core.failure_capsule import MOST_CAPSULE, MOST_TENSOR
+from tritonlab.core.observe.failure_capsule import MOST_CAPSULE, MOST_TENSOR
 from tritonlab.core.status import ModelError, ModelLoadError, TritonError, UnsupportedError
 from tritonlab.server.api.failures import KeptFailure
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError
-from tritonlab.core.tensor import Tensor
 from tritonlab.server.api.response_iterator import ResponseIterator
 
 

@@ -25,8 +25,9 @@ from tests.serving import (
     in_threads,
     write_model,
 )
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import (
     Code,
     InternalError,
@@ -36,7 +37,6 @@ from tritonlab.core.status import (
     NotFoundError,
     TritonError,
 )
-from tritonlab.core.tensor import Tensor
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import Server
 from tritonlab.testing import RecordingInstrument

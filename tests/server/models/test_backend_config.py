@@ -5,7 +5,7 @@ import pytest
 from tests.conformance.rules import rule
 from tests.serving import Lab
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError
-from tritonlab.ipc.stub_launcher import ShmSettings
+from tritonlab.ipc.processes.stub_launcher import ShmSettings
 from tritonlab.server.api.server import Server
 from tritonlab.server.models.backend_config import check_stub_name, shm_settings
 

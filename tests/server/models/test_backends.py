@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import Code, TritonError
-from tritonlab.instances.model_stub import ModelSource
-from tritonlab.ipc.interpreter import Interpreter
-from tritonlab.ipc.own_stub import NAME as STUB
-from tritonlab.ipc.own_stub import write_own_stub
-from tritonlab.ipc.stub_launcher import KERNEL
+from tritonlab.instances.life.model_stub import ModelSource
+from tritonlab.ipc.processes.interpreter import Interpreter
+from tritonlab.ipc.processes.own_stub import NAME as STUB
+from tritonlab.ipc.processes.own_stub import write_own_stub
+from tritonlab.ipc.processes.stub_launcher import KERNEL
 from tritonlab.server.models.backends import Backends, force_cpu_only
 
 FILE = "model.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.server.models.dependency_graph import DependencyGraph, composing_models, required_models
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.serving import Lab, alive, await_endings, eventually, instances, stub_processes
-from tritonlab.core.instrument import Instrument
+from tritonlab.core.observe.instrument import Instrument
 from tritonlab.core.status import TritonError
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import UNLOAD_SECONDS

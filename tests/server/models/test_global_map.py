@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, NotFoundError, TritonError
 from tritonlab.server.models.global_map import GlobalMap
 from tritonlab.server.models.loaded_model import LoadedModel

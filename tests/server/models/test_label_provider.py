@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.model_config import from_json
+from tritonlab.core.config.model_config import from_json
 from tritonlab.core.status import InternalError, UnsupportedError
 from tritonlab.server.models.label_provider import read_labels
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.core.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
 from tritonlab.server.models.loaded_model import Changes, LoadedModel, find_changes
 from tritonlab.server.models.model_lifecycle import ModelState
 from tritonlab.server.models.model_repository_manager import ModelFiles

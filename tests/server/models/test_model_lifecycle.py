@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.serving import Lab, config, eventually, in_threads, instances
-from tritonlab.core.model_config import from_json
+from tritonlab.core.config.model_config import from_json
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
-from tritonlab.ipc.stub_log import LogBook
+from tritonlab.ipc.processes.stub_log import LogBook
 from tritonlab.server.api.model import Model
 from tritonlab.server.models.model_lifecycle import TRANSITIONS, ModelEvent, ModelState, ModelVersion
 from tritonlab.testing import MockClock

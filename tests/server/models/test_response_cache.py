@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest, RequestEvent, RequestState
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.inference.infer_request import InferenceRequest, RequestEvent, RequestState
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
-from tritonlab.core.tensor import Tensor
 from tritonlab.server.models.response_cache import CachedModel, ResponseCache, parse_cache_config, request_key
 from tritonlab.testing import MockClock, RecordingInstrument, collect
 

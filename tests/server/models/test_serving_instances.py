@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.model_config import ModelConfig, parse_pbtxt
-from tritonlab.core.model_config_rules import instance_specs, normalize_instance_groups
+from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.config.model_config_rules import instance_specs, normalize_instance_groups
 from tritonlab.server.models.serving_instances import Signature, _signature, match_instances
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tritonlab.core.clock import Clock
-from tritonlab.core.delivery import deliver_error
-from tritonlab.core.execute_times import ExecuteTimes
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.inference.delivery import deliver_error
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import CancelledError
-from tritonlab.core.tensor import Tensor
-from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.server.observe.chrome_trace import ChromeTrace
 from tritonlab.testing import MockClock
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.core.log_settings import LogSetting, LogSettings
-from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.core.observe.log_settings import LogSetting, LogSettings
+from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.server.observe.log_writer import LogWriter, record_prefix
 
 #: 2026-11-21 02:57:16.955856 UTC

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import Instruments
-from tritonlab.core.latency_stats import Histogram, LatencyStats
-from tritonlab.core.metric_registry import MetricRegistry
-from tritonlab.core.metrics_config import MetricsConfig
-from tritonlab.core.model_config import ModelConfig
-from tritonlab.core.server_metrics import CpuUsage, GpuUsage
+from tritonlab.core.config.model_config import ModelConfig
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.metrics.latency_stats import Histogram, LatencyStats
+from tritonlab.core.metrics.metric_registry import MetricRegistry
+from tritonlab.core.metrics.metrics_config import MetricsConfig
+from tritonlab.core.metrics.server_metrics import CpuUsage, GpuUsage
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InternalError, NotFoundError
-from tritonlab.ipc.visible_gpus import VisibleGpus
+from tritonlab.ipc.gpu.visible_gpus import VisibleGpus
 from tritonlab.server.observe.machine_usage import MachineUsage
 from tritonlab.server.observe.metrics_text import FirstResponses, ServerMetrics
 from tritonlab.stub._pb_stub.wire.driver import DeviceFacts

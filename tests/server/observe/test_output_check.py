@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import Instruments
-from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InternalError, NotFoundError
-from tritonlab.core.tensor import Tensor
-from tritonlab.ipc.stub_log import LogBook
+from tritonlab.ipc.processes.stub_log import LogBook
 from tritonlab.server.observe.output_check import ENOUGH, OutputCheck
 
 CONFIG = """

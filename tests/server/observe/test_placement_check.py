@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.serving import eventually
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import NotFoundError
-from tritonlab.ipc.stub_log import LogBook
+from tritonlab.ipc.processes.stub_log import LogBook
 from tritonlab.server.observe.placement_check import LOOKS, PlacementCheck, gpu_memory_text, misplaced
 
 MIB = 1 << 20

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tritonlab.ipc.stub_log import UNPRINTABLE, LogBook, LogRecord
+from tritonlab.ipc.processes.stub_log import UNPRINTABLE, LogBook, LogRecord
 from tritonlab.server.observe.print_check import PrintCheck
 
 

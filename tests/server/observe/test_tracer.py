@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.serving import Lab
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.instrument import HOOKS, Instruments
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.observe.instrument import HOOKS, Instruments
+from tritonlab.core.observe.trace import Trace
+from tritonlab.core.observe.trace_settings import TraceSetting, TraceSettings
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.core.trace import Trace
-from tritonlab.core.trace_settings import TraceSetting, TraceSettings
 from tritonlab.server.observe.tracer import RECEPTION, Reception, TraceFile, Tracer
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, config, eventually
-from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.instances.blocked_calls import BlsCall
-from tritonlab.instances.debug_session import DebugSession, DebugSessions
-from tritonlab.instances.model_instance import ModelInstance
-from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.instances.calls.blocked_calls import BlsCall
+from tritonlab.instances.debugging.debug_session import DebugSession, DebugSessions
+from tritonlab.instances.life.model_instance import ModelInstance
+from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.server.observe.requests_in_flight import HeldRequest, survey
 from tritonlab.server.observe.watchdog import Watchdog, Way
 from tritonlab.testing import MS, FakeTimer, MockClock, RecordingInstrument

@@ -15,7 +15,7 @@ import pytest
 from tests.server.observe.test_watchdog import World
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.explained import Explained
-from tritonlab.core.failure_capsule import FailureBook
+from tritonlab.core.observe.failure_capsule import FailureBook
 from tritonlab.core.status import InternalError, ModelLoadError, TritonError
 from tritonlab.server.observe.why import Reason, ServerSnapshot, Why, why
 
@@ -127,13 +127,13 @@ def test_a_pause_in_the_debugger_is_named() -> None:
 
 
 def config_stub() -> Any:
-    from tritonlab.core.model_config import ModelConfig
+    from tritonlab.core.config.model_config import ModelConfig
 
     return ModelConfig()
 
 
 def ready_state() -> Any:
-    from tritonlab.instances.instance_state import InstanceState
+    from tritonlab.instances.life.instance_state import InstanceState
 
     return InstanceState.READY
 

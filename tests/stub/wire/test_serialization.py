@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tritonlab.core.data_type import DataType
+from tritonlab.core.inference.data_type import DataType
 from tritonlab.stub._pb_stub.wire.serialization import (
     ELEMENT_DTYPES,
     WireError,

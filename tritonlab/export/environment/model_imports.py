@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...ipc.interpreter import STUB
+from ...ipc.processes.interpreter import STUB
 from .lock import StubImports, imported
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core.completed_text import completed_text
-from ...core.model_config import ModelConfig, parse_pbtxt
+from ...core.config.completed_text import completed_text
+from ...core.config.model_config import ModelConfig, parse_pbtxt
 from ...core.scratch_directory import ScratchDirectory
-from ...ipc.execution_env import MODEL_DIRECTORY, PARAMETER
-from ...ipc.own_stub import NAME as STUB
+from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ...ipc.processes.own_stub import NAME as STUB
 from ..child_command import Say
 from ..verify.wheels import NoWheel, as_release, find_wheel, unpacked, wheels
 from .built_environment import build_environment, check_budget, pack
@@ -86,7 +86,13 @@ def place_environment(
     if options.choice == "none":
         return PlacedEnvironment()
     if options.choice not in CHOICES:
-        return _place_prefix(list(models), Path(options.choice).expanduser().absolute(), options, say, cancel)
+        return _place_prefix(
+            models=list(models),
+            prefix=Path(options.choice).expanduser().absolute(),
+            options=options,
+            say=say,
+            cancel=cancel,
+        )
     python = _chosen_python(options.python)
     everything = {each.name: each for found in models.values() for each in found.distributions}
     wanted = pins(everything.values(), options.release, python.version)
@@ -103,7 +109,7 @@ def place_environment(
         return report
     scratch = ScratchDirectory("environment-")
     try:
-        made = build_environment(python, report.pins, scratch.path / "env", say, cancel)
+        made = build_environment(python, found=report.pins, directory=scratch.path / "env", say=say, cancel=cancel)
         if options.choice == "archive":
             say("environment: pack it")
             made = pack(made, scratch.path / _NAMES["archive"], cancel)

@@ -63,12 +63,14 @@ def probe(executable: str) -> Python | None:
     found = root / "bin" / f"python{version}"
     return Python(
         version,
-        root,
-        found if found.exists() else Path(executable),
+        prefix=root,
+        executable=found if found.exists() else Path(executable),
         # a prefix that was moved still names the place where it was built
-        next((path for path in (root / "lib" / library, Path(libdir) / library) if path.is_file()), root / "lib" / "-"),
-        Path(stdlib),
-        full,
+        libpython=next(
+            (path for path in (root / "lib" / library, Path(libdir) / library) if path.is_file()), root / "lib" / "-"
+        ),
+        standard_library=Path(stdlib),
+        full_version=full,
     )
 
 

@@ -51,7 +51,7 @@ def judge_python(wheel: Wheel, version: str, lock: str, say: Say, cancel: thread
             _make(python, wanted, place, say, cancel)
     fixed = () if relocatable else (place, python.prefix, python.libpython.parent)
     libdir = place / "lib" if relocatable else python.libpython.parent
-    return JudgePython(python.version, place, libdir, wheel.image_python, fixed)
+    return JudgePython(python.version, prefix=place, libdir=libdir, image_python=wheel.image_python, fixed=fixed)
 
 
 def _choose(wheel: Wheel, version: str) -> Python:
@@ -74,7 +74,7 @@ def _make(python: Python, wanted: list[Pin], place: Path, say: Say, cancel: thre
     made = scratch.path / "env"
     try:
         if not python.why_not_relocatable:
-            build_environment(python, resolved(wanted, python, cancel), made, say, cancel)
+            build_environment(python, found=resolved(wanted, python, cancel), directory=made, say=say, cancel=cancel)
             made.rename(place)
             return
         say(f"{python.why_not_relocatable}: a virtual environment is made instead, and its base is not hidden")

@@ -9,10 +9,10 @@ from typing import Any
 from ...clients.comparison import compare
 from ...clients.golden_files import GoldenCase
 from ...clients.outcome import Arrival, Outcome
-from ...core.data_type import DataType
-from ...core.infer_response import InferenceResponse
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...core.status import Code, TritonError
-from ...core.tensor import Tensor
 from .replayed_requests import ALONE, ModelAnswers, responses
 from .wheels import release_number
 
@@ -107,11 +107,11 @@ def judge(
     ]
     return ModelJudgement(
         ours.name,
-        sum(len(outcomes) for outcomes in theirs.answers.values()),
-        tuple(dict.fromkeys(findings)),
-        theirs.load_seconds,
-        theirs.latency_ms,
-        ours.latency_ms,
+        requests=sum(len(outcomes) for outcomes in theirs.answers.values()),
+        findings=tuple(dict.fromkeys(findings)),
+        load_seconds=theirs.load_seconds,
+        latency_ms=theirs.latency_ms,
+        own_latency_ms=ours.latency_ms,
     )
 
 
@@ -144,7 +144,7 @@ def _answers(ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tup
             yield Difference(DIFFERS, f"{case}, {way}", "was not sent, as the server had stopped answering")
             continue
         for one, other in zip(expected, found, strict=True):
-            yield from compared(one, other, f"{case}, {way}", release, places)
+            yield from compared(ours=one, theirs=other, where=f"{case}, {way}", release=release, places=places)
 
 
 def _kept(case: GoldenCase, theirs: ModelAnswers, release: str, places: tuple[str, str]) -> Iterator[Difference]:
@@ -157,7 +157,9 @@ def _kept(case: GoldenCase, theirs: ModelAnswers, release: str, places: tuple[st
     code = found[0].error.code if found[0].error is not None else Code.UNKNOWN
     arrivals = tuple(Arrival(InferenceResponse(outputs=dict(outputs)), 0) for outputs in case.answers)
     kept = Outcome(case.request(), arrivals, TritonError.from_code(code, case.error) if case.error else None)
-    yield from compared(kept, found[0], f"{case.name}, the kept answer", release, places)
+    yield from compared(
+        ours=kept, theirs=found[0], where=f"{case.name}, the kept answer", release=release, places=places
+    )
 
 
 def compared(
@@ -165,7 +167,7 @@ def compared(
 ) -> Iterator[Difference]:
     """Yield the differences of two outcomes of one request: status, error, and tensors byte by byte."""
     if ours.error is not None or theirs.error is not None:
-        yield from _errors(ours.error, theirs.error, where, release, places)
+        yield from _errors(ours=ours.error, theirs=theirs.error, where=where, release=release, places=places)
     one, other = list(responses(ours)), list(responses(theirs))
     if ours.error is None and theirs.error is None and len(one) != len(other):
         yield Difference(DIFFERS, where, f"{len(one)} responses here, {len(other)} there")

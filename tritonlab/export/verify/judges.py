@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...ipc.own_stub import NAME as STUB
-from ...ipc.own_stub import is_compiled
+from ...ipc.processes.own_stub import NAME as STUB
+from ...ipc.processes.own_stub import is_compiled
 from ..report import IMAGE
 from .hiding import Hiding, find_hiding
 from .judge_python import JudgePython

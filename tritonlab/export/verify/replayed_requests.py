@@ -70,7 +70,7 @@ def replay(
             say(f"  {name}: {len(own)} requests")
             try:
                 model.metadata, model.config = http.metadata(name, ""), http.config(name, "")
-                _ask(model, own, http, grpc, cancel)
+                _ask(model, cases=own, http=http, grpc=grpc, cancel=cancel)
             except TritonError as error:
                 model.problem = f"it does not answer: {error}"
             if not server.running:
@@ -97,7 +97,7 @@ def _ask(
             model.answers[TOGETHER, case.name] = [each.result() for each in sent]
         if not decoupled:
             model.answers[STREAM, case.name] = [_send(grpc, case, True)]
-    model.latency_ms = _latency(model, cases, alone, decoupled, cancel)
+    model.latency_ms = _latency(model, cases, link=alone, decoupled=decoupled, cancel=cancel)
 
 
 def _send(link: HttpLink | GrpcLink, case: GoldenCase, decoupled: bool) -> Outcome:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from ...clients.golden_files import GoldenCase, read_case
-from ...core.model_config import ConfigError, parse_pbtxt
+from ...core.config.model_config import ConfigError, parse_pbtxt
 from ...core.scratch_directory import ScratchDirectory
-from ...ipc.execution_env import MODEL_DIRECTORY, PARAMETER
-from ...ipc.own_stub import NAME as STUB
+from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ...ipc.processes.own_stub import NAME as STUB
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import CONFIG, LOCK
 from ..environment.python_prefix import why_refused
@@ -73,7 +73,7 @@ def verify(
     locks = (root / LOCK, root.with_name(f"{root.name}.{LOCK}"))
     lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
     wanted = [each for text in ([triton] if isinstance(triton, str) else triton) for each in text.split(",") if each]
-    work = _Work(models, names, cases, tuple(hidden), say, cancel)
+    work = _Work(models, names, cases, hide=tuple(hidden), say=say, cancel=cancel)
     say(f"{len(names)} models, {len(cases)} requests: first here")
     ours = work.run(OwnServer())
     own_place = work.place
@@ -121,7 +121,7 @@ def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
             checks = static_findings(work.models, work.names)
             raise NoWheel(f"{error}; {found}. Statically checked: {'; '.join(checks) or 'nothing found'}") from None
         return found
-    judged_by = judge_python(wheel, python, lock, work.say, work.cancel)
+    judged_by = judge_python(wheel, version=python, lock=lock, say=work.say, cancel=work.cancel)
     return WheelJudge(release, unpacked(wheel, work.say, work.cancel), judged_by, work.hide)
 
 
@@ -222,7 +222,9 @@ def _written(
         if silent
     ]
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
-    verification = Verification(root, tuple(verdicts), tuple(missing), page, record)
+    verification = Verification(
+        directory=root, releases=tuple(verdicts), not_verified=tuple(missing), page=page, record=record
+    )
     document = _record(verification, models, names)
     for path, text in ((record, json.dumps(document, indent=1) + "\n"), (page, page_of(verification, document))):
         unfinished = path.with_name(f".{path.name}.part")

@@ -161,7 +161,7 @@ class EndSignals:
         self.first = 0
 
     def __enter__(self) -> EndSignals:
-        # SIGTERM goes the way of SIGINT, which what must not be torn holds back (ipc/interrupts.py)
+        # SIGTERM goes the way of SIGINT, which what must not be torn holds back (ipc/link/interrupts.py)
         handlers = (self._handle, lambda number, frame: signal.getsignal(signal.SIGINT)(number, frame))  # type: ignore
         self._before = [signal.signal(number, handler) for number, handler in zip(_SIGNALS, handlers, strict=True)]
         return self

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...core.log_settings import LogSetting
-from ...core.metrics_config import MetricsConfig
-from ...core.trace_settings import LEVELS, TraceSetting
-from ...instances.rate_limiter import Limits
+from ...core.metrics.metrics_config import MetricsConfig
+from ...core.observe.log_settings import LogSetting
+from ...core.observe.trace_settings import LEVELS, TraceSetting
+from ...instances.execution.rate_limiter import Limits
 from ...server.inference_server import InferenceServer
 from ...server.options import Options
 from ..endpoints import EndpointOptions
@@ -71,11 +71,11 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     server["trace_setting"] = _trace(values["trace"])
     return ServerOptions(
         server,
-        _endpoints(values, AccessRules()),
-        process["exit_on_error"],
-        max(process["exit_timeout"], 0),
-        tuple(line.inert),
-        process.get("help", False),
+        endpoints=_endpoints(values, AccessRules()),
+        exit_on_error=process["exit_on_error"],
+        exit_timeout=max(process["exit_timeout"], 0),
+        inert=tuple(line.inert),
+        help=process.get("help", False),
     )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...instances.rate_limiter import Limits
-from ...ipc.interpreter import STUB
+from ...instances.execution.rate_limiter import Limits
+from ...ipc.processes.interpreter import STUB
 from ...server.inference_server import InferenceServer
 from ...server.models.backends import DEFAULT_DIRECTORY
 

@@ -12,7 +12,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from ...core.log_settings import FORMATS
+from ...core.observe.log_settings import FORMATS
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ..shared.access import AccessRules

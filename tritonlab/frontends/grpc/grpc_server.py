@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from ...core.status import InvalidArgumentError, UnavailableError
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AUTHORIZATION, AccessRules
@@ -121,7 +121,17 @@ class GRPCServer:
         self._server = CallServer(self._methods(core, shared_memory, memory), [*options.channel_arguments(), most])
         if MISSING:
             text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
-            core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "WARNING", text))
+            core.log.add(
+                LogRecord(
+                    time_ns=time.time_ns(),
+                    model="",
+                    version=-1,
+                    instance="",
+                    stream="server",
+                    level="WARNING",
+                    text=text,
+                )
+            )
 
     def _methods(
         self, core: InferenceServer, shared_memory: SharedMemoryManager, memory: RequestMemory

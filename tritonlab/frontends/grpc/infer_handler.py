@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import grpc
 from google.protobuf.message import DecodeError
 
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...core.status import TritonError
-from ...core.tensor import Tensor
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
@@ -63,7 +63,7 @@ class InferService:
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
         wanted = None if plans is None else OutputsWanted(plans, found, request)
-        return AskedInfer(request, found, wanted, empty_final, message.model_version, held)
+        return AskedInfer(request, found, wanted, empty_final, version=message.model_version, held=held)
 
 
 class ModelInferCall(UnaryCall):

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
-from ...core.infer_request import ClientRequest, InferenceRequest
-from ...core.infer_response import ParameterValue
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import ClientRequest, InferenceRequest
+from ...core.inference.infer_response import ParameterValue
+from ...core.inference.tensor import WIRE_ELEMENTS, Tensor, wire_elements
 from ...core.status import InvalidArgumentError
-from ...core.tensor import WIRE_ELEMENTS, Tensor, wire_elements
 from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.exchange import Exchange, OutputPlan

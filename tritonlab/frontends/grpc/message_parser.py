@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from ...core.data_type import DataType
-from ...core.tensor import WIRE_ELEMENTS, Tensor
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import WIRE_ELEMENTS, Tensor
 
 #: `raw_input_contents`: one per input that is neither typed nor in shared memory
 Raw: TypeAlias = Sequence[bytes | memoryview]
@@ -82,7 +82,9 @@ def plain_head(message: Any) -> PlainHead | None:
             return None
         datatype = DATATYPES.get(each.datatype, DataType.INVALID)
         dtype = WIRE_ELEMENTS[datatype]
-        inputs[each.name] = HeadInput(each.name, datatype, tuple(each.shape), dtype, dtype.itemsize)
+        inputs[each.name] = HeadInput(
+            each.name, datatype, shape=tuple(each.shape), dtype=dtype, item_size=dtype.itemsize
+        )
     if len(inputs) < len(message.inputs):
         return None  # two have one name, which is an error
     outputs = tuple(output.name for output in message.outputs)

@@ -7,8 +7,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
 from ...core.status import TritonError
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.request_memory import NoRoomError

@@ -265,7 +265,7 @@ class HttpConnection(asyncio.Protocol):
     def _remember(self, request: Request, head: bytes, size: int, answer: Direct) -> None:
         if len(self._known) >= MAX_HEADS:
             self._known.clear()
-        kept = Request(request.method, request.path, request.headers, request.names, True)
+        kept = Request(request.method, request.path, request.headers, request.names, keep_alive=True)
         kept.reply_headers = request.reply_headers
         self._known[head] = KnownHead(size, kept, answer)
 

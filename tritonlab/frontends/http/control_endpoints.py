@@ -10,8 +10,8 @@ import base64
 import re
 from typing import Any
 
-from ...core import trace_settings
-from ...core.model_config import to_dict
+from ...core.config.model_config import to_dict
+from ...core.observe import trace_settings
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ..shared.access import AccessRules

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError, TritonError
-from ...core.tensor import Tensor
 from . import json_tensor, json_writer
 from .infer_decoder import model_parameter, set_id
 from .infer_encoder import json_data

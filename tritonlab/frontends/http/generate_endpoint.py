@@ -7,8 +7,8 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
 from ...core.status import InvalidArgumentError, TritonError
 from ..shared.exchange import Exchange
 from ..shared.unread_responses import OVERHEAD, too_much_unread

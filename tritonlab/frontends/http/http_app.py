@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...core.status import InvalidArgumentError, TritonError
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AccessRules, Forwarded
@@ -70,10 +70,10 @@ class HTTPApp:
         self._infer = InferEndpoint(
             self._exchange,
             self._restricted,
-            _forwarded(options),
-            options.max_input_size,
-            self.on_defect,
-            self._work,
+            forwarded=_forwarded(options),
+            max_input_size=options.max_input_size,
+            on_defect=self.on_defect,
+            work=self._work,
         )
         self._traced_infer = TracedCall(core, self._infer)
         self._routes = self._table(ControlEndpoints(core, shared_memory, options.access))
@@ -119,7 +119,11 @@ class HTTPApp:
             trace = trace.tb_next
         where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "?"
         text = f"an HTTP request failed at {where}: {type(error).__name__}: {error}"
-        self._core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
+        self._core.log.add(
+            LogRecord(
+                time_ns=time.time_ns(), model="", version=-1, instance="", stream="server", level="ERROR", text=text
+            )
+        )
         return failure(500, f"unexpected error: {type(error).__name__}: {error}")
 
     def _table(self, do: ControlEndpoints) -> list[tuple[re.Pattern[str], Action]]:

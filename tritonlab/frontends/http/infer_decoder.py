@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
-from ...core.infer_request import ClientRequest, InferenceRequest
-from ...core.infer_response import ParameterValue
-from ...core.model_config import dims_text
+from ...core.config.model_config import dims_text
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import ClientRequest, InferenceRequest
+from ...core.inference.infer_response import ParameterValue
+from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError, TritonError
-from ...core.tensor import Tensor, wire_elements
 from ..shared.exchange import OutputPlan
 from ..shared.request_parameters import set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager

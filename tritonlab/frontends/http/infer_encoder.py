@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.model_config import dims_text
-from ...core.model_config_rules import is_ensemble
+from ...core.config.model_config import dims_text
+from ...core.config.model_config_rules import is_ensemble
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...core.status import InternalError, InvalidArgumentError
-from ...core.tensor import Tensor
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.exchange import Exchange
 from . import json_writer
@@ -70,7 +70,7 @@ class InferEncoder:
             info = by_name.get(name, default)
             placed: Tensor | None = tensor
             if info.classes or info.region or tensor.memory_type:
-                placed = self._exchange.place(name, tensor, info, model, request)
+                placed = self._exchange.place(name, tensor, plan=info, version=model, request=request)
                 tensor = tensor if placed is None else placed
             head = _described(name, tensor.datatype, tensor.shape)
             if placed is None:

@@ -10,9 +10,9 @@ from functools import partial
 from threading import get_ident
 from typing import NamedTuple
 
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse, ParameterValue
-from ...core.request_examination import CutElementError
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.request_examination import CutElementError
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
@@ -325,7 +325,9 @@ class InferEndpoint:
         except TritonError as error:
             return refusal(error, TEXT)
         if blobs:
-            reply = HttpReply(200, text, BINARY_KIND, ((_JSON_SIZE, b"%d" % len(text)),), blobs)
+            reply = HttpReply(
+                status=200, body=text, kind=BINARY_KIND, headers=((_JSON_SIZE, b"%d" % len(text)),), more=blobs
+            )
         else:
             reply = HttpReply(200, text)
         return reply if call.head.accepts is None else _compressed(reply, call.head.accepts)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
+from ...core.inference.data_type import DataType
 from ...core.status import InternalError, InvalidArgumentError, TritonError
 from . import large_json
 from .json_document import about, as_bool, as_double, as_int, as_string, as_uint

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.data_type import DataType
-from ...core.tensor import Tensor
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import Tensor
 from .json_document import INT64
 from .requested_outputs import BINARY_OUTPUT, RequestedOutputs
 
@@ -105,7 +105,7 @@ def plain_input(entry: Any) -> PlainInput | None:
     datatype, item_size, dtype = kind
     if size < 0 or size % item_size:
         return None
-    return PlainInput(name, datatype, tuple(shape), dtype, size // item_size, size)
+    return PlainInput(name, datatype, shape=tuple(shape), dtype=dtype, elements=size // item_size, size=size)
 
 
 class KnownText(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InvalidArgumentError
-from ...core.tensor import Tensor, wire_elements
 
 
 def raw_request(

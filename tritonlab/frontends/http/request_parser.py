@@ -217,7 +217,13 @@ class RequestParser:
             plain = url[:1] == b"/" and b"?" not in url and b"#" not in url
             path = url if plain else httptools.parse_url(url).path or b""
         keep_alive = parser.should_keep_alive()
-        request = Request(parser.get_method().decode("ascii"), path, self._headers, self._names, keep_alive)
+        request = Request(
+            method=parser.get_method().decode("ascii"),
+            path=path,
+            headers=self._headers,
+            names=self._names,
+            keep_alive=keep_alive,
+        )
         request.old = parser.get_http_version() == "1.0"
         request.expects = self._expects
         request.size = self._size

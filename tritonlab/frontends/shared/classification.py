@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError
-from ...core.tensor import Tensor
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 
 #: Since 2026-01.

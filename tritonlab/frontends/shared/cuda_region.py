@@ -14,12 +14,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
-from ...core.device_array import DeviceArray
+from ...core.inference.data_type import DataType
+from ...core.inference.device_array import DeviceArray
+from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError
-from ...core.tensor import Tensor, wire_elements
-from ...ipc.gpu_buffers import GpuBuffers
-from ...ipc.visible_gpus import VisibleGpus
+from ...ipc.gpu.gpu_buffers import GpuBuffers
+from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...stub._pb_stub.wire.driver import HANDLE_SIZE, Driver, DriverError
 
 __all__ = ["HANDLE_SIZE", "CudaRegion", "ServerGpus"]
@@ -101,7 +101,13 @@ class CudaRegion:
         return Tensor.on_device(datatype, shape, self.buffers.shared(self._array(offset, size)))
 
     def _array(self, offset: int, size: int) -> DeviceArray:
-        return DeviceArray(self.memory.driver, self.device_id, self.memory.address + offset, size, self.memory)
+        return DeviceArray(
+            self.memory.driver,
+            device=self.device_id,
+            address=self.memory.address + offset,
+            nbytes=size,
+            keep=self.memory,
+        )
 
     def copy(self, offset: int, array: DeviceArray) -> bool:
         """Copy memory of a GPU to here."""

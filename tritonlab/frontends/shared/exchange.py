@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...core.copies import Copies
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.copies import Copies
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...core.status import InternalError
-from ...core.tensor import Tensor
-from ...ipc.link_reader import LoopReader
+from ...ipc.link.link_reader import LoopReader
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from .classification import classify

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 
-from ...core.infer_request import InferenceRequest
+from ...core.inference.infer_request import InferenceRequest
 
 #: Requests of one sender, none of another between them, after which it is taken for the only one.
 IN_A_ROW = 4

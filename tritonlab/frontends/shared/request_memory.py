@@ -15,7 +15,7 @@ import gc
 import threading
 from collections import deque
 
-from ...ipc.out_of_memory import memory_limit
+from ...ipc.processes.out_of_memory import memory_limit
 
 #: Messages of up to so many bytes are not counted.
 UNCOUNTED = 1 << 16

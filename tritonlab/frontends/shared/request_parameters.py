@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ...core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
-from ...core.infer_response import ParameterValue
-from ...core.request_rules import check_correlation_id
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ...core.inference.infer_response import ParameterValue
+from ...core.inference.request_rules import check_correlation_id
 from ...core.status import InvalidArgumentError
 
 #: Keys of this beginning are Triton's own: a client may send those only that its protocol names.

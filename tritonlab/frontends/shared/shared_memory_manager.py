@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import Tensor
 from ...core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
-from ...core.tensor import Tensor
 from .cuda_region import CudaRegion, ServerGpus
 from .system_region import OUTSIDE, SystemRegion, check_key
 

@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.data_type import DataType
-from ...core.device_array import DeviceArray
+from ...core.inference.data_type import DataType
+from ...core.inference.device_array import DeviceArray
+from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError
-from ...core.tensor import Tensor, wire_elements
 
 OUTSIDE = "Invalid offset + byte size for shared memory region: '{}'"
 #: What Triton's stubs call theirs; a client has no business there.

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...core.data_type import DataType
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
+from ...core.inference.data_type import DataType
 from ...core.unknown_option import UnknownOption
 from .config_text import ConfigText
 from .errors import OptionError

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...core.load_advice import config_advice
-from ...core.model_config import ConfigError, ModelConfig, parse_pbtxt
-from ...core.model_config_rules import polled
+from ...core.config.load_advice import config_advice
+from ...core.config.model_config import ConfigError, ModelConfig, parse_pbtxt
+from ...core.config.model_config_rules import polled
 
 _PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
 

@@ -10,9 +10,9 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ...core.completed_text import completed_text
-from ...core.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
-from ...core.model_config_rules import is_ensemble
+from ...core.config.completed_text import completed_text
+from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
+from ...core.config.model_config_rules import is_ensemble
 from ...export.repository import model_files
 from .class_source import model_file_of
 from .config_options import ConfigOptions

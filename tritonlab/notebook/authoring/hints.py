@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...core.data_type import DataType
-from ...core.load_advice import load_advice
+from ...core.config.load_advice import load_advice
+from ...core.inference.data_type import DataType
 from ...core.unknown_option import did_you_mean
 from ...server.api.request_check import OWN_FIELDS
 from ...server.api.request_maker import RequestFields

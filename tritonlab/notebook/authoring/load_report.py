@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...core.status import TritonError
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
+    from ...ipc.processes.stub_log import LogRecord
     from ...server.api.server import Server
 
 

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
 from ...core.plain_facts import by_number
 from ...core.scratch_directory import ScratchDirectory
 from ...server.api.server import UNLOAD_SECONDS, Server
@@ -31,7 +31,7 @@ from .source_map import SourceMap, whole
 from .written_model import WrittenModel
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
+    from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
     from ...tuning.settings import Settings

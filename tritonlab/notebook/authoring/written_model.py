@@ -105,7 +105,9 @@ class WrittenModel:
             else:
                 pids = frozenset(record.pid for record in log) | pids_of(self._server, self.name)
                 self._sources.remember(path, pids)
-            self.report = LoadReport(self.name, time.perf_counter() - started, log, ready_at, error, pids)
+            self.report = LoadReport(
+                self.name, seconds=time.perf_counter() - started, log=log, ready_at=ready_at, error=error, pids=pids
+            )
             self.progress = None
 
     def _write(self, files: Mapping[str, ModelFile]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...core.status import TritonError
 from ..authoring.workspace import Workspace
-from ..views.model_states import ModelStates
+from ..views.card.model_states import ModelStates
 from .comm_calls import CALLS, JsonAnswer
 from .comm_models import CellStates
 

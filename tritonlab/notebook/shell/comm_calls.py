@@ -14,7 +14,7 @@ from ...export.report import ExportPlan
 from ...export.repository import export, plan_export
 from ...export.repository_place import repository_path
 from ..authoring.workspace import Workspace
-from ..views.hanging import kill_pressed
+from ..views.card.hanging import kill_pressed
 from .comm_config import check, complete, explain
 from .comm_overview import logs, overview
 from .debugger_desk import NotebookDesk

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.status import ModelError
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
-from ..views.model_facts import current_facts
+from ..views.card.model_facts import current_facts
 
 #: States that will not last, so that they are looked at again.
 _MOVING = ("LOADING", "UNLOADING", "NOT READY")

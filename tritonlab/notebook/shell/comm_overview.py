@@ -10,11 +10,11 @@ from ...profile.recorder import Recorder
 from ...profile.recording import Recording
 from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
-from ..views.draining import draining_text, lasting
-from ..views.hanging import hanging_texts
-from ..views.model_facts import current_facts
-from ..views.placement_text import gpus_text, held_text, place_text
-from ..views.status_table import memory_text
+from ..views.card.draining import draining_text, lasting
+from ..views.card.hanging import hanging_texts
+from ..views.card.model_facts import current_facts
+from ..views.card.placement_text import gpus_text, held_text, place_text
+from ..views.card.status_table import memory_text
 from .logs import LogLine
 
 #: How many requests in flight are listed, oldest first, and how many of the last lines of the log.

@@ -25,14 +25,14 @@ from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
-from ..views.card_display import LoadingCard, card_of
-from ..views.draining import draining_text
-from ..views.export_panel import DEFAULT_DIRECTORY
-from ..views.live_card import LiveCard
-from ..views.open_playground import open_playground
-from ..views.record_view import KINDS
-from ..views.statistics_text import samples, statistics_text
-from ..views.status_table import StatusView
+from ..views.card.card_display import LoadingCard, card_of
+from ..views.card.draining import draining_text
+from ..views.card.export_panel import DEFAULT_DIRECTORY
+from ..views.card.live_card import LiveCard
+from ..views.card.statistics_text import samples, statistics_text
+from ..views.card.status_table import StatusView
+from ..views.playground.open_playground import open_playground
+from ..views.record.record_view import KINDS
 from .debug_commands import debug, postmortem
 from .edit_command import edit
 from .golden_commands import golden, inputs_of
@@ -47,7 +47,7 @@ from .why_command import failed_load_of, why
 if TYPE_CHECKING:
     from ...server.api.server import Server
     from ...server.observe.chrome_trace import ChromeTrace
-    from ..views.playground import Playground
+    from ..views.playground.playground import Playground
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core.data_type import DataType
+from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 from ..authoring.workspace import Workspace
 from .call_completion import call_arguments

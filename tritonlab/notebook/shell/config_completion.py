@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"?|#[^\n]*|\w+|[^\s\w]')
 _WORD = re.compile(r"\w*\Z")

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ...instances.debug_session import DebugSession
-from ...ipc.stub_link import Prompt
+from ...instances.debugging.debug_session import DebugSession
+from ...ipc.link.stub_link import Prompt
 from ..authoring.source_map import Locate
 from .prompt_watch import PromptWatch
 from .running_cell import RunningCell, follow_cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.failure_capsule import FailureCapsule
+from ...core.observe.failure_capsule import FailureCapsule
 from .running_cell import follow_cells
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.golden import GoldenReport, GoldenSet
 from ...clients.sending import ask, asks_of
-from ...core.data_type import DataType
+from ...core.inference.data_type import DataType
 from ...server.api.request_maker import make_tensors
 from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError

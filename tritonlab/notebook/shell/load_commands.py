@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..authoring.errors import OptionError
 
 if TYPE_CHECKING:
-    from ..views.load_panel import Loadable
+    from ..views.card.load_panel import Loadable
 
 #: The arguments, for argparse.
 _ARGUMENTS: tuple[Any, ...] = (
@@ -40,7 +40,7 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
     if arguments.shape:
         options["shapes"] = dict(_shape(said) for said in arguments.shape)
     if not options:
-        from ..views.load_panel import LoadPanel, smallest_shapes
+        from ..views.card.load_panel import LoadPanel, smallest_shapes
 
         options["shapes"] = smallest_shapes(model)
         if not arguments.csv and not arguments.json:

@@ -12,7 +12,7 @@ from ...core.plain_facts import MOST_LINES
 from ..views.theme import STYLE
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
+    from ...ipc.processes.stub_log import LogRecord
 
 #: Names the cell of a line of a text that cites files (`waiting.CellPlaces`).
 Places = Callable[[str], str]

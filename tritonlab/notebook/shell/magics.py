@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ...core.failure_capsule import FailureCapsule
-from ...core.model_config import ConfigError
+from ...core.config.model_config import ConfigError
+from ...core.observe.failure_capsule import FailureCapsule
 from ...core.status import ModelError, NotFoundError, TritonError
 from ...server.api.failures import KeptFailure
 from ..authoring.cells import CellBody, cell_label, running_body
@@ -20,8 +20,8 @@ from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import CONFIG_FILE, Source
 from ..authoring.errors import NotebookError, refused_files
 from ..authoring.workspace import Workspace
-from ..views.card_display import LoadingCard
-from ..views.failure_pane import FailurePane
+from ..views.card.card_display import LoadingCard
+from ..views.card.failure_pane import FailurePane
 from ..views.widget import import_when_idle, in_kernel
 from . import commands
 from .comm import listen
@@ -39,7 +39,7 @@ from .variables import bind
 from .waiting import CellPlaces, WaitingNotice
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
+    from ...ipc.processes.stub_log import LogRecord
 
 
 def config_arguments(magic: Any) -> Any:
@@ -248,18 +248,20 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
     tracebacks = Tracebacks(
         shell,
         locate,
-        lambda name: _config_of(workspace(), name),
-        lambda: workspace().names(),
-        places,
-        lambda: workspace().server.debugger.words(),
-        lambda line: printed.has_shown(line),
+        config_of=lambda name: _config_of(workspace(), name),
+        names=lambda: workspace().names(),
+        places=places,
+        paused=lambda: workspace().server.debugger.words(),
+        shown=lambda line: printed.has_shown(line),
     )
     install(tracebacks)
     cell = RunningCell()
     cell.follow(shell)
     notice = WaitingNotice(places, cell)
     windows = listen(lambda: current())
-    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.request_prompt), cell)
+    desk = NotebookDesk(
+        shell, lines=CellLines(locate, label), places=places, watch=PromptWatch(windows.request_prompt), cell=cell
+    )
     desk.listen()
     printed = PrintedLines(cell)
     printed.follow(shell)

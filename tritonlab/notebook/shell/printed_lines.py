@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...core.instrument import Instrument, Instruments
+from ...core.observe.instrument import Instrument, Instruments
 from .logs import LogLine, Places
 from .running_cell import RunningCell, follow_cells
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
+    from ...ipc.processes.stub_log import LogRecord
 
 #: Lines that are shown below one cell; a load test of a model that prints writes thousands.
 MOST = 100

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ..authoring.workspace import Workspace
-from ..views.token_button import show_token_button
+from ..views.card.token_button import show_token_button
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints

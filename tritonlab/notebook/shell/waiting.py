@@ -6,7 +6,7 @@ import linecache
 import re
 from collections.abc import Callable, Iterable
 
-from ...core.instrument import Instrument
+from ...core.observe.instrument import Instrument
 from ..authoring.source_map import Locate
 from .running_cell import RunningCell
 

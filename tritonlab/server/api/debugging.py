@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core.status import ModelError, NotFoundError, UnsupportedError
-from ...instances.debug_session import DebugSession
-from ...instances.debugger import Debugger
-from ...instances.model_instance import ModelInstance
-from ...instances.model_stub import ModelStub
-from ...instances.response_factory import failure_of
-from ...ipc.editor_relay import EditorRelay
+from ...instances.debugging.debug_session import DebugSession
+from ...instances.debugging.debugger import Debugger
+from ...instances.execution.response_factory import failure_of
+from ...instances.life.model_instance import ModelInstance
+from ...instances.life.model_stub import ModelStub
+from ...ipc.processes.editor_relay import EditorRelay
 
 #: Seconds in which each stub has to say whether it keeps an exception.
 _SECONDS = 2.0

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, overload
 
 from ...core.explained import Explained
-from ...core.failure_capsule import FailureCapsule, KeptRequest
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.outputs import Outputs
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.outputs import Outputs
+from ...core.observe.failure_capsule import FailureCapsule, KeptRequest
 from ...core.status import Code, UnsupportedError
 
 #: Lines of a text: frames, variables of the innermost one, requests.

@@ -8,15 +8,15 @@ from typing import Any, Protocol, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
-from ...core.failure_capsule import FailureCapsule
-from ...core.infer_request import InferenceRequest
-from ...core.instrument import Instruments
-from ...core.model_config import print_pbtxt, to_dict
-from ...core.outputs import Outputs
+from ...core.config.model_config import print_pbtxt, to_dict
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.outputs import Outputs
+from ...core.observe.failure_capsule import FailureCapsule
+from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
-from ...ipc.interrupts import shielded
-from ...ipc.stub_log import LogRecord
-from ...ipc.visible_gpus import VisibleGpus
+from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...ipc.link.interrupts import shielded
+from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
@@ -270,7 +270,13 @@ class Model:
         """
         request, found = self._asked(request, fields)
         core = self._core
-        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, core.explain, core.debugger)
+        iterator = ResponseIterator(
+            request,
+            raise_on_error,
+            empty_final=enable_empty_final_response,
+            explain=core.explain,
+            debugger=core.debugger,
+        )
         return self._start(self._core.infer, iterator, found)
 
     @staticmethod
@@ -319,7 +325,13 @@ class Model:
         tensors = make_tensors(inputs, found.rules.input_types)
         request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:
-            iterator = ResponseIterator(request, True, False, self._core.explain, self._core.debugger)
+            iterator = ResponseIterator(
+                request,
+                raise_on_error=True,
+                empty_final=False,
+                explain=self._core.explain,
+                debugger=self._core.debugger,
+            )
             answers = self._start(self._core.infer_here, iterator, found)
             response = next(answers, None)
             if response is not None and not response.final:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any, Protocol, TypeVar
 
-from ...core.data_type import DataType
+from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ...core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ...core.status import InvalidArgumentError
 
 _UINT64 = (1 << 64) - 1

@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import ParameterValue
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import ParameterValue
+from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError
-from ...core.tensor import Tensor
 from .request_check import OWN_FIELDS, check_fields
 
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NoReturn
 
 from ...core.explained import Explained
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
 from ...core.status import Code
-from ...instances.debugger import Debugger
-from ...ipc.interrupts import interruptible, shielded
+from ...instances.debugging.debugger import Debugger
+from ...ipc.link.interrupts import interruptible, shielded
 
 #: Responses that a repr shows.
 _SHOWN = 3
@@ -111,7 +111,13 @@ class ResponseIterator(Iterator[InferenceResponse]):
     def __repr__(self) -> str:
         there = list(self._responses.copy())
         shown = [*map(repr, there[:_SHOWN]), *(["…"] if len(there) > _SHOWN else [])]
-        return _shown(self, self.request, self._done, len(there), f": {', '.join(shown)}" if shown else "")
+        return _shown(
+            iterator=self,
+            request=self.request,
+            done=self._done,
+            count=len(there),
+            responses=f": {', '.join(shown)}" if shown else "",
+        )
 
     def cancel(self) -> None:
         """Ask for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
@@ -144,7 +150,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         raise StopAsyncIteration
 
     def __repr__(self) -> str:
-        return _shown(self, self.request, self._done, self._responses.qsize(), "")
+        return _shown(iterator=self, request=self.request, done=self._done, count=self._responses.qsize(), responses="")
 
     def cancel(self) -> None:
         """Ask for cancellation; keep iterating."""

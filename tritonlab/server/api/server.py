@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...core.instrument import Instruments
-from ...core.log_settings import LogSettings
-from ...core.trace_settings import TraceSettings
+from ...core.observe.instrument import Instruments
+from ...core.observe.log_settings import LogSettings
+from ...core.observe.trace_settings import TraceSettings
 from ...core.unknown_option import UnknownOption
-from ...ipc.remembered_imports import RememberedImports
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
+from ...ipc.zygotes.remembered_imports import RememberedImports
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
 from ..observe.chrome_trace import ChromeTrace
 from ..observe.idle_memory import MemoryUse

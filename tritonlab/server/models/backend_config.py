@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.status import InvalidArgumentError
-from ...ipc.stub_launcher import ShmSettings
+from ...ipc.processes.stub_launcher import ShmSettings
 
 #: Characters refused in model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
 REFUSED = frozenset(";|&$`<>()[]{}\\\"'*?~#!")

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
 from ...core.status import InternalError, InvalidArgumentError, ModelError, UnsupportedError
-from ...instances.model_stub import ModelSource
-from ...ipc.execution_env import PARAMETER as ENVIRONMENT
-from ...ipc.execution_env import ExecutionEnvironments
-from ...ipc.interpreter import Interpreter, InterpreterError, of_environment
-from ...ipc.own_stub import NAME as STUB_NAME
-from ...ipc.own_stub import find_own_stub
-from ...ipc.stub_launcher import KERNEL
-from ...ipc.stub_log import LogBook, LogRecord
+from ...instances.life.model_stub import ModelSource
+from ...ipc.processes.execution_env import PARAMETER as ENVIRONMENT
+from ...ipc.processes.execution_env import ExecutionEnvironments
+from ...ipc.processes.interpreter import Interpreter, InterpreterError, of_environment
+from ...ipc.processes.own_stub import NAME as STUB_NAME
+from ...ipc.processes.own_stub import find_own_stub
+from ...ipc.processes.stub_launcher import KERNEL
+from ...ipc.processes.stub_log import LogBook, LogRecord
 
 #: Triton's default of --backend-directory.
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
@@ -98,7 +98,17 @@ class Backends:
     def _interpreter(self, config: ModelConfig, directory: Path, version: int, home: Path | None) -> Interpreter:
         def say(level: str, text: str) -> None:
             if self._log is not None:
-                self._log.add(LogRecord(time.time_ns(), config.name, version, "", "server", level, text))
+                self._log.add(
+                    LogRecord(
+                        time_ns=time.time_ns(),
+                        model=config.name,
+                        version=version,
+                        instance="",
+                        stream="server",
+                        level=level,
+                        text=text,
+                    )
+                )
 
         environment = None
         if ENVIRONMENT in config.parameters:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ...core.model_config import ModelConfig
-from ...core.model_config_rules import is_ensemble, step_model
+from ...core.config.model_config import ModelConfig
+from ...core.config.model_config_rules import is_ensemble, step_model
 
 
 def composing_models(config: ModelConfig) -> tuple[str, ...]:

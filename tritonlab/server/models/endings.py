@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from ...core.clock import Clock
-from ...instances.model_instance import ModelInstance
-from ...ipc.interrupts import shielded
+from ...instances.life.model_instance import ModelInstance
+from ...ipc.link.interrupts import shielded
 from .loaded_model import LoadedModel
 from .model_lifecycle import ModelEvent, ModelState, ModelVersion
 

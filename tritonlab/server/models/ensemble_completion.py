@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...core.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
-from ...core.model_config import ConfigError, ModelConfig, renamed
+from ...core.config.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
+from ...core.config.model_config import ConfigError, ModelConfig, renamed
 from ...core.status import Code, ModelLoadError, TritonError
 from .dependency_graph import DependencyGraph, composing_models, required_models
 from .endings import Endings

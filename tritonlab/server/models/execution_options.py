@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...instances.rate_limiter import Limits, RateLimiter, make_rate_limiter
+from ...instances.execution.rate_limiter import Limits, RateLimiter, make_rate_limiter
 from .response_cache import ResponseCache, parse_cache_config
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
 from ...core.status import InvalidArgumentError, NotFoundError, UnavailableError
 from .dependency_graph import DependencyGraph, composing_models
 from .loaded_model import LoadedModel

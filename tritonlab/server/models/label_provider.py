@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...core.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig
 from ...core.status import InternalError, UnsupportedError
 
 #: Output -> the label of each index.

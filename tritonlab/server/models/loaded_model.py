@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...core.model_config_rules import config_differs, identifier
+from ...core.config.model_config_rules import config_differs, identifier
 from ...core.status import TritonError
 from .model_lifecycle import ModelState, ModelVersion
 from .model_repository_manager import Fingerprint, ModelFiles

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ...core.model_config_rules import is_ensemble
+from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelLoadError, TritonError, UnavailableError, UnsupportedError
 from .endings import Ending, Endings
 from .ensemble_completion import EnsembleCompletion

@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ...core.delivery import deliver_error
-from ...core.infer_request import InferenceRequest
-from ...core.latency_stats import Histogram
-from ...core.model_config import ModelConfig
-from ...core.request_rules import RequestRules
+from ...core.config.model_config import ModelConfig
+from ...core.inference.delivery import deliver_error
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.request_rules import RequestRules
+from ...core.metrics.latency_stats import Histogram
 from ...core.status import TritonError, UnavailableError
-from ...instances.instance_state import InstanceState
-from ...instances.model_instance import ModelInstance
-from ...ipc.stub_log import LogBook, LogRecord
+from ...instances.life.instance_state import InstanceState
+from ...instances.life.model_instance import ModelInstance
+from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
 from .label_provider import Labels
@@ -170,12 +170,12 @@ class ModelVersion:
             cache,
             self.name,
             self.version,
-            [output.name for output in self.config.output],
-            self.scheduler.enqueue,
-            self.stats,
-            services.clock,
-            services.instruments,
-            self._warn,
+            outputs=[output.name for output in self.config.output],
+            execute=self.scheduler.enqueue,
+            stats=self.stats,
+            clock=services.clock,
+            instruments=services.instruments,
+            warn=self._warn,
         )
         return self._cached.enqueue
 
@@ -260,4 +260,8 @@ class ModelVersion:
 
 def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:
     """Add a line to the server's log, in the version's name."""
-    log.add(LogRecord(time.time_ns(), name, version, "", "server", level, text))
+    log.add(
+        LogRecord(
+            time_ns=time.time_ns(), model=name, version=version, instance="", stream="server", level=level, text=text
+        )
+    )

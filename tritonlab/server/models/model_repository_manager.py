@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
-from ...core.model_config_rules import identifier, polled
+from ...core.config.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
+from ...core.config.model_config_rules import identifier, polled
 from ...core.scratch_directory import ScratchDirectory
 from ...core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 
@@ -246,7 +246,17 @@ class ModelRepositoryManager:
         names = [p.name + "/" * p.is_dir() for p in (directory / first[0]).iterdir()] if first else []
         filled = polled(found, model_name=name, files=names)
         chosen = _select(filled, versions)
-        return ModelFiles(name, directory, filled, chosen, before, override, temporary, config_file, namespace)
+        return ModelFiles(
+            name,
+            directory,
+            config=filled,
+            versions=chosen,
+            fingerprint=before,
+            override=override,
+            temporary=temporary,
+            config_file=config_file,
+            namespace=namespace,
+        )
 
     def _config_file(self, directory: Path) -> str:
         named = f"{CONFIGS}/{self._config_name}.pbtxt"

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...core.clock import Clock
-from ...core.delivery import deliver
-from ...core.infer_request import InferenceRequest, ResponseCallback
-from ...core.infer_response import InferenceResponse, ParameterValue
-from ...core.infer_stats import InferStats
-from ...core.instrument import Instruments
+from ...core.inference.delivery import deliver
+from ...core.inference.infer_request import InferenceRequest, ResponseCallback
+from ...core.inference.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.tensor import Tensor
+from ...core.metrics.infer_stats import InferStats
+from ...core.observe.instrument import Instruments
 from ...core.status import InvalidArgumentError, TritonError
-from ...core.tensor import Tensor
 
 #: Bytes an entry costs besides its tensors; Triton's has 165 for three small outputs.
 _OVERHEAD = 128

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ...core.infer_stats import InferStats
-from ...core.model_config import ModelConfig
-from ...core.model_config_rules import InstanceSpec, instance_args, instance_specs, is_decoupled
-from ...core.output_reshape import OutputReshapes
-from ...core.request_rules import RequestRules
+from ...core.config.model_config import ModelConfig
+from ...core.config.model_config_rules import InstanceSpec, instance_args, instance_specs, is_decoupled
+from ...core.inference.output_reshape import OutputReshapes
+from ...core.inference.request_rules import RequestRules
+from ...core.metrics.infer_stats import InferStats
 from ...core.status import ModelError, TritonError, UnavailableError
-from ...instances.instance_group import abort_instances, make_instances, start_instances, stop_instances
-from ...instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
-from ...instances.model_instance import ModelInstance
-from ...instances.model_stub import ModelSource, ModelStub
-from ...instances.warmup import Warmup
+from ...instances.life.instance_group import abort_instances, make_instances, start_instances, stop_instances
+from ...instances.life.instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from ...instances.life.model_instance import ModelInstance
+from ...instances.life.model_stub import ModelSource, ModelStub
+from ...instances.life.warmup import Warmup
 from ...schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from ...schedulers.scheduler import InstanceScheduler
 from .backend_config import check_stub_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from ...core.model_config_rules import is_ensemble
+from ...core.config.model_config_rules import is_ensemble
 from ...core.status import InvalidArgumentError, TritonError
 from .dependency_graph import DependencyGraph
 from .model_control import ModelControl

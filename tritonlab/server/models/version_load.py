@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from ...core.ensemble_graph import EnsembleGraph
-from ...core.infer_request import InferenceRequest
-from ...core.infer_stats import InferStats
-from ...core.latency_stats import Histogram
-from ...core.model_config import ConfigError, ModelConfig, placeholders, to_json
-from ...core.model_config_rules import (
+from ...core.config.ensemble_graph import EnsembleGraph
+from ...core.config.model_config import ConfigError, ModelConfig, placeholders, to_json
+from ...core.config.model_config_rules import (
     final,
     instance_specs,
     is_ensemble,
@@ -26,13 +23,16 @@ from ...core.model_config_rules import (
     normalize_instance_groups,
     step_model,
 )
-from ...core.model_config_validation import validate_instance_groups
-from ...core.request_rules import RequestRules
+from ...core.config.model_config_validation import validate_instance_groups
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.request_rules import RequestRules
+from ...core.metrics.infer_stats import InferStats
+from ...core.metrics.latency_stats import Histogram
 from ...core.status import NotFoundError, TritonError, UnavailableError
-from ...instances.instance_plan import InstanceServices
-from ...instances.model_instance import ModelInstance
-from ...instances.model_stub import ModelSource, ModelStub
-from ...ipc.visible_gpus import VisibleGpus
+from ...instances.life.instance_plan import InstanceServices
+from ...instances.life.model_instance import ModelInstance
+from ...instances.life.model_stub import ModelSource, ModelStub
+from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
 from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
@@ -169,7 +169,7 @@ class VersionLoad:
         first_response = self._services.metrics.first_response(config)
         timer, clock, instruments = self._services.timer, services.clock, services.instruments
         shared = SchedulerServices(clock, instruments, timer, self._stats, self._warn, execution.limiter)
-        scheduler = make_scheduler(name, self._version, config, directory, shared)
+        scheduler = make_scheduler(name, self._version, config, directory, services=shared)
         simulated = self._services.gpus.simulated
         self.instances = ServingInstances(
             source, directory, rules, scheduler, services, self._stats, execution, simulated

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from ...core.status import ModelError, ModelLoadError, TritonError, UnavailableError
-from ...ipc.stub_log import LogRecord
+from ...ipc.processes.stub_log import LogRecord
 from .endings import Endings
 from .loaded_model import Changes, LoadedModel
 from .model_lifecycle import ModelState, ModelVersion
@@ -136,7 +136,11 @@ class VersionLoader:
 
     def say(self, model: str, text: str) -> None:
         """Add an error to the server's log, in the model's name."""
-        self._services.instances.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))
+        self._services.instances.log.add(
+            LogRecord(
+                time_ns=time.time_ns(), model=model, version=-1, instance="", stream="server", level="ERROR", text=text
+            )
+        )
 
 
 def _load_failure(name: str, failed: Mapping[int, TritonError], state: ModelState) -> ModelLoadError:

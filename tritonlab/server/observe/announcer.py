@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ...core.clock import Clock
-from ...core.infer_request import InferenceRequest
-from ...core.instrument import Instruments
-from ...ipc.stub_log import LogBook, LogRecord
+from ...core.inference.infer_request import InferenceRequest
+from ...core.observe.instrument import Instruments
+from ...ipc.processes.stub_log import LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest
 
@@ -28,7 +28,11 @@ class Announcer:
 
     def say(self, level: str, text: str) -> None:
         """Add a line of the server's own to the log."""
-        self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
+        self.log.add(
+            LogRecord(
+                time_ns=time.time_ns(), model="", version=-1, instance="", stream="server", level=level, text=text
+            )
+        )
 
     def metric_made(
         self, name: str, kind: str, description: str, labels: Mapping[str, str], buckets: Sequence[float]
@@ -64,7 +68,17 @@ class Announcer:
         self._waits(version, "", text)
 
     def _waits(self, version: ModelVersion, instance: str, text: str) -> None:
-        self.log.add(LogRecord(time.time_ns(), version.name, version.version, instance, "server", "WARNING", text))
+        self.log.add(
+            LogRecord(
+                time_ns=time.time_ns(),
+                model=version.name,
+                version=version.version,
+                instance=instance,
+                stream="server",
+                level="WARNING",
+                text=text,
+            )
+        )
         hook = self._instruments.requests_wait
         if hook is not None:
             hook(version.name, text, self._clock.now())

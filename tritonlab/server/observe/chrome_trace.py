@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any
 
 from ...core.clock import Clock
-from ...core.execute_times import ExecuteTimes
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.instrument import Instrument, Instruments
-from ...core.tensor import Tensor
-from ...ipc.stub_log import LogRecord
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
+from ...core.metrics.execute_times import ExecuteTimes
+from ...core.observe.instrument import Instrument, Instruments
+from ...ipc.processes.stub_log import LogRecord
 
 #: The oldest go first when there are more.
 MAX_EVENTS = 1_000_000
@@ -98,7 +98,7 @@ class ChromeTrace(Instrument):
         self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
     ) -> None:
         shown = {"size": size, "requests": [_name(request) for request in requests]}
-        self._instant(model, _BATCHES, reason, now, shown)
+        self._instant(model, lane=_BATCHES, name=reason, ns=now, shown=shown)
 
     def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
         asked = [request for request in requests if not request.null]
@@ -119,21 +119,34 @@ class ChromeTrace(Instrument):
             model, started, requests = waiting.pop(0)
             if not waiting:
                 del self._executing[instance, batch_id]
-        self._slice(model, instance, f"execute {batch_id}", started, now - started, {"requests": requests})
+        self._slice(
+            model,
+            lane=instance,
+            name=f"execute {batch_id}",
+            ns=started,
+            took=now - started,
+            shown={"requests": requests},
+        )
         begin = started
         for name, took in (
             ("input", times.compute_input),
             ("infer", times.compute_infer),
             ("output", times.compute_output),
         ):
-            self._slice(model, instance, name, begin, took, {})
+            self._slice(model, lane=instance, name=name, ns=begin, took=took, shown={})
             begin += took
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         self._begin(request)  # one that the response cache answers was never queued
         error = {"error": response.error.message} if response.error is not None else {}
         shown = {name: _brief(tensor) for name, tensor in response.outputs.items()}
-        self._span(request, "n", "final response" if response.final else "response", now, {**shown, **error})
+        self._span(
+            request,
+            phase="n",
+            name="final response" if response.final else "response",
+            ns=now,
+            shown={**shown, **error},
+        )
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
         with self._lock:
@@ -143,7 +156,9 @@ class ChromeTrace(Instrument):
             self._span(request, "e", _name(request), now)
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
-        self._instant(model, _REQUESTS, f"{state} version {version}", now, {"reason": reason} if reason else {})
+        self._instant(
+            model, lane=_REQUESTS, name=f"{state} version {version}", ns=now, shown={"reason": reason} if reason else {}
+        )
 
     def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
         told = ",".join(f"{key}={text}" for key, text in sorted(labels.items()))
@@ -152,7 +167,13 @@ class ChromeTrace(Instrument):
     def log(self, record: LogRecord) -> None:
         lane = record.instance or _REQUESTS
         # records carry wall-clock time; a line is shown when it is heard, as everything else is
-        self._instant(record.model or "server", lane, record.text, self._clock.now(), {"level": record.level})
+        self._instant(
+            model=record.model or "server",
+            lane=lane,
+            name=record.text,
+            ns=self._clock.now(),
+            shown={"level": record.level},
+        )
 
     def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
         self._counter("shared memory", f"{instance} {region}", now, {"bytes": size})
@@ -165,7 +186,7 @@ class ChromeTrace(Instrument):
             self._open.add(request.serial)
         if not known:
             shown = {name: _brief(tensor) for name, tensor in request.inputs.items()}
-            self._span(request, "b", _name(request), request.request_start, shown)
+            self._span(request, phase="b", name=_name(request), ns=request.request_start, shown=shown)
 
     def _span(
         self, request: InferenceRequest, phase: str, name: str, ns: int, shown: dict[str, Any] | None = None

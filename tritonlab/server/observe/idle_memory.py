@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from ...ipc.gpu_buffers import GpuBuffers
-from ...ipc.zygotes import WarmMemory
+from ...ipc.gpu.gpu_buffers import GpuBuffers
+from ...ipc.zygotes.zygotes import WarmMemory
 from ...stub._pb_stub.wire.shm_manager import trim_heap
 
 #: Bytes by which a process must have grown, or that its regions must take, before it is asked again.

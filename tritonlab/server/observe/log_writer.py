@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from ...core.instrument import Instrument
-from ...core.log_settings import LogSettings
-from ...ipc.stub_log import LogRecord
+from ...core.observe.instrument import Instrument
+from ...core.observe.log_settings import LogSettings
+from ...ipc.processes.stub_log import LogRecord
 
 #: Verbose records carry the letter of INFO (measured).
 _LETTERS = {"INFO": "I", "WARNING": "W", "ERROR": "E", "VERBOSE": "I"}

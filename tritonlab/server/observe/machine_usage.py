@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ...core.server_metrics import CpuUsage, GpuUsage
-from ...ipc.nvml import Nvml
+from ...core.metrics.server_metrics import CpuUsage, GpuUsage
+from ...ipc.gpu.nvml import Nvml
 
 
 class MachineUsage:

@@ -6,18 +6,25 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...core.clock import Clock
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.infer_stats import InferStats
-from ...core.instrument import Instrument
-from ...core.latency_stats import Histogram, LatencyStats
-from ...core.metric_registry import MetricRegistry
-from ...core.metrics_config import MetricsConfig, first_response_buckets
-from ...core.model_config import ModelConfig
-from ...core.model_metrics import ModelMetrics
-from ...core.server_metrics import CpuUsage, GpuUsage, cache_families, cpu_families, gpu_families, pinned_families
+from ...core.config.model_config import ModelConfig
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.metrics.infer_stats import InferStats
+from ...core.metrics.latency_stats import Histogram, LatencyStats
+from ...core.metrics.metric_registry import MetricRegistry
+from ...core.metrics.metrics_config import MetricsConfig, first_response_buckets
+from ...core.metrics.model_metrics import ModelMetrics
+from ...core.metrics.server_metrics import (
+    CpuUsage,
+    GpuUsage,
+    cache_families,
+    cpu_families,
+    gpu_families,
+    pinned_families,
+)
+from ...core.observe.instrument import Instrument
 from ...core.status import TritonError
-from ...ipc.visible_gpus import VisibleGpus
+from ...ipc.gpu.visible_gpus import VisibleGpus
 from ..models.model_lifecycle import ModelVersion
 from .machine_usage import MachineUsage
 
@@ -78,12 +85,12 @@ class ServerMetrics:
                 v.version,
                 v.stats,
                 v.scheduler.pending,
-                v.config.metric_tags,
-                v.load_ns,
-                v.config.response_cache.enable,
-                v.first_response,
-                _gpu_uuid(v, self._gpus),
-                v.files.namespace,
+                tags=v.config.metric_tags,
+                load_ns=v.load_ns,
+                cached=v.config.response_cache.enable,
+                first_response=v.first_response,
+                gpu_uuid=_gpu_uuid(v, self._gpus),
+                namespace=v.files.namespace,
             )
             for v in versions
         ]

@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.instrument import Instrument, Instruments
-from ...core.model_config import ModelConfig
-from ...core.model_config_rules import is_decoupled, is_ensemble
+from ...core.config.model_config import ModelConfig
+from ...core.config.model_config_rules import is_decoupled, is_ensemble
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
+from ...core.observe.instrument import Instrument, Instruments
 from ...core.status import TritonError
-from ...core.tensor import Tensor
-from ...ipc.stub_log import UNCHECKED, LogBook, LogRecord
+from ...ipc.processes.stub_log import UNCHECKED, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 
 #: How many responses of a version are looked at.
@@ -64,7 +64,15 @@ class OutputCheck(Instrument):
             check = self._looked_at[key] = VersionCheck(config)
         for warning in check.warnings(request, response):
             text = f"{UNCHECKED}{warning}."
-            record = LogRecord(time.time_ns(), key[0], key[1], "", "server", "WARNING", text)
+            record = LogRecord(
+                time_ns=time.time_ns(),
+                model=key[0],
+                version=key[1],
+                instance="",
+                stream="server",
+                level="WARNING",
+                text=text,
+            )
             self._log.add(replace(record, request_ids=(request.request_id,), serials=(request.serial,)))
         if check.seen >= ENOUGH:
             self._enough(key)

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...core.instrument import Instrument, Instruments
+from ...core.observe.instrument import Instrument, Instruments
 from ...core.short_number import short_number
 from ...core.status import TritonError
-from ...instances.instance_plan import InstancePlan
-from ...ipc.stub_log import MISPLACED, LogBook, LogRecord
-from ...ipc.visible_gpus import VisibleGpus
+from ...instances.life.instance_plan import InstancePlan
+from ...ipc.gpu.visible_gpus import VisibleGpus
+from ...ipc.processes.stub_log import MISPLACED, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 
 #: The executions of a version after which it is looked at, the last one for good.
@@ -77,7 +77,7 @@ class PlacementCheck(Instrument):
             if (pid := instance.pid) is None or pid in self._said:
                 continue
             if warning := misplaced(instance.plan, self._gpus.held(pid), self._gpus.simulated):
-                self._warn(model, version, instance.name, pid, warning)
+                self._warn(model, version, instance=instance.name, pid=pid, warning=warning)
 
     def _warn(self, model: str, version: int, instance: str, pid: int, warning: str) -> None:
         with self._lock:
@@ -85,7 +85,18 @@ class PlacementCheck(Instrument):
             self._said.add(pid)
         if new:
             text = f"{MISPLACED}{warning}"
-            self._log.add(LogRecord(time.time_ns(), model, version, instance, "server", "WARNING", text, pid=pid))
+            self._log.add(
+                LogRecord(
+                    time_ns=time.time_ns(),
+                    model=model,
+                    version=version,
+                    instance=instance,
+                    stream="server",
+                    level="WARNING",
+                    text=text,
+                    pid=pid,
+                )
+            )
 
 
 class _Executions(Instrument):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...core.instrument import Instrument
-from ...ipc.stub_log import UNPRINTABLE, LogBook
+from ...core.observe.instrument import Instrument
+from ...ipc.processes.stub_log import UNPRINTABLE, LogBook
 
 #: How many characters of a line are shown.
 _SHOWN = 40

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.infer_request import InferenceRequest
-from ...instances.blocked_calls import BlsCall
-from ...instances.model_instance import ModelInstance
+from ...core.inference.infer_request import InferenceRequest
+from ...instances.calls.blocked_calls import BlsCall
+from ...instances.life.model_instance import ModelInstance
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ..models.model_lifecycle import ModelVersion
 
@@ -77,6 +77,6 @@ def survey(versions: Iterable[ModelVersion], calls: Sequence[BlsCall], now: int)
             last = max(request.queue_start, request.execute_start, request.responded)
             caller = callers.get(id(request))
             found[request.serial] = HeldRequest(
-                request, version, instance, caller, now - request.request_start, now - last
+                request, version, instance, caller, age=now - request.request_start, waited=now - last
             )
     return sorted(found.values(), key=lambda held: held.request.serial)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from ...core.execute_times import ExecuteTimes
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
-from ...core.instrument import Instrument, Instruments
-from ...core.trace import Trace, TraceTree
-from ...core.trace_settings import TraceSettings
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...core.metrics.execute_times import ExecuteTimes
+from ...core.observe.instrument import Instrument, Instruments
+from ...core.observe.trace import Trace, TraceTree
+from ...core.observe.trace_settings import TraceSettings
 
 #: The most characters that wait in memory for a file without log frequency.
 _KEPT = 1 << 20

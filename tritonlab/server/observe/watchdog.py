@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from ...core.clock import Clock
-from ...core.infer_request import InferenceRequest, StepRequest
-from ...instances.blocked_calls import BlsCall
-from ...instances.model_instance import ModelInstance
+from ...core.inference.infer_request import InferenceRequest, StepRequest
+from ...instances.calls.blocked_calls import BlsCall
+from ...instances.life.model_instance import ModelInstance
 from ...schedulers.scheduler import WakeUp
 from .requests_in_flight import HeldRequest
 

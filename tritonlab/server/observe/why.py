@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...core.config.load_advice import config_place, load_advice
 from ...core.explained import Explained
-from ...core.failure_capsule import FailureBook
-from ...core.load_advice import config_place, load_advice
+from ...core.observe.failure_capsule import FailureBook
 from ...core.plain_facts import few_lines
-from ...instances.blocked_calls import BlsCall
-from ...instances.instance_state import InstanceState
-from ...instances.model_instance import ModelInstance
+from ...instances.calls.blocked_calls import BlsCall
+from ...instances.life.instance_state import InstanceState
+from ...instances.life.model_instance import ModelInstance
 from ...schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from ...schedulers.sequence_occupancy import Occupancy, SlotUse
 from ..models.loaded_model import LoadedModel
@@ -169,7 +169,7 @@ def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
     way = Way(group, seen.held, seen.calls)
     stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in way.instances[:_STUBS])
     lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
-    yield Reason("requests", version.name, heads(group)[0], lines, stacks)
+    yield Reason(kind="requests", model=version.name, text=heads(group)[0], lines=lines, stacks=stacks)
 
 
 def _named(instance: ModelInstance) -> str:

@@ -36,7 +36,13 @@ class MemoryBuffer:
     @staticmethod
     def _of(owner: Any, memory: Imported) -> MemoryBuffer:
         device, number = memory.device
-        buffer = MemoryBuffer(memory.pointer, memory_type_of(device), number, memory.nbytes, owner)
+        buffer = MemoryBuffer(
+            data_ptr=memory.pointer,
+            memory_type=memory_type_of(device),
+            memory_type_id=number,
+            size=memory.nbytes,
+            owner=owner,
+        )
         if type(owner) is not np.ndarray:
             # an array's memory lives with the array; that of another `__dlpack__` may live with its capsule alone
             vars(buffer)["_memory"] = memory

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ...core.infer_request import InferenceRequest as CoreRequest
-from ...core.model_config import to_dict
-from ...ipc.interrupts import shielded
+from ...core.config.model_config import to_dict
+from ...core.inference.infer_request import InferenceRequest as CoreRequest
+from ...ipc.link.interrupts import shielded
 from .._c.triton_bindings import InvalidArgumentError
 from .._c.triton_bindings import TRITONSERVER_ModelBatchFlag as ModelBatchFlag
 from .._c.triton_bindings import TRITONSERVER_ModelTxnPropertyFlag as ModelTxnPropertyFlag

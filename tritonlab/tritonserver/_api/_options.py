@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.log_settings import LogSetting
-from ...core.metrics_config import MetricsConfig
+from ...core.metrics.metrics_config import MetricsConfig
+from ...core.observe.log_settings import LogSetting
 from ...server.options import Options as CoreOptions
 from .._c.triton_bindings import InvalidArgumentError
 from .._c.triton_bindings import TRITONSERVER_InstanceGroupKind as InstanceGroupKind

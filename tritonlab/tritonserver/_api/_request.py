@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.infer_request import InferenceRequest as CoreRequest
-from ...core.infer_response import ParameterValue
-from ...core.tensor import Tensor as CoreTensor
+from ...core.inference.infer_request import InferenceRequest as CoreRequest
+from ...core.inference.infer_response import ParameterValue
+from ...core.inference.tensor import Tensor as CoreTensor
 from ._checks import check_signed, check_text, check_unsigned
 from ._datautils import DeviceOrMemoryType, no_conversion
 from ._running import ModelHandle

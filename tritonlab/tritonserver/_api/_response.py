@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
-from ...core.infer_request import InferenceRequest as CoreRequest
-from ...core.infer_response import InferenceResponse as CoreResponse
-from ...core.infer_response import ParameterValue
+from ...core.inference.infer_request import InferenceRequest as CoreRequest
+from ...core.inference.infer_response import InferenceResponse as CoreResponse
+from ...core.inference.infer_response import ParameterValue
 from ...server.api.response_iterator import ResponseIterator as CoreIterator
 from .._c.triton_bindings import InvalidArgumentError, TritonError
 from ._request import InferenceRequest

@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from ...core.metric_registry import MetricRegistry
+from ...core.metrics.metric_registry import MetricRegistry
 from ...server.inference_server import InferenceServer
 from ...server.observe.log_writer import LogWriter
 

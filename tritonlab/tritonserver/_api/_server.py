@@ -147,7 +147,15 @@ class Server:
         found = []
         for entry in index:
             version = int(entry.get("version", -1))
-            found.append(Model(self, entry["name"], version, entry.get("state"), entry.get("reason")))
+            found.append(
+                Model(
+                    server=self,
+                    name=entry["name"],
+                    version=version,
+                    state=entry.get("state"),
+                    reason=entry.get("reason"),
+                )
+            )
         return ModelDictionary(self, found)
 
     def metrics(self, metric_format: MetricFormat = MetricFormat.PROMETHEUS) -> str:

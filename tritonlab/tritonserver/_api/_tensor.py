@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType as CoreType
-from ...core.tensor import Tensor as CoreTensor
+from ...core.inference.data_type import DataType as CoreType
+from ...core.inference.tensor import Tensor as CoreTensor
 from ...stub._pb_stub.api.dlpack import export_tensor
 from ...stub._pb_stub.wire.serialization import decode_bytes_tensor, encode_bytes_tensor
 from .._c.triton_bindings import InvalidArgumentError, UnsupportedError
@@ -198,7 +198,9 @@ class Tensor:
     @staticmethod
     def _from_core(tensor: CoreTensor) -> Tensor:
         data = tensor.data
-        buffer = MemoryBuffer(_address(data), MemoryType.CPU, 0, data.nbytes, data)
+        buffer = MemoryBuffer(
+            data_ptr=_address(data), memory_type=MemoryType.CPU, memory_type_id=0, size=data.nbytes, owner=data
+        )
         shape: Any = np.array(tensor.shape, np.int64)  # an array, as NVIDIA's: code calculates with it
         return Tensor(_DATATYPES[tensor.datatype], shape, buffer)
 
@@ -260,4 +262,10 @@ def _from_numpy(array: NDArray[Any]) -> Tensor:
         array = np.frombuffer(encode_bytes_tensor(array), np.uint8)
     else:
         array = np.asarray(array, datatype.numpy, order="C")
-    return Tensor(_DATATYPES[datatype], shape, MemoryBuffer(_address(array), MemoryType.CPU, 0, array.nbytes, array))
+    return Tensor(
+        _DATATYPES[datatype],
+        shape,
+        MemoryBuffer(
+            data_ptr=_address(array), memory_type=MemoryType.CPU, memory_type_id=0, size=array.nbytes, owner=array
+        ),
+    )

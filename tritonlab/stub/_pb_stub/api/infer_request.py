@@ -221,16 +221,16 @@ class InferenceRequest(NativeObject):
         """Return what the server needs besides the inputs."""
         memory = self._preferred_memory
         return BlsRequest(
-            self._model_name,
-            self._model_version,
-            self._request_id,
-            self._correlation_id,
-            self._flags,
-            self._timeout,
-            sorted(self._requested),
-            self._parameters,
-            None if memory is None else [int(memory._type), memory._device_id],
-            None if self._trace is None else self._trace._wire(),
+            model=self._model_name,
+            version=self._model_version,
+            request_id=self._request_id,
+            correlation_id=self._correlation_id,
+            flags=self._flags,
+            timeout=self._timeout,
+            outputs=sorted(self._requested),
+            parameters=self._parameters,
+            memory=None if memory is None else [int(memory._type), memory._device_id],
+            trace=None if self._trace is None else self._trace._wire(),
         )
 
 

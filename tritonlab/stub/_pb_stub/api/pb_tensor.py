@@ -200,7 +200,13 @@ class Tensor(NativeObject):
             raise TritonModelException("Dtype is invalid.")
         memory_type, device_id = (MEMORY_GPU, imported.device[1]) if imported.on_gpu else (MEMORY_CPU, 0)
         return Tensor._received(
-            text, imported.datatype, imported.shape, imported.view(), imported, memory_type, device_id
+            name=text,
+            datatype=imported.datatype,
+            shape=imported.shape,
+            view=imported.view(),
+            lease=imported,
+            memory_type=memory_type,
+            device_id=device_id,
         )
 
     def to_dlpack(self) -> Any:

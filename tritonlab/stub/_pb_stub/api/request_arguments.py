@@ -87,17 +87,17 @@ def checked_arguments(given: Dict[str, Any]) -> RequestArguments:
     if "" in names:
         raise TritonModelException("Requested output name " + where)
     return RequestArguments(
-        ident,
-        correlation_id,
-        tensors,
-        frozenset(names),
-        model,
-        version,
-        flags,
-        timeout,
-        None if memory is UNSET else memory,
-        None if trace is UNSET else trace,
-        parameters,
+        request_id=ident,
+        correlation_id=correlation_id,
+        inputs=tensors,
+        outputs=frozenset(names),
+        model=model,
+        version=version,
+        flags=flags,
+        timeout=timeout,
+        memory=None if memory is UNSET else memory,
+        trace=None if trace is UNSET else trace,
+        parameters=parameters,
     )
 
 

@@ -22,7 +22,7 @@ class SimulatedArray:
         address = SIMULATED.allocate(device, max(array.nbytes, 1))
         if array.nbytes:
             SIMULATED.copy_in(device, address, array.reshape(-1).view(np.uint8))
-        self._set(address, device, array.dtype, list(array.shape), _Memory(device, address))
+        self._set(address, device, array.dtype, shape=list(array.shape), keep=_Memory(device, address))
 
     def _set(self, address: int, device: int, dtype: Any, shape: List[int], keep: Any) -> None:
         self._address = address
@@ -58,7 +58,9 @@ class SimulatedArray:
 
     def __dlpack__(self, stream: Any = None) -> Any:
         datatype = ELEMENT_DTYPES.index(self.dtype)
-        return export_device(self._address, self.device, datatype, list(self.shape), self)
+        return export_device(
+            pointer=self._address, device=self.device, datatype=datatype, shape=list(self.shape), owner=self
+        )
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         return CUDA, self.device

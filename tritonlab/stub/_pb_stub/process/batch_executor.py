@@ -96,12 +96,12 @@ class BatchExecutor:
                 correlation_id,
                 flags,
                 timeout,
-                parameters,
-                requested,
-                tensors[position:end],
-                self._model_name,
-                self._model_version,
-                self._decoupled,
+                parameters_json=parameters,
+                requested_output_names=requested,
+                inputs=tensors[position:end],
+                model_name=self._model_name,
+                model_version=self._model_version,
+                decoupled=self._decoupled,
             )
             if trace is not None:
                 number, context = trace
@@ -166,7 +166,7 @@ class BatchExecutor:
                 failure = failure_of(error, self._failed(triton_text(error)))
                 report_failure(self._bridge, failure, error, [h for h in handles if h in self._bridge.open_requests])
                 said = ResponseError(None, failure.text, failure.exception)
-            response = Response(LAST, None, [], said, "")
+            response = Response(flags=LAST, block=None, tensors=[], error=said, parameters="")
             for handle in handles:
                 if self._bridge.open_requests.pop(handle, None) is not None:
                     self._bridge.tell(response, handle)

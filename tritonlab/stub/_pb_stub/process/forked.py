@@ -1,7 +1,7 @@
 """The author's objects work in a process that the model forked, too: `multiprocessing.Pool` and `Process`, `os.fork`.
 
 Parent and child hold the same socket and the same regions, and neither can know what the other does with them. So the
-child drops them first of all, and gets a link of its own from the server when it first needs one (`ipc/fork_links.py`).
+child drops them first of all, and gets a link of its own from the server when it first needs one (`ipc/link/fork_links.py`).
 Then everything works there: BLS, metrics, Logger, model control, cancellation, response senders. With Triton (2.51)
 only `exec` and metrics work; Logger's lines get lost, `is_cancelled()` and decoupled calls hang, and a sender ends the
 server.

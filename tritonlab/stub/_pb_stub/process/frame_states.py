@@ -57,7 +57,9 @@ def _state(frame: Any, line: int, end: float) -> FrameState:
     start = max(line - _AROUND, 1)
     source = linecache.getlines(file, frame.f_globals)[start - 1 : line + _AROUND]
     variables = [] if is_library(file) else [list(each) for each in variables_of(frame, end)]
-    return FrameState(file, line, function, start, [text.rstrip("\n")[:_MOST_TEXT] for text in source], variables)
+    return FrameState(
+        file, line, function, start, source=[text.rstrip("\n")[:_MOST_TEXT] for text in source], variables=variables
+    )
 
 
 def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:

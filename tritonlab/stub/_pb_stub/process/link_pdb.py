@@ -122,7 +122,15 @@ class _Talk:
             snapshot = snapshot_of(self._debugger.stack)
         line: Optional[str] = None
         try:
-            question = Prompt(self._session, self.live, text + newline, prompt, file, line_number, bounded(snapshot))
+            question = Prompt(
+                self._session,
+                self.live,
+                text=text + newline,
+                prompt=prompt,
+                file=file,
+                line=line_number,
+                snapshot=bounded(snapshot),
+            )
             line = bridge.current().call(question)
         except BridgeError:  # during import and auto_complete_config, when nothing can be asked
             print(snapshot, flush=True)

@@ -31,7 +31,15 @@ def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int
     memory = map_block(reader, rows)
     received = Tensor._received
     return [
-        received(name, datatype, shape, memory[offset : offset + size], lease, memory_type, device)
+        received(
+            name,
+            datatype,
+            shape,
+            view=memory[offset : offset + size],
+            lease=lease,
+            memory_type=memory_type,
+            device_id=device,
+        )
         for name, datatype, shape, memory_type, device, offset, size in rows
     ]
 

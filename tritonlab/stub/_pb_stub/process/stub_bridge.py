@@ -147,7 +147,9 @@ class StubBridge(Bridge):
             "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL) when the last response was sent."
         ) % (self.instance_name, when)
         with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
-            self.tell(Response(LAST, None, [], ResponseError(None, text), ""), handle)
+            self.tell(
+                Response(flags=LAST, block=None, tensors=[], error=ResponseError(None, text), parameters=""), handle
+            )
 
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]

@@ -86,7 +86,14 @@ class CudaDriver(Driver):
         text = uuid.raw.hex()
         parts = (text[:8], text[8:12], text[12:16], text[16:20], text[20:])
         compute = (major.value, minor.value)
-        return DeviceFacts(ordinal, "GPU-" + "-".join(parts), name.value.decode(), total.value, compute, False)
+        return DeviceFacts(
+            ordinal,
+            uuid="GPU-" + "-".join(parts),
+            name=name.value.decode(),
+            total_bytes=total.value,
+            compute=compute,
+            simulated=False,
+        )
 
     def free_bytes(self, device: int) -> int:
         free, total = _size(), _size()

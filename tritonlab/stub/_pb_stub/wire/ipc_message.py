@@ -108,7 +108,7 @@ class CommandRow(NamedTuple):
 
 
 def _row(number: int, name: str, direction: str, way: str, body: Type[Any], answer: Any = None) -> CommandRow:
-    return CommandRow(number, name, direction, way, body, answer, _READERS.get(body) or _reader(body))
+    return CommandRow(number, name, direction, way, body, answer, read=_READERS.get(body) or _reader(body))
 
 
 TO_STUB, TO_KERNEL = ">", "<"

@@ -96,7 +96,14 @@ class SimulatedDriver(Driver):
 
     def devices(self) -> List[DeviceFacts]:
         return [
-            DeviceFacts(n, "GPU-simulated-%d" % n, "Simulated GPU", self._total, (8, 0), True)
+            DeviceFacts(
+                ordinal=n,
+                uuid="GPU-simulated-%d" % n,
+                name="Simulated GPU",
+                total_bytes=self._total,
+                compute=(8, 0),
+                simulated=True,
+            )
             for n in range(self._count)
         ]
 

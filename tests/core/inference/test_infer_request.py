@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from tritonlab.core.inference.infer_request import TRANSITIONS, InferenceRequest, RequestEvent, RequestState
+from tritonlab.core.inference.infer_response import InferenceResponse
+
+
+def request(**more: object) -> InferenceRequest:
+    return InferenceRequest("m", {}, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", list(RequestState))
+@pytest.mark.parametrize("event", list(RequestEvent))
+def test_only_the_table_moves_a_request(state: RequestState, event: RequestEvent) -> None:
+    moved = request()
+    moved.state = state
+    if (state, event) in TRANSITIONS:
+        moved.advance(event)
+        assert moved.state is TRANSITIONS[state, event]
+    else:
+        with pytest.raises(KeyError):
+            moved.advance(event)
+        assert moved.state is state
+
+
+def test_released_is_the_end_and_reached_from_everywhere() -> None:
+    """A request may be refused before it was queued, dropped from the queue, or answered."""
+    assert not [event for state, event in TRANSITIONS if state is RequestState.RELEASED]
+    released = {state for (state, event) in TRANSITIONS if event is RequestEvent.RELEASE}
+    assert released == set(RequestState) - {RequestState.RELEASED}
+
+
+def test_a_rescheduled_request_waits_again() -> None:
+    """Rule 3.9.1."""
+    moved = request()
+    for event in (RequestEvent.ENQUEUE, RequestEvent.EXECUTE, RequestEvent.RESCHEDULE, RequestEvent.EXECUTE):
+        moved.advance(event)
+    assert moved.state is RequestState.EXECUTING
+
+
+def test_only_the_final_response_releases() -> None:
+    got: list[tuple[InferenceResponse, RequestState]] = []
+    answered = request(on_response=lambda request, response: got.append((response, request.state)))
+    answered.advance(RequestEvent.EXECUTE)
+    first, last = InferenceResponse(final=False), InferenceResponse()
+    answered.respond(first)
+    answered.respond(last)
+    assert got == [(first, RequestState.EXECUTING), (last, RequestState.RELEASED)]
+    with pytest.raises(KeyError):
+        answered.respond(InferenceResponse())
+
+
+def test_nobody_has_to_listen() -> None:
+    silent = request()
+    silent.respond(InferenceResponse())
+    assert silent.state is RequestState.RELEASED
+
+
+def test_prefix() -> None:
+    """Rule 5.4.1."""
+    assert request().prefix == "[request id: <id_unknown>] "
+    assert request(request_id="a b").prefix == "[request id: a b] "
+
+
+def test_cancel_is_a_wish() -> None:
+    wished = request()
+    wished.cancel()
+    assert wished.cancelled
+    assert wished.state is RequestState.INITIALIZED
+
+
+def test_repr_shows_the_state() -> None:
+    shown = request(request_id="7")
+    shown.batch_size = 4
+    assert repr(shown) == "<InferenceRequest m id='7' [initialized | batch 4]>"
+
+
+def test_callbacks_that_are_pushed_hand_on_to_those_below() -> None:
+    seen: list[str] = []
+    request = InferenceRequest("m", {}, on_response=lambda request, response: seen.append("client"))
+    client = request.on_response
+
+    def push(name: str) -> None:
+        below = request.push(lambda request, response: (seen.append(name), below and below(request, response)))  # type: ignore[arg-type, return-value, func-returns-value]
+
+    push("cache")
+    push("order")
+    request.respond(InferenceResponse(final=False))
+    assert seen == ["order", "cache", "client"]
+    request.pop()
+    request.respond(InferenceResponse(final=False))
+    assert seen[3:] == ["cache", "client"]
+    request.pop()
+    assert request.on_response is client
+    push("cache")
+    request.respond(InferenceResponse())
+    assert seen[5:] == ["cache", "client"]
+    assert (request.on_response, request.callbacks_below) == (None, None)

@@ -1,0 +1,275 @@
+"""The card follows its model, and its buttons act, without a frontend."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serving import eventually
+from tritonlab.core.status import ModelLoadError
+from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.shell.comm_overview import overview
+from tritonlab.notebook.views import widget
+from tritonlab.notebook.views.card import hanging, live_card
+from tritonlab.notebook.views.card.live_card import LiveCard
+from tritonlab.notebook.views.card.model_states import ModelStates
+from tritonlab.notebook.views.card.status_table import StatusView
+from tritonlab.notebook.views.record.graph import Graph
+from tritonlab.notebook.views.record.streams import Streams
+from tritonlab.notebook.views.record.timeline import Timeline
+
+SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
+BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        print('about to fail')\n        1 / 0\n"
+SLOW = """
+import time
+class TritonPythonModel:
+    def initialize(self, args):
+        print("fetching weights", flush=True)
+        time.sleep(600)
+    def execute(self, requests):
+        return [None for _ in requests]
+"""
+HUNG = SOURCE.replace("return [None for", "import time; time.sleep(600); return [None for")
+
+
+@pytest.fixture
+def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What was displayed, as in a kernel."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle))
+    monkeypatch.setattr(widget, "in_kernel", lambda: True)
+    monkeypatch.setattr(live_card, "in_kernel", lambda: True)
+    return found
+
+
+@pytest.fixture
+def card(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[LiveCard]:
+    workspace.load("m", SOURCE)
+    states = ModelStates.for_server(workspace.server)
+    workspace.changed = states.poke
+    card = LiveCard(workspace, "m", lambda error: "")
+    card.show()
+    yield card
+    states.leave(card.refresh)
+    states.playgrounds.clear()
+    states.opened.clear()
+    states.cards.clear()
+
+
+def reaches(card: LiveCard, state: str) -> None:
+    eventually(lambda: card.state["state"] == state)
+
+
+def buttons(card: LiveCard) -> list[str]:
+    return [button["do"] for button in card.state["buttons"]]
+
+
+def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]) -> None:
+    assert (card.state["state"], buttons(card)) == ("READY", ["playground", "view", "export", "unload"])
+    workspace.server.unload("m")
+    reaches(card, "UNLOADED")
+    assert buttons(card) == ["load"]
+    eventually(lambda: "was UNLOADED at " in bundles[-1]["text/html"])
+    workspace.load("m")
+    reaches(card, "READY")
+    eventually(lambda: "was READY at " in bundles[-1]["text/html"])
+    with pytest.raises(ModelLoadError):
+        workspace.load("m", BROKEN)
+    eventually(lambda: "keeps serving" in card.state["html"])
+    assert "about to fail" in card.state["html"]
+    workspace.write_config("m", "max_batch_size: 4")
+    workspace.load("m", SOURCE)
+    eventually(lambda: "requests of up to 4 rows" in card.state["html"] and "keeps" not in card.state["html"])
+
+
+def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
+    card.press("view")
+    panel = card._view_panel()
+    assert isinstance(panel.view, Timeline) and card._panel.children == (panel.widget,)
+    panel.choice.value = "graph"
+    assert isinstance(panel.view, Graph) and panel.widget.children[1] is panel.view.widget
+    card.press("view")
+    assert card._panel.children == () and card.state["said"] == ""
+
+
+def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace: Workspace) -> None:
+    workspace.write_config("m", "model_transaction_policy { decoupled: true }")
+    workspace.load("m", SOURCE)
+    card.press("view")
+    assert isinstance(card._view_panel().view, Streams)
+
+
+def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:
+    (instance,) = workspace.server.model("m")._found().instances
+    assert instance.stub is not None
+    instance.stub.process.kill()
+    eventually(lambda: workspace.server.model("m").instances()[0]["restarts"] == 1)
+    reaches(card, "READY")
+
+
+def test_unload_and_load_are_buttons(card: LiveCard, workspace: Workspace) -> None:
+    card.press("unload")
+    reaches(card, "UNLOADED")
+    card.press("load")
+    reaches(card, "READY")
+    assert workspace.server.model("m").ready() and card.state["said"] == ""
+
+
+def test_a_button_that_fails_says_why_in_the_card(card: LiveCard, workspace: Workspace) -> None:
+    card.press("unload")
+    workspace._written("m").draft = workspace.draft("m").with_source(BROKEN)
+    card.press("load")
+    assert "division by zero" in card.state["said"] and card.state["busy"] == ""
+    reaches(card, "FAILED")
+    assert buttons(card) == ["load"]
+    card.press("no such button")
+
+
+def test_an_old_version_that_ends_at_once_is_no_warning(
+    card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every reload ends one; what is told of it would be gone before it is read."""
+    ending = {"model": "m", "version": 1, "since": time.time(), "ends_in": 60, "awaits": "", "pids": [], "stacks": {}}
+    monkeypatch.setattr(workspace.server, "draining", lambda name="", stacks=False: [ending])
+    table = StatusView(workspace)
+    assert card.refresh() and table.refresh()  # they look again
+    assert "out of service" not in card.state["html"] + table.state["html"] + repr(overview(workspace)["draining"])
+    assert "kill" not in buttons(card)
+    ending["since"] -= 1.5
+    assert card.refresh() and table.refresh()
+    for told in (card.state["html"], table.state["html"], repr(overview(workspace)["draining"])):
+        assert "version 1, out of service since" in told
+    assert "kill" in buttons(card)
+
+
+def test_an_unload_of_a_hung_model_does_not_hold_anybody_up(card: LiveCard, workspace: Workspace) -> None:
+    model = workspace.load("m", HUNG)
+    model.infer(inputs={})
+    eventually(lambda: workspace.server.requests())
+    card.press("unload")
+    reaches(card, "UNLOADING")
+    eventually(lambda: buttons(card) == ["load", "kill"])
+    assert "waits for 1 unanswered request of" in card.state["html"]
+    eventually(lambda: "line 3, in execute" in card.state["html"])
+    card.press("kill")
+    reaches(card, "UNLOADED")
+    eventually(lambda: buttons(card) == ["load"] and not workspace.server.draining("m"))
+
+
+def test_a_hung_model_that_serves_is_told_of_and_killed(
+    card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hanging, "USUAL", 0.1)
+    model = workspace.load("m", HUNG)
+    answers = model.infer(inputs={}, raise_on_error=False)
+    eventually(lambda: workspace.server.requests() and workspace.server.requests()[0]["waited"] > 0.1)
+    ModelStates.for_server(workspace.server).requests_wait("m", "the watchdog's report", 0)
+    eventually(lambda: buttons(card)[-1] == "kill")
+    assert "1 request has been in flight for " in card.state["html"] and card.state["state"] == "READY"
+    assert "in flight" not in card.html()  # a stored card can end nothing
+    (shown,) = overview(workspace)["draining"]
+    assert shown["name"] == "m" and "%triton kill m ends it" in shown["text"]
+    workspace.server.cancel(workspace.server.requests()[0]["serial"])
+    (request,) = overview(workspace)["requests"]
+    assert request["state"].startswith("executing, cancel requested: Python cannot be cancelled")
+    card.press("kill")
+    assert next(answers).error is not None
+    eventually(lambda: "kill" not in buttons(card) and card.state["state"] == "READY")
+    pid = model.instances()[0]["pid"]
+    card.press("kill")  # nothing hangs any more, so what serves is left alone
+    assert model.instances()[0]["pid"] == pid
+
+
+def test_a_load_is_seen_and_stopped(card: LiveCard, workspace: Workspace) -> None:
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            workspace.load("m", "import os\nos.umask(os.umask(0))\nimport psutil\n" + SLOW)
+        except ModelLoadError as error:
+            failures.append(error)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    reaches(card, "LOADING")
+    eventually(lambda: "fetching weights" in card.state["html"])
+    assert buttons(card) == ["stop"] and "tl-clock" in card.state["html"]
+    assert "imports again: &#x27;psutil&#x27;, because model.py, line 2 comes first" in card.state["html"]
+    assert "The version loaded before serves meanwhile." in card.state["html"]
+    card.press("stop")
+    loader.join(60)
+    assert failures
+    reaches(card, "READY")
+
+
+def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Workspace) -> None:
+    card.press("playground")
+    form = card.playground()
+    assert card._panel.children == (form.widget,) and card.state["open"] == "playground"
+    workspace.load("m", SOURCE + "\n# changed\n")
+    again = LiveCard(workspace, "m", lambda error: "", of_load=True)
+    again.show()
+    assert again._panel.children == (form.widget,) and again.state["open"] == "playground"
+    other = LiveCard(workspace, "m", lambda error: "")  # of %triton status
+    other.show()
+    assert other._panel.children == ()
+    again.press("playground")
+    assert again._panel.children == ()
+    for each in (again, other):
+        ModelStates.for_server(workspace.server).leave(each.refresh)
+
+
+def test_a_form_for_other_inputs_keeps_what_both_have(card: LiveCard, workspace: Workspace) -> None:
+    def options(*inputs: str, batch: int = 8) -> ConfigOptions:
+        return ConfigOptions(inputs=inputs, max_batch_size=batch)
+
+    workspace.load("m", SOURCE, options=options("A:FP32[2]", "B:FP32[1]"))
+    card.press("playground")
+    form = card.playground()
+    form.inputs["A"].mode.value, form.inputs["A"].text.value = "Typed", "1, 2"
+    form.form.batch.value, form.form.request_id.value, form.result.value = 12, "mine", "the last answer"
+    workspace.load("m", SOURCE, options=options("A:FP32[2]", "C:FP32[1]", batch=4))
+    eventually(lambda: card._panel.children != (form.widget,))
+    other = card.playground()
+    assert list(other.inputs) == ["A", "C"]
+    assert (other.inputs["A"].mode.value, other.inputs["A"].text.value) == ("Typed", "1, 2")
+    assert (other.form.request_id.value, other.result.value) == ("mine", "the last answer")
+    assert other.form.batch.value <= 8
+
+
+def test_old_cards_end(card: LiveCard, workspace: Workspace) -> None:
+    cards = [LiveCard(workspace, "m", lambda error: "") for _ in range(9)]
+    for each in cards:
+        each.show()
+    states = ModelStates.for_server(workspace.server)
+    assert states.cards["m"] == cards[-8:]
+    assert card.refresh not in states._followers and cards[-1].refresh in states._followers
+    for each in cards:
+        each.close()
+
+
+def test_a_card_that_has_ended_leaves_no_widget(card: LiveCard, workspace: Workspace) -> None:
+    """ipywidgets keeps every widget that nobody closes, and each edit of a cell shows a card."""
+
+    def kept() -> set[str]:
+        return set(importlib.import_module("ipywidgets").Widget.get_manager_state()["state"])
+
+    before = kept()
+    ended = LiveCard(workspace, "m", lambda error: "")
+    ended.show()
+    assert kept() > before
+    ended.close()
+    assert kept() == before
+
+
+def test_the_export_form_comes_and_goes(card: LiveCard) -> None:
+    card.press("export")
+    assert card._panel.children == (card._exporting.widget,)
+    card.press("export")
+    assert card._panel.children == ()

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import eventually
+from tritonlab import Server
+from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.shell.comm_overview import overview
+from tritonlab.notebook.views.card.card import card_text
+from tritonlab.notebook.views.card.model_facts import model_facts
+from tritonlab.notebook.views.card.placement_text import gpus_text, place_text, places_text
+from tritonlab.notebook.views.card.status_table import status_table
+
+SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
+
+
+def put(kind: str, device: int = 0, simulated: bool = False) -> dict[str, Any]:
+    return {"kind": kind, "device_id": device, "simulated": simulated, "gpu_memory": {}}
+
+
+def test_the_words_for_places() -> None:
+    assert [place_text(each) for each in (put("CPU"), put("MODEL"), put("GPU", 1), put("GPU", 0, True))] == [
+        "CPU",
+        "MODEL",
+        "GPU 1",
+        "simulated GPU 0",
+    ]
+    assert places_text([put("GPU", 1), put("CPU"), put("GPU", 0), put("GPU", 1)]) == "GPUs 0, 1, CPU"
+    assert places_text([put("GPU", number) for number in range(8)]) == "GPUs 0 to 7"
+    assert places_text([put("GPU", 2, True)]) == "simulated GPU 2"
+
+
+def test_the_words_for_gpus() -> None:
+    real = {"ordinal": 0, "name": "NVIDIA H200", "total_bytes": 139 << 30, "simulated": False}
+    assert gpus_text([]) == ""
+    assert gpus_text([real]) == "GPUs: 0 NVIDIA H200 (139 GiB)"
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> Iterator[Workspace]:
+    with Server(tmp_path, model_control_mode="explicit", simulated_gpus=2) as server:
+        workspace = Workspace(server, tmp_path)
+        yield workspace
+        workspace.close()
+
+
+def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace) -> None:
+    everywhere = simulated.load("everywhere", SOURCE)
+    uneven = {"instance_group": [{"kind": "KIND_GPU", "count": 2, "gpus": [1]}, {"kind": "KIND_CPU"}]}
+    simulated.load("mixed", SOURCE, config=uneven)
+    one = simulated.load("one", SOURCE, options=ConfigOptions(gpus=(1,), instances=2))
+    assert model_facts(simulated, everywhere).instances == "1 instance on each of simulated GPUs 0, 1"
+    assert model_facts(simulated, one).instances == "2 instances on simulated GPU 1"
+    mixed = model_facts(simulated, simulated.server.model("mixed"))
+    assert "2 instances on simulated GPU 1, 1 instance on CPU" in card_text(mixed)
+    table = status_table(simulated)
+    assert [row.places for row in table.rows] == ["simulated GPUs 0, 1", "simulated GPU 1, CPU", "simulated GPU 1"]
+    assert "2 on simulated GPUs 0, 1" in repr(table) and "GPUs: 0, 1, simulated" in table.html()
+    told = overview(simulated)
+    assert told["gpus"].startswith("GPUs: 0, 1, simulated")
+    assert [each["place"] for each in told["models"][2]["instances"]] == ["simulated GPU 1", "simulated GPU 1"]
+
+
+#: Takes memory of GPU 0, whatever it was told.
+ASTRAY = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from _pb_stub.wire.gpus import SIMULATED
+
+class TritonPythonModel:
+    def execute(self, requests):
+        self.weights = SIMULATED.allocate(0, 4 << 20)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, np.float32))]) for _ in requests]
+"""
+
+
+def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspace) -> None:
+    model = simulated.load("astray", ASTRAY, options=ConfigOptions(gpus=(1,), outputs=("OUT:FP32[1]",)))
+    assert model_facts(simulated, model).warnings[1:] == ()
+    list(model.infer(inputs={}))
+    expected = (
+        "Triton checks no placement: 'astray_0_0' was placed on GPU 1 and holds 4 MiB of simulated GPU 0; "
+        'choose the device by args["model_instance_device_id"].'
+    )
+    eventually(lambda: expected in model_facts(simulated, model).warnings)
+    assert expected in [record.text for record in model.logs()]
+    (instance,) = overview(simulated)["models"][0]["instances"]
+    assert (instance["place"], instance["holds"]) == ("simulated GPU 1", "4 MiB of simulated GPU 0")
+    view = model.view("memory")
+    assert repr(view).endswith(" MiB; 4 MiB of simulated GPU 0")
+    message, _ = view.news()
+    assert message is not None and message["families"]["gpu"] == ("bytes", "simulated memory of GPUs")
+
+
+def test_without_gpus_nothing_is_said_of_them(workspace: Workspace) -> None:
+    if workspace.server.gpus():
+        pytest.skip("this machine has a GPU")
+    workspace.load("m", SOURCE)
+    assert "GPU" not in repr(status_table(workspace)) and overview(workspace)["gpus"] == ""

@@ -1,0 +1,75 @@
+"""Tests for the live table of `%triton status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tritonlab.notebook.views import widget
+from tritonlab.notebook.views.card import status_table as module
+from tritonlab.notebook.views.card.status_table import StatusRow, StatusTable, StatusView
+
+
+class Server:
+    def draining(self) -> list[Any]:
+        return []
+
+
+class Workspace:
+    """A workspace of one model in a state of the test's choice."""
+
+    server = Server()
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+
+class States:
+    def follow(self, look: Any, model: str = "") -> None: ...
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle["text/plain"]))
+    monkeypatch.setattr(widget, "in_kernel", lambda: True)
+    monkeypatch.setattr(widget, "show_widget", lambda shown: None)
+    monkeypatch.setattr(module, "in_kernel", lambda: True)
+    monkeypatch.setattr(module.ModelStates, "for_server", lambda server: States())
+    monkeypatch.setattr(module, "status_table", lambda of: StatusTable([StatusRow("m", "1", of.state)], of.state))
+    return found
+
+
+def test_the_stored_status_is_that_of_its_cell(shown: list[str]) -> None:
+    workspace: Any = Workspace("READY")
+    view = StatusView(workspace)
+    view.show()
+    workspace.state = "LOADING"
+    assert view.refresh()
+    workspace.state = "UNLOADED"
+    assert not view.refresh()
+    assert len(shown) == 1 and "READY" in shown[0]
+    assert "UNLOADED" in view.state["html"]  # the live table goes on
+
+
+def test_a_status_while_a_model_loads_is_stored_once_it_has_settled(shown: list[str]) -> None:
+    workspace: Any = Workspace("LOADING")
+    view = StatusView(workspace)
+    view.show()
+    for state in ("LOADING", "READY", "LOADING", "UNLOADED"):
+        workspace.state = state
+        view.refresh()
+    assert ["LOADING" in shown[0], "READY" in shown[-1], len(shown)] == [True, True, 2]
+
+
+def test_the_next_status_ends_the_wait_for_the_one_before(shown: list[str]) -> None:
+    workspace: Any = Workspace("LOADING")
+    first, second = StatusView(workspace), StatusView(workspace)
+    first.show()
+    second.show()
+    workspace.state = "READY"
+    first.refresh()
+    assert len(shown) == 2
+    second.refresh()
+    assert "READY" in shown[2]

@@ -1,0 +1,102 @@
+"""Large tensors are told in a line and a curve; the browser never gets their elements."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import comm
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.notebook.conftest import IDENTITY
+from tritonlab.clients.outcome import Arrival, Outcome
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views.playground.array_facts import curve_html, facts_text, size_text
+from tritonlab.notebook.views.playground.playground import Playground
+
+
+def tensor(array: NDArray[Any]) -> Tensor:
+    return Tensor.from_numpy(array)
+
+
+def test_facts() -> None:
+    assert facts_text(tensor(np.zeros(4))) == ""
+    assert facts_text(tensor(np.arange(100.0))) == "100 elements, 800 bytes, 0 to 99, mean 49.5"
+    odd = np.where(np.arange(100) < 2, np.nan, 1).astype(np.float32)
+    assert facts_text(tensor(odd)) == "100 elements, 400 bytes, 1 to 1, mean 1, 2 of them not finite"
+    assert facts_text(tensor(np.array([b"x"] * 100, object))) == "100 elements, 500 bytes"
+    assert facts_text(Tensor(DataType.BF16, (100,), np.full(100, 0x3F80, np.uint16))).endswith("1 to 1, mean 1")
+    assert size_text(1_070_000_000) == "1.07 GB"
+    assert size_text(999_600) == "1,000 kB"
+
+
+def test_rows_of_numbers_are_curves() -> None:
+    assert curve_html("OUT", tensor(np.arange(10.0))) == ""
+    assert curve_html("OUT", tensor(np.zeros((20, 20)))) == ""
+    assert curve_html("OUT", tensor(np.full(50, np.nan))) == ""
+    assert curve_html("OUT", tensor(np.zeros(50, np.bool_))) == ""
+    html = curve_html("OUT<", tensor(np.arange(50.0)[None]))
+    assert html.count("<polyline") == 1 and "OUT&lt;: 50 values from 0 to 49" in html
+    assert curve_html("OUT", tensor(np.random.default_rng(0).random((3, 100_000)))).count("<polyline") == 3
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each message to the browser."""
+    sizes: list[int] = []
+
+    def publish(
+        self: Any, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **_: Any
+    ) -> None:
+        sizes.append(len(json.dumps(data, default=str)) + sum(len(memoryview(part)) for part in buffers or ()))
+
+    monkeypatch.setattr(comm.DummyComm, "publish_msg", publish)
+    return sizes
+
+
+def test_a_gigabyte_stays_in_the_kernel(workspace: Workspace, sent: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    playground = Playground(workspace.load("m", IDENTITY, options=ConfigOptions.from_keywords(inputs="IN:FP32[-1]")))
+    count = 1 << 28
+    row = playground.inputs["IN"]
+    row.sizes[0].value = count  # random values, which nobody makes before they are sent
+    assert "268,435,456 random values" in row.note.value
+    sent.clear()
+    zeros = np.zeros(count, np.float32)  # no memory until it is written to
+    outputs = {"OUT": tensor(zeros), "TEXT": Tensor(DataType.BYTES, (1 << 26,), np.zeros(1 << 28, np.uint8))}
+    response = InferenceResponse(outputs=outputs)
+    outcome = Outcome(InferenceRequest("m", {"IN": tensor(zeros)}), (Arrival(response, 1000),))
+    monkeypatch.setattr("tritonlab.notebook.views.playground.playground.Sending", lambda model, requests: Answered(outcome))
+    playground.inputs["IN"].mode.value = "Python"
+    playground.inputs["IN"].text.value = "numpy.zeros(1, 'float32')"
+    with monkeypatch.context() as patch:
+        patch.setattr("tritonlab.notebook.views.playground.playground.user_namespace", lambda: {"numpy": np})
+        assert playground.send() is outcome
+    assert "268,435,456 elements, 1.07 GB, 0 to 0, mean 0 (of" in playground.result.value
+    assert "67,108,864 elements" in playground.result.value
+    assert sent and max(sent) < 100_000 and sum(sent) < 200_000
+    assert playground.history.outcomes == []  # too large to be kept
+    assert len(repr(playground)) < 5_000 and len(json.dumps(playground.to_dict())) < 10_000
+
+
+class Answered:
+    """A request that was sent and answered."""
+
+    finished, cancelled, waited = True, False, 0.0
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def start(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+    def outcomes(self) -> list[Outcome]:
+        return [self._outcome]

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tests.profile.events import Heard, asked
+from tests.serving import DECOUPLED, Lab, config, eventually
+from tritonlab.core.status import CancelledError
+from tritonlab.notebook.views.record.streams import Streams
+from tritonlab.profile.stream_facts import cancel_verdict
+from tritonlab.testing import MS
+
+#: Answers until it is told to stop; POLLS false: never asks.
+SOURCE = """
+import threading, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.run, args=(request, request.get_response_sender())).start()
+
+    def run(self, request, sender):
+        polls = pb_utils.get_input_tensor_by_name(request, "POLLS").as_numpy()[0]
+        for i in range(10_000 if polls else 20):
+            if polls and sender.is_cancelled():
+                break
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], np.int32))]))
+            time.sleep(0.01)
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+@pytest.fixture
+def heard() -> Heard:
+    heard = Heard()
+    one, other = asked(1, at=0, request_id="one"), asked(2, at=5)
+    for request in (one, other):
+        heard.respond(request, at=10, outputs=request.inputs, final=False)
+    heard.respond(one, at=14, outputs=one.inputs, final=False)
+    heard.respond(one, at=20, empty=True)
+    heard.execute(one, start=2, end=21)
+    return heard
+
+
+def test_the_text_states_the_facts(heard: Heard) -> None:
+    assert repr(Streams(heard.recording, "add")).splitlines() == [
+        "Streams of add: 1 ended, 1 still open; 3 responses.",
+        "  first response  median 10 ms, 95% below 10 ms",
+        "  gap             median 4 ms, 95% below 4 ms",
+        "  1 ended with an empty final response: a gRPC client sees that end only with "
+        "triton_enable_empty_final_response",
+        "  request 2: 1 responses, final flag not sent yet",
+    ]
+    assert repr(Streams(heard.recording, "other")) == "Streams of other: no stream of responses yet."
+
+
+def test_the_figure_has_a_mark_for_each_response(heard: Heard) -> None:
+    svg = ElementTree.fromstring(Streams(heard.recording, "add").figure())
+    assert [text.text for text in svg.iter("text")] == ["0 to 20 ms", "one", "request 2"]
+    assert (len(list(svg.iter("rect"))), len(list(svg.iter("circle")))) == (3, 1)
+    assert Streams(heard.recording, "other").figure() == ""
+
+
+def test_what_came_of_asking_it_to_stop() -> None:
+    assert cancel_verdict(0, 0, 0, 0, 9) == ""
+    told = "Cancelled; is_cancelled() returned True after 2 ms, the sender closed after 5 ms."
+    assert cancel_verdict(3, 10 * MS, 12 * MS, 15 * MS, 0) == told
+    told = "Cancelled; never polled: its model does not call is_cancelled(), it still runs after 20 ms."
+    assert cancel_verdict(0, 10 * MS, 0, 0, 30 * MS) == told
+    assert "has not called is_cancelled() since" in cancel_verdict(4, 10 * MS, 0, 0, 30 * MS)
+
+
+def test_a_request_that_ends_before_its_first_response_has_a_verdict_too() -> None:
+    heard = Heard()
+    request = asked(4, request_id="four")
+    record = heard.recording.model("add")
+    record.cancelling_of(4).asked = 10 * MS
+    heard.respond(request, at=12, error=CancelledError("gone"))
+    told = "four: Cancelled; never polled: its model does not call is_cancelled(), the sender closed after 2 ms."
+    heard.execute(request, start=1, end=13)
+    assert Streams(heard.recording, "add").cancellations() == [told]
+
+
+def sent(model: Any, polls: bool, request_id: str) -> Any:
+    return model.infer(inputs={"POLLS": np.array([polls])}, request_id=request_id)
+
+
+def test_a_stream_of_a_model_is_stopped_and_the_time_is_measured(lab: Lab) -> None:
+    model = lab.load("streams", SOURCE, config("POLLS BOOL 1", "I INT32 1", DECOUPLED))
+    view = model.view("streams")
+    polite, rude = sent(model, True, "polite"), sent(model, False, "rude")
+    next(polite), next(rude)
+    message, _ = view.news()
+    told = {one["id"]: one for one in message["live"]["open"]}
+    assert set(told) == {"polite", "rude"}
+    assert told["polite"]["instance"] == "streams_0_0"
+    eventually(lambda: not any(one["executes"] for one in view.live_of(view.record)["open"]))
+    assert "final flag not sent yet for" in repr(view)
+    for one in told.values():
+        view.on_message({"do": "cancel", "serial": one["serial"]})
+    list(polite), list(rude)
+    polite_text, rude_text = sorted(view.cancellations())
+    assert polite_text.startswith("polite: Cancelled; is_cancelled() returned True after ")
+    assert "the sender closed after" in polite_text
+    assert rude_text.startswith("rude: Cancelled; never polled: its model does not call is_cancelled(), the sender")
+    assert not view.cancel(told["polite"]["serial"])
+    assert view.live_of(view.record) == {"open": []}
+    lab.server.unload(model)

@@ -1,0 +1,61 @@
+"""`Copies`, which brings tensors from GPUs to the host, and reports to the hooks what the server copied for which
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..clock import Clock
+from ..observe.instrument import Instruments
+from .infer_request import InferenceRequest
+from .tensor import Tensor
+
+
+class Copies:
+    """The copies between the host and GPUs, used only for tensors in the memory of GPUs, so that requests without any
+    pay nothing.
+    """
+
+    def __init__(self, instruments: Instruments, clock: Clock) -> None:
+        self._instruments = instruments
+        self._clock = clock
+
+    def to_host(self, request: InferenceRequest, tensor: Tensor) -> Tensor:
+        """Return the tensor in host memory: itself, or a copy. Raises InternalError."""
+        found = tensor.to_host()
+        if found is not tensor:
+            self.tell_to_host(request, tensor)
+        return found
+
+    def tell_inputs(self, requests: Sequence[InferenceRequest]) -> None:
+        """Report that those inputs of these requests that are on a GPU were copied to the host."""
+        for request in requests:
+            for tensor in request.inputs.values():
+                if tensor.memory_type:
+                    self.tell_to_host(request, tensor)
+
+    def tell_moved(self, request: InferenceRequest, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+        """Report which of a request's tensors are on a GPU that were on the host, and the other way round."""
+        for name, tensor in after.items():
+            was = before[name]
+            if was.memory_type and not tensor.memory_type:
+                self.tell_to_host(request, was)
+            elif tensor.memory_type and not was.memory_type:
+                memory: Any = tensor.data
+                self.tell(request, tensor.device_id, to_device=was.byte_size, simulated=memory.driver.simulated)
+
+    def tell_to_host(self, request: InferenceRequest, tensor: Tensor) -> None:
+        """Report that a tensor on a GPU was copied to the host."""
+        memory: Any = tensor.data
+        self.tell(request, tensor.device_id, to_host=tensor.byte_size, simulated=memory.driver.simulated)
+
+    def tell(
+        self, request: InferenceRequest, device: int, *, to_device: int = 0, to_host: int = 0, simulated: bool
+    ) -> None:
+        """Report how many bytes of a request's tensors were copied from the host to a GPU, or back."""
+        hook = self._instruments.bytes_copied
+        if hook is not None and (to_device or to_host):
+            name, serial = request.model_name, request.serial
+            hook(name, serial, device, to_device, to_host, simulated, self._clock.now())

@@ -1,0 +1,50 @@
+"""`deliver`, the one place that hands a response to its client, for instances, schedulers, ensembles and the response
+cache: first the hooks, then the client, then the end of the request.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+from ..clock import Clock
+from ..observe.instrument import Instruments
+from ..status import TritonError
+from .infer_request import InferenceRequest
+from .infer_response import InferenceResponse
+
+_log = logging.getLogger(__name__)
+
+
+def deliver(request: InferenceRequest, response: InferenceResponse, instruments: Instruments, clock: Clock) -> None:
+    """Hand the response to the client; a final response ends the request. An error that the client's callback raises
+    is logged."""
+    final = response.final
+    if not final:
+        request.responded = clock.now()
+    if instruments.response_sent is not None:
+        instruments.response_sent(request, response, clock.now())
+    if instruments.stream_response is not None and (not final or response.empty or request.responded):
+        instruments.stream_response(request, response, clock.now())
+    if instruments.request_failed is not None and response.error is not None:
+        instruments.request_failed(request, response, clock.now())
+    try:
+        request.respond(response)
+    except Exception:
+        _log.exception("the response callback of %r raised", request)
+    if final and instruments.request_released is not None:
+        instruments.request_released(request, clock.now())
+
+
+def deliver_error(
+    request: InferenceRequest, version: int, error: TritonError, instruments: Instruments, clock: Clock
+) -> None:
+    """End the request with `error`: its client gets a final response with it."""
+    deliver(request, error_response(request, version, error), instruments, clock)
+
+
+def error_response(request: InferenceRequest, version: int, error: TritonError) -> InferenceResponse:
+    """Return the final response with the error of a failed request."""
+    # Each response gets its own exception object: if several threads raised one object, its traceback would mix them.
+    own = copy.copy(error)
+    return InferenceResponse(request.model_name, version, request.request_id, error=own, final=True)

@@ -1,0 +1,295 @@
+"""`InferenceRequest`, a client's request and its state."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
+
+from ..metrics.execute_times import ExecuteTimes
+from ..observe.trace import Trace
+from ..plain_facts import plain
+from .infer_response import InferenceResponse, ParameterValue
+from .tensor import Tensor
+
+SEQUENCE_START = 1
+SEQUENCE_END = 2
+
+ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
+
+
+class Leadable(Protocol):
+    """A request whose response can be read by the waiting thread itself (`instances.answer_lead.AnswerLead`)."""
+
+    def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
+        """Read the stub's responses on the caller's thread until `done()`. Returns False if another thread already
+        reads them. Without `patient` it also returns once polling for them is no longer worth it.
+        """
+        ...
+
+
+class RequestState(enum.IntEnum):  # ints hash in C: three look-ups per request
+    INITIALIZED = 0
+    PENDING = 1  # in a scheduler's queue
+    EXECUTING = 2  # handed to a model instance
+    RELEASED = 3  # the final response was delivered
+
+
+class RequestEvent(enum.IntEnum):
+    ENQUEUE = 0
+    EXECUTE = 1
+    RESCHEDULE = 2
+    RELEASE = 3
+
+
+#: A pair of state and event that is not here is a defect of the server and raises.
+TRANSITIONS = {
+    (RequestState.INITIALIZED, RequestEvent.ENQUEUE): RequestState.PENDING,
+    (RequestState.INITIALIZED, RequestEvent.EXECUTE): RequestState.EXECUTING,
+    (RequestState.INITIALIZED, RequestEvent.RELEASE): RequestState.RELEASED,
+    (RequestState.PENDING, RequestEvent.EXECUTE): RequestState.EXECUTING,
+    (RequestState.PENDING, RequestEvent.RELEASE): RequestState.RELEASED,
+    (RequestState.EXECUTING, RequestEvent.RESCHEDULE): RequestState.PENDING,
+    (RequestState.EXECUTING, RequestEvent.RELEASE): RequestState.RELEASED,
+}
+
+
+class InferenceRequest:
+    """A client's request on its way through the server. It has no lock: it has one owner at a time, and the schedulers
+    hand it on.
+
+    `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by
+    policy. `correlation_id` is an int or a string. `requested_outputs` empty means all. Times are `Clock.now()`
+    nanoseconds. `on_response` is called once per response, from any thread, the last one with `final`; it must not
+    block. The sender sets it before sending; code between client and model pushes a callback of its own (`push`).
+    """
+
+    __slots__ = (
+        "alike",
+        "batch_size",
+        "callbacks_below",
+        "cancelled",
+        "correlation_id",
+        "execute_start",
+        "executor",
+        "flags",
+        "inputs",
+        "kept",
+        "model_name",
+        "model_version",
+        "on_cancel",
+        "on_response",
+        "parameters",
+        "priority",
+        "queue_start",
+        "reader",
+        "request_id",
+        "request_start",
+        "requested_outputs",
+        "responded",
+        "serial",
+        "state",
+        "timeout",
+        "trace",
+        "waiter",
+    )
+
+    #: True in a NullRequest
+    null: ClassVar[bool] = False
+    #: whether a model or an ensemble made it
+    made: ClassVar[bool] = False
+    #: whether outputs stay where the model left them, on a device, also if all inputs come from the host
+    keeps_device: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        model_name: str,
+        inputs: dict[str, Tensor],
+        *,
+        model_version: int = -1,
+        request_id: str = "",
+        correlation_id: int | str = 0,
+        flags: int = 0,
+        priority: int = 0,
+        timeout: int = 0,
+        requested_outputs: Sequence[str] = (),
+        parameters: dict[str, ParameterValue] | None = None,
+        on_response: ResponseCallback | None = None,
+    ) -> None:
+        self.model_name = model_name
+        self.inputs = inputs
+        self.model_version = model_version
+        self.request_id = request_id
+        self.correlation_id = correlation_id
+        self.flags = flags
+        self.priority = priority
+        self.timeout = timeout
+        self.requested_outputs = requested_outputs
+        self.parameters = parameters
+        self.on_response = on_response
+        #: linked list of the callbacks below the pushed one: (callback, the rest of the list); None if none was pushed
+        self.callbacks_below: tuple[ResponseCallback | None, Any] | None = None
+        self.batch_size = 1
+        #: the same object for all requests whose inputs have the same names and, by batch size, the same shapes; None
+        #: if unknown
+        self.alike: object = None
+        self.cancelled = False
+        #: called by `cancel`: an ensemble's request cancels its steps with it
+        self.on_cancel: Callable[[], None] | None = None
+        #: the trace, if it is traced; set by the server, or by the code that makes it for another request
+        self.trace: Trace | None = None
+        self.state = RequestState.INITIALIZED
+        #: while it executes: lets the waiting caller read the response itself
+        self.executor: Leadable | None = None
+        #: the id of the sending thread if that thread reads the response itself (`InferenceServer.infer_here`), else 0
+        self.waiter = 0
+        #: what keeps the response for that thread until it calls `kept.lead`, which reads the response
+        self.kept: Leadable | None = None
+        #: the event loop that is to read the answer, since it waits for it (`ipc.link_reader.LoopReader`); None: any
+        #: thread may
+        self.reader: Any = None
+        self.serial = 0
+        self.request_start = 0
+        self.queue_start = 0
+        self.execute_start = 0
+        #: when the latest response that was not final went out
+        self.responded = 0
+
+    def advance(self, event: RequestEvent) -> None:
+        """Move the request to the state that follows on `event`. Raises KeyError if the event is illegal in its
+        state."""
+        self.state = TRANSITIONS[self.state, event]
+
+    def placed(
+        self, outputs: dict[str, Tensor], to_host: Callable[[InferenceRequest, Tensor], Tensor]
+    ) -> dict[str, Tensor]:
+        """Return outputs, some of which are in the memory of a GPU, where the sender wants them: on the GPU if it has
+        sent an input there, else in host memory, brought by `to_host`. Raises InternalError."""
+        if self.keeps_device or any(tensor.memory_type for tensor in self.inputs.values()):
+            return outputs
+        return {name: to_host(self, tensor) for name, tensor in outputs.items()}
+
+    @property
+    def prefix(self) -> str:
+        """Return the text that Triton puts before most messages about a request (rule 5.4.1)."""
+        return f"[request id: {self.request_id or '<id_unknown>'}] "
+
+    def push(self, callback: ResponseCallback) -> ResponseCallback | None:
+        """Send the responses to `callback` from now on. Returns the callback before it, for it to hand them on to."""
+        below = self.on_response
+        self.callbacks_below = below, self.callbacks_below
+        self.on_response = callback
+        return below
+
+    def pop(self) -> None:
+        """Take out the callback that was pushed last."""
+        assert self.callbacks_below is not None
+        self.on_response, self.callbacks_below = self.callbacks_below
+
+    def let_go(self) -> None:
+        """Drop the callbacks once no more responses come. They mostly refer back to the request, which would otherwise
+        keep its inputs until the garbage collector runs."""
+        self.on_response = self.callbacks_below = None
+
+    def respond(self, response: InferenceResponse) -> None:
+        """Hand one response to the client; the final one releases the request. Called by `core.delivery`."""
+        callback = self.on_response
+        if response.final:
+            self.state = TRANSITIONS[self.state, RequestEvent.RELEASE]
+            self.on_response = self.callbacks_below = None  # This is `let_go`, written out because a call costs time.
+        if callback is not None:
+            callback(self, response)
+
+    def cancel(self) -> None:
+        """Request cancellation: a queued request is dropped; a model that executes it must check `is_cancelled` (rule
+        3.10).
+        """
+        self.cancelled = True
+        if self.on_cancel is not None:
+            self.on_cancel()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields of the request, and its state, as JSON values."""
+        names = ("model_name", "model_version", "request_id", "correlation_id", "flags", "priority", "timeout")
+        found = {name: plain(getattr(self, name)) for name in (*names, "inputs", "parameters", "requested_outputs")}
+        return {**found, "state": self.state.name, "batch_size": self.batch_size}
+
+    def __repr__(self) -> str:
+        state = f"{self.state.name.lower()} | batch {self.batch_size}"
+        return f"<InferenceRequest {self.model_name} id={self.request_id!r} [{state}]>"
+
+
+class NullRequest(InferenceRequest):
+    """The filler of an idle slot of a sequence batch (rule 5.6.7). The model sees it, but its response goes nowhere.
+
+    All null requests share one serial number, so that none has to be looked up when its execution is over.
+    """
+
+    __slots__ = ()
+    SERIAL: ClassVar[int] = 0  # the serial of every request until the server numbers it
+    null = True
+
+
+class ClientRequest(InferenceRequest):
+    """The request of a client that may want outputs in its own memory of a GPU: the frontend takes them from where the
+    model left them.
+    """
+
+    __slots__ = ()
+    keeps_device = True
+
+
+class ModelRequest(InferenceRequest):
+    """A request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers for
+    outputs; they arrive wherever the callee left them if that is None (rule 1.12.2). `caller` is the instance whose
+    model made it, and the number of its execution, 0 if there was none.
+    """
+
+    __slots__ = ("caller", "memory")
+    keeps_device = True
+    made = True
+    memory: Sequence[int] | None
+    caller: tuple[str, int]
+
+
+class StepRequest(InferenceRequest):
+    """The request of an ensemble to a composing model: its client's request with other inputs (rule 5.7.9).
+
+    `on_executed` is called with the times of the execution, which also count for the ensemble. `step` is the step's
+    number in the ensemble.
+    """
+
+    __slots__ = ("on_executed", "parent", "step")
+    keeps_device = True
+    made = True
+
+    def __init__(
+        self,
+        parent: InferenceRequest,
+        model_name: str,
+        model_version: int,
+        inputs: dict[str, Tensor],
+        requested_outputs: Sequence[str],
+        on_response: ResponseCallback,
+        on_executed: Callable[[ExecuteTimes], None],
+        step: int = 0,
+    ) -> None:
+        super().__init__(
+            model_name,
+            inputs,
+            model_version=model_version,
+            request_id=parent.request_id,
+            correlation_id=parent.correlation_id,
+            flags=parent.flags,
+            priority=parent.priority,
+            timeout=parent.timeout,
+            requested_outputs=requested_outputs,
+            parameters=parent.parameters,
+            on_response=on_response,
+        )
+        self.cancelled = parent.cancelled
+        self.reader = parent.reader
+        self.trace = parent.trace.child() if parent.trace is not None else None
+        self.parent = parent
+        self.on_executed = on_executed
+        self.step = step

@@ -1,0 +1,49 @@
+"""`OutputReshapes`, which gives an output with a `reshape` in its configuration the shape that clients see (rule
+5.4.6).
+"""
+
+from __future__ import annotations
+
+from ..config.model_config import ModelConfig
+from .tensor import Tensor
+
+
+class OutputReshapes:
+    """The reshapes of the outputs of one model."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._batched: bool = config.max_batch_size > 0
+        self._of = {
+            output.name: (tuple(output.reshape.shape), tuple(output.dims))
+            for output in config.output
+            if output.HasField("reshape")
+        }
+
+    @staticmethod
+    def from_config(config: ModelConfig) -> OutputReshapes | None:
+        """Return the reshapes of a model; None if no output has one, so that its responses need no check."""
+        return OutputReshapes(config) if any(output.HasField("reshape") for output in config.output) else None
+
+    def apply(self, outputs: dict[str, Tensor]) -> None:
+        """Change the shapes of a response's outputs in place; no data is copied.
+
+        A shape that does not fit stays as it is, where Triton gives `dims` or whatever its memory holds.
+        """
+        for name, (given, dims) in self._of.items():
+            tensor = outputs.get(name)
+            if tensor is None:
+                continue
+            batch, own = (tensor.shape[:1], tensor.shape[1:]) if self._batched else ((), tensor.shape)
+            if len(batch) == self._batched and matches(own, given):
+                tensor.shape = (*batch, *reshaped(own, given, dims))
+
+
+def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Return whether a tensor of `shape` fits `dims`, in which -1 allows any size."""
+    return len(shape) == len(dims) and all(wanted in (-1, size) for size, wanted in zip(shape, dims, strict=True))
+
+
+def reshaped(shape: tuple[int, ...], given: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `dims` with each -1 replaced, in order, by the size that `shape` has where `given` has a -1."""
+    variable = iter([size for size, rule in zip(shape, given, strict=True) if rule == -1])
+    return tuple(next(variable, 1) if size == -1 else size for size in dims)

@@ -1,0 +1,240 @@
+"""`RequestExamination`, the errors of requests that do not fit their model's configuration (rule 5.4).
+
+`RequestRules` accepts valid requests by itself and brings only the others here, so that nothing in this file need be
+fast. Triton keeps inputs in a hash map that in practice hands out the newest first, so the checks walk them backwards:
+with several bad inputs the same one is blamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from ..config.model_config import dims_text
+from ..status import InvalidArgumentError
+from .data_type import DataType
+from .infer_request import InferenceRequest
+from .tensor import Tensor
+
+
+class CutElementError(InvalidArgumentError):
+    """A BYTES tensor that ends within its last element. In Triton the backend finds that, and so HTTP returns it as an
+    error of the model's response (rule 6.1.1).
+    """
+
+
+_BATCHING_NOTE = (
+    " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each "
+    "input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting "
+    "max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
+)
+
+
+#: The most shapes of an input that are remembered.
+_SIZES = 256
+
+
+class InputRule:
+    """The rule for one input of the configuration. `dims` exclude the batch dimension; -1 allows any size."""
+
+    __slots__ = ("datatype", "dims", "element_size", "name", "optional", "reshape", "sizes")
+
+    def __init__(self, tensor: Any) -> None:
+        self.name: str = tensor.name
+        self.datatype = DataType(tensor.data_type)
+        self.dims = tuple(tensor.dims)
+        self.optional: bool = tensor.optional
+        self.reshape = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None
+        self.element_size = self.datatype.byte_size
+        #: the result of `fit` for the last shapes that fit; to look it up takes a tenth of the time of `fit`
+        self.sizes: dict[tuple[int, ...], int] = {}
+
+    def fit(self, shape: tuple[int, ...], batched: bool) -> int:
+        """Return how many bytes a tensor of `shape` has, for BYTES how many elements; -1 if the shape does not fit.
+        `batched`: its first dimension is that of the batch."""
+        item = shape[1:] if batched else shape
+        if item != self.dims and not self.matches(item):
+            return -1
+        if len(self.sizes) >= _SIZES:
+            self.sizes.clear()
+        size = self.sizes[shape] = prod(shape) * (self.element_size or 1)
+        return size
+
+    def matches(self, shape: Sequence[int]) -> bool:
+        """Return whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0."""
+        if len(shape) != len(self.dims):
+            return False
+        return all(wanted in (-1, size) for size, wanted in zip(shape, self.dims, strict=True))
+
+    def reshaped(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape that the model sees for `shape` (rule 5.4.6): variable sizes carry over in their order."""
+        assert self.reshape is not None
+        variable = iter([size for size, wanted in zip(shape, self.dims, strict=True) if wanted == -1])
+        return tuple(next(variable) if size == -1 else size for size in self.reshape)
+
+    def before(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape from which `reshaped` made this one."""
+        assert self.reshape is not None
+        variable = iter([size for size, wanted in zip(shape, self.reshape, strict=False) if wanted == -1])
+        return tuple(next(variable, 1) if size == -1 else size for size in self.dims)
+
+
+class RequestExamination:
+    """The checks of one model version, one after the other in Triton's order.
+
+    `limits` are the fewest and the most inputs that a request may have.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        max_batch_size: int,
+        rules: Mapping[str, InputRule],
+        output_names: Sequence[str],
+        limits: tuple[int, int],
+    ) -> None:
+        self.model_name = model_name
+        self.max_batch_size = max_batch_size
+        self.output_names = output_names
+        self._rules = rules
+        self._limits = limits
+
+    def examine(self, request: InferenceRequest) -> int:
+        """Return the batch size of a request that passes all checks (rule 5.4.1), 0 if the client set that (rule
+        5.4.5).
+
+        Raises InvalidArgumentError with Triton's text.
+        """
+        self._check_outputs(request)
+        least, most = self._limits
+        if not least <= len(request.inputs) <= most:
+            raise self._wrong_count(request)
+        batch = self._check_batch(request) if self.max_batch_size else 0
+        for name, tensor in reversed(request.inputs.items()):
+            rule = self._rule(name)
+            if tensor.datatype != rule.datatype:
+                raise InvalidArgumentError(
+                    f"{request.prefix}inference input '{name}' data-type is '{_word(tensor.datatype)}', but model "
+                    f"'{self.model_name}' expects '{rule.datatype.name}'"
+                )
+            shape = tuple(tensor.shape[1:] if self.max_batch_size else tensor.shape)
+            if not rule.matches(shape):
+                raise self._wrong_shape(request, rule, tensor)
+            if any(size == -1 == wanted for size, wanted in zip(shape, rule.dims, strict=True)):
+                raise InvalidArgumentError(
+                    f"{request.prefix}All input dimensions should be specified for input '{name}' for model "
+                    f"'{self.model_name}', got {dims_text(tensor.shape)}"
+                )
+            # A batch dimension of 0 counts as 1 (rule 5.4.5), a negative one as the unsigned number of its 32 bits.
+            items = batch & 0xFFFFFFFF or 1 << 32 if batch < 0 else max(batch, 1)
+            self._check_size(request, rule, tensor, prod(shape) * items)
+        return batch if self.max_batch_size else 1
+
+    def _rule(self, name: str) -> InputRule:
+        rule = self._rules.get(name)
+        if rule is None:
+            raise InvalidArgumentError(f"unexpected inference input '{name}' for model '{self.model_name}'")
+        return rule
+
+    def _check_outputs(self, request: InferenceRequest) -> None:
+        seen = set()
+        for name in request.requested_outputs:
+            if name in seen:
+                # 2.51 returns an output named twice once; Triton refuses it since 2026-04.
+                raise InvalidArgumentError(f"output '{name}' already exists in request")
+            seen.add(name)
+        unknown = sorted(seen.difference(self.output_names), key=_as_sent)
+        if unknown:
+            raise InvalidArgumentError(f"unexpected inference output '{unknown[0]}' for model '{self.model_name}'")
+
+    def _wrong_count(self, request: InferenceRequest) -> InvalidArgumentError:
+        """Return the error for too few or too many inputs. Triton compares only how many there are, and names them in
+        the message (rule 5.4.3). The lone `]` is Triton's."""
+        given = request.inputs
+        missing = [name for name, rule in self._rules.items() if not rule.optional and name not in given]
+        least, most = self._limits
+        wanted = f"expected {most} inputs" if least == most else f"expected number of inputs between {least} and {most}"
+        return InvalidArgumentError(
+            f"{request.prefix}{wanted} but got {len(given)} inputs for model '{self.model_name}'. "
+            f"Got input(s) [{_quoted(given)}], but missing required input(s) "
+            f"{'[' if missing else ''}{_quoted(missing)}]. Please provide all required input(s)."
+        )
+
+    def _check_batch(self, request: InferenceRequest) -> int:
+        batch = 0
+        for name, tensor in reversed(request.inputs.items()):
+            self._rule(name)
+            if not tensor.shape:
+                raise InvalidArgumentError(
+                    f"{request.prefix}input '{name}' has no shape but model requires batch dimension for "
+                    f"'{self.model_name}'"
+                )
+            if batch and tensor.shape[0] != batch:
+                raise InvalidArgumentError(
+                    f"{request.prefix}input '{name}' batch size does not match other inputs for '{self.model_name}'"
+                )
+            batch = tensor.shape[0]
+        if batch > self.max_batch_size:
+            raise InvalidArgumentError(
+                f"{request.prefix}inference request batch-size must be <= {self.max_batch_size} for '{self.model_name}'"
+            )
+        return batch
+
+    def _wrong_shape(self, request: InferenceRequest, rule: InputRule, tensor: Tensor) -> InvalidArgumentError:
+        expected = (-1, *rule.dims) if self.max_batch_size else rule.dims
+        return InvalidArgumentError(
+            f"{request.prefix}unexpected shape for input '{rule.name}' for model '{self.model_name}'. "
+            f"Expected {dims_text(expected)}, got {dims_text(tensor.shape)}."
+            + (_BATCHING_NOTE if self.max_batch_size else " ")
+        )
+
+    def _check_size(self, request: InferenceRequest, rule: InputRule, tensor: Tensor, count: int) -> None:
+        if rule.datatype is DataType.BYTES:
+            self._check_elements(request, rule.name, tensor.data.data, count)
+        elif tensor.byte_size != count * rule.element_size:
+            raise InvalidArgumentError(
+                f"{request.prefix}input byte size mismatch for input '{rule.name}' for model '{self.model_name}'. "
+                f"Expected {count * rule.element_size}, got {tensor.byte_size}"
+            )
+
+    def _check_elements(self, request: InferenceRequest, name: str, data: memoryview, count: int) -> None:
+        """Walk the length prefixes of a BYTES tensor, which must hold exactly `count` elements."""
+        about = f"for inference input '{name}' for model '{self.model_name}'"
+        end = len(data)
+        position = found = 0
+        while position < end:
+            start = position + 4
+            if start > end:
+                raise InvalidArgumentError(
+                    f"{request.prefix}incomplete string length indicator {about}, expecting 4 bytes but only "
+                    f"{end - position} bytes available. Please make sure the string length indicator is in one buffer."
+                )
+            length = int.from_bytes(data[position:start], "little")
+            found += 1
+            if found > count:
+                raise InvalidArgumentError(
+                    f"{request.prefix}unexpected number of string elements {found} {about}, expecting {count}"
+                )
+            position = start + length
+            if position > end and found == count:  # an earlier one that is cut off counts as whole (measured)
+                raise CutElementError(
+                    f"incomplete string data for inference input '{name}', expecting string of length {length} but "
+                    f"only {end - start} bytes available"
+                )
+        if found != count:
+            raise InvalidArgumentError(f"{request.prefix}expected {count} string elements {about}, got {found}")
+
+
+def _word(datatype: DataType) -> str:
+    """Return Triton's word for a datatype, also for an invalid one."""
+    return datatype.name if datatype else "<invalid>"
+
+
+def _quoted(names: Any) -> str:
+    """Return the names quoted and joined: `'A','B'`."""
+    return ",".join(f"'{name}'" for name in names)
+
+
+def _as_sent(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")  # a name over HTTP need not be UTF-8

@@ -1,0 +1,221 @@
+"""`FailureCapsule`, what is needed to understand a failure of an author's code and to repeat it: the requests with
+their tensors, the exception with its frames and variables, and where and when it was.
+
+The `FailureBook` keeps the last few of each model. They outlive reloads, because a mended model gets the same requests
+again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...stub._pb_stub.wire.message_bodies import FrameState
+from ...stub._pb_stub.wire.serialization import bounded
+from ..inference.data_type import DataType
+from ..inference.infer_request import InferenceRequest
+from ..inference.infer_response import ParameterValue
+from ..inference.tensor import Tensor
+from ..plain_facts import plain
+from ..status import RemoteException
+
+#: The most bytes of one tensor, and of all of one failure, that are kept; of others only the description is.
+MOST_TENSOR = 1 << 20
+MOST_CAPSULE = 4 << 20
+_MOST_HEADLINE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTensor:
+    """An input of a request that failed. `tensor` is None if it was too large to be kept; then `head` is a text of its
+    first elements.
+    """
+
+    datatype: DataType
+    shape: tuple[int, ...]
+    byte_size: int
+    tensor: Tensor | None
+    head: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Return datatype, shape and the first elements."""
+        return (self.head if self.tensor is None else repr(self.tensor)).removeprefix("<Tensor ").removesuffix(">")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "datatype": self.datatype.name,
+            "shape": list(self.shape),
+            "byte_size": self.byte_size,
+            "cut": self.tensor is None,
+            "values": self.shown,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRequest:
+    """A request that failed, as it was sent to the model. Its `inputs` are those that the model saw."""
+
+    inputs: dict[str, KeptTensor]
+    serial: int
+    request_id: str
+    correlation_id: int | str
+    flags: int
+    priority: int
+    timeout: int
+    requested_outputs: tuple[str, ...]
+    parameters: dict[str, ParameterValue]
+    batch_size: int
+
+    @property
+    def cut(self) -> list[str]:
+        """Return the names of the inputs that were too large to be kept."""
+        return [name for name, kept in self.inputs.items() if kept.tensor is None]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "serial": self.serial,
+            "request_id": self.request_id,
+            "correlation_id": self.correlation_id,
+            "flags": self.flags,
+            "parameters": plain(self.parameters),
+            "requested_outputs": list(self.requested_outputs),
+            "batch_size": self.batch_size,
+            "inputs": {name: kept.to_dict() for name, kept in self.inputs.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCapsule:
+    """One failure. `time_ns` is wall-clock nanoseconds; `phase` is what the author's code was doing (`execute`,
+    `initialize`, `finalize`); `text` is what clients read.
+
+    `requests` are all that failed with it, in their order in the batch; `left_out` is how many more there were.
+    `batch_id` numbers the instance's executions; 0 outside of any. `frames` are outermost first.
+    """
+
+    time_ns: int
+    model: str
+    version: int
+    instance: str
+    pid: int
+    phase: str
+    batch_id: int
+    text: str
+    exception: RemoteException | None
+    frames: tuple[FrameState, ...]
+    requests: tuple[KeptRequest, ...]
+    left_out: int = 0
+
+    @property
+    def headline(self) -> str:
+        """Return the exception in one line, or the first line of what clients read."""
+        text = str(self.exception) if self.exception is not None else self.text.partition("message: ")[2] or self.text
+        return bounded(text.strip().partition("\n")[0], _MOST_HEADLINE)
+
+    @property
+    def place(self) -> FrameState | None:
+        """Return the innermost frame with variables, which is in a file of the author's; None if there is none."""
+        own = [frame for frame in self.frames if frame.variables] or self.frames
+        return own[-1] if own else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "version": self.version,
+            "instance": self.instance,
+            "pid": self.pid,
+            "phase": self.phase,
+            "batch_id": self.batch_id,
+            "time_ns": self.time_ns,
+            "error": self.text,
+            "exception": self.exception.to_wire() if self.exception is not None else None,
+            "frames": [
+                {**frame._asdict(), "variables": {name: text for name, text in frame.variables}}
+                for frame in self.frames
+            ],
+            "requests": [request.to_dict() for request in self.requests],
+            "requests_left_out": self.left_out,
+        }
+
+
+#: The most requests of a batch that are kept.
+_MOST_REQUESTS = 64
+
+
+def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptRequest, ...], int]:
+    """Copy the requests, as far as their tensors are not too large. Also return how many were left out."""
+    room = MOST_CAPSULE
+    kept = []
+    clients = [request for request in requests if not request.null]
+    for request in clients[:_MOST_REQUESTS]:
+        inputs = {}
+        for name, tensor in request.inputs.items():
+            inputs[name] = found = _keep(tensor, min(room, MOST_TENSOR))
+            room -= found.byte_size if found.tensor is not None else 0
+        kept.append(
+            KeptRequest(
+                inputs,
+                request.serial,
+                request.request_id,
+                request.correlation_id,
+                request.flags,
+                request.priority,
+                request.timeout,
+                requested_outputs=tuple(request.requested_outputs),
+                parameters=dict(request.parameters or {}),
+                batch_size=request.batch_size,
+            )
+        )
+    return tuple(kept), len(clients) - len(kept)
+
+
+def _keep(tensor: Tensor, room: int) -> KeptTensor:
+    size = tensor.byte_size
+    if size > room:
+        return KeptTensor(tensor.datatype, tensor.shape, byte_size=size, tensor=None, head=repr(tensor))
+    if tensor.memory_type:
+        return KeptTensor(tensor.datatype, tensor.shape, size, tensor.to_host())
+    # a copy: the client may change its array, or the memory is shared with it
+    return KeptTensor(tensor.datatype, tensor.shape, size, Tensor(tensor.datatype, tensor.shape, tensor.data.copy()))
+
+
+class FailureBook:
+    """The last failures of each model of a server, `kept` of each; 0 keeps none."""
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+        self._lock = threading.Lock()  # guards the next three
+        self._capsules: dict[str, deque[FailureCapsule]] = {}
+        self._total: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
+
+    def add(self, capsule: FailureCapsule) -> None:
+        model = capsule.model
+        with self._lock:
+            self._total[model] = self._total.get(model, 0) + 1
+            self._capsules.setdefault(model, deque(maxlen=self.kept)).append(capsule)
+
+    def answered_with_error(self, model: str) -> None:
+        """Count a response with an error that the author made (`pb_utils.TritonError`): the model has worked as it was
+        written to, so nothing is kept.
+        """
+        with self._lock:
+            self._answered[model] = self._answered.get(model, 0) + 1
+
+    def of_model(self, model: str) -> tuple[list[FailureCapsule], int, int]:
+        """Return what is kept of the model's failures, oldest first, how many there were, and how many responses had an
+        error of the author's.
+        """
+        with self._lock:
+            capsules = list(self._capsules.get(model, ()))
+            return capsules, self._total.get(model, 0), self._answered.get(model, 0)
+
+    def find(self, model: str, serials: Iterable[int]) -> FailureCapsule | None:
+        """Return the last failure of one of these requests."""
+        wanted = set(serials)
+        capsules, _, _ = self.of_model(model)
+        return next((c for c in reversed(capsules) if any(r.serial in wanted for r in c.requests)), None)

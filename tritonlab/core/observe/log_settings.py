@@ -1,0 +1,71 @@
+"""The log settings of a server: which records are shown and how they look (rule 5.14.3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..status import UnavailableError, UnsupportedError
+
+FORMATS = ("default", "ISO8601")
+
+_MAX_INT32 = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class LogSetting:
+    """Which records of the log `tritonlab serve` writes, where to and how; the fields have Triton's names."""
+
+    log_file: str = ""
+    log_info: bool = True
+    log_warning: bool = True
+    log_error: bool = True
+    log_verbose_level: int = 0
+    log_format: str = "default"
+
+    def shows(self, level: str) -> bool:
+        """Return whether a record of that level (`INFO`, `WARNING`, `ERROR`, `VERBOSE`) is written."""
+        if level == "VERBOSE":
+            return self.log_verbose_level >= 1
+        return bool({"INFO": self.log_info, "WARNING": self.log_warning, "ERROR": self.log_error}[level])
+
+
+class LogSettings:
+    """The current log settings, for clients to read and change. Any thread may call any method."""
+
+    def __init__(self, setting: LogSetting, on_change: Callable[[], None] | None = None) -> None:
+        """`setting` is what the server starts with; `on_change()` is called after each change."""
+        self._on_change = on_change
+        self._lock = threading.Lock()  # held by one update at a time; readers need none, the setting is assigned whole
+        self.setting = setting
+
+    def get(self) -> dict[str, Any]:
+        """Return the fields of rule 5.14.3, in Triton's order."""
+        return dict(vars(self.setting))
+
+    def update(self, settings: Mapping[str, Any]) -> None:
+        """Set the named fields and ignore unknown ones. The caller has checked the types, in its protocol's words.
+
+        As on Triton, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for a
+        format that does not exist.
+        """
+        if "log_file" in settings:
+            raise UnsupportedError("log file location can not be updated through network protocol")
+        with self._lock:
+            for name in ("log_info", "log_warning", "log_error"):
+                if name in settings:
+                    self._set(name, bool(settings[name]))
+            if "log_verbose_level" in settings:
+                level = int(settings["log_verbose_level"]) & 0xFFFFFFFF
+                self._set("log_verbose_level", level if level <= _MAX_INT32 else 0)  # negative for Triton (measured)
+            if "log_format" in settings:
+                if settings["log_format"] not in FORMATS:
+                    raise UnavailableError(f"invalid argument for --log_format, got: {settings['log_format']}")
+                self._set("log_format", settings["log_format"])
+
+    def _set(self, name: str, value: Any) -> None:
+        self.setting = replace(self.setting, **{name: value})
+        if self._on_change is not None:
+            self._on_change()

@@ -1,0 +1,96 @@
+"""`StubMessages` handles a stub's messages: responses, log lines, exceptions, memory that grows, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...core.inference.copies import Copies
+from ...core.status import ModelError
+from ...ipc.gpu.device_tensors import DeviceTensors
+from ...ipc.link.block_reader import BlockReader
+from ...ipc.link.stub_link import NO_RESPONSE, Log, Raised, Response, StubLink
+from ..execution.failure_keeper import FailureKeeper
+from ..execution.inflight_requests import InflightRequests
+from ..execution.response_factory import build_response
+from ..life.instance_plan import InstancePlan, InstanceServices
+from ..life.model_stub import ModelStub
+
+_LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
+
+
+class StubMessages:
+    """The handlers of the messages of one stub, whose requests are `inflight`. `on_call(link, id, call)` does its
+    calls."""
+
+    def __init__(
+        self,
+        stub: ModelStub,
+        plan: InstancePlan,
+        inflight: InflightRequests,
+        services: InstanceServices[Any],
+        keeper: FailureKeeper,
+        on_call: Callable[[StubLink, int, Any], None],
+    ) -> None:
+        self._stub = stub
+        self._plan = plan
+        self._inflight = inflight
+        self._services = services
+        self._keeper = keeper
+        self._on_call = on_call
+        self._copies = Copies(services.instruments, services.clock)
+        stub.link.region.on_grow = partial(self._on_grow, "kernel")
+        stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
+
+    def handle_all_links(self) -> None:
+        """Handle messages over the stub's link, and over those of processes that it forks."""
+        self.handle_link(self._stub.link)
+        forks = self._stub.process.forks
+        forks.on_link, forks.on_end = self.handle_link, self._services.on_link_end
+
+    def handle_link(self, link: StubLink) -> None:
+        """Handle messages over one link, of the stub or of a process that it forked."""
+        link.devices = DeviceTensors(self._services.pool.gpu_buffers, inputs=self._plan.device_inputs)
+        link.on_response(partial(self._on_response, link))
+        link.on_log(self._on_log)
+        link.on_raised(self._on_raised)
+        link.on_calls(partial(self._on_call, link))
+
+    def _on_response(self, link: StubLink, handle: int, sent: Response) -> None:
+        stub = self._stub
+        reader = BlockReader(link, sent.block)
+        request = self._inflight.get(handle)
+        if request is not None:
+            stub.process.drain_output()
+            final = bool(sent.flags)
+            version, reshapes = self._plan.source.version, self._plan.reshapes
+            output = [sent.tensors, sent.error, sent.parameters]
+            copies = self._copies
+            response = build_response(request, reader, output, version, final=final, copies=copies, reshapes=reshapes)
+            response.empty = bool(sent.flags & NO_RESPONSE)
+            if isinstance(response.error, ModelError):
+                response.error.log = stub.last_lines()
+                self._keeper.attach(response.error, [request])
+            elif response.error is not None:
+                self._keeper.answered_with_error()
+            self._inflight.respond(request, response)
+            if link is not stub.link:  # the caller may be reading the stub's own link, where this did not come
+                stub.process.monitor.wake()
+        reader.finish(more=not sent.flags)
+
+    def _on_log(self, ident: int, record: Log) -> None:
+        self._stub.process.drain_output()  # so that lines printed before come first
+        stream = "log" if record.file else "server"
+        self._stub.log(stream, level=_LEVELS[record.level], text=record.text, file=record.file, line=record.line)
+
+    def _on_raised(self, ident: int, raised: Raised) -> None:
+        stub = self._stub
+        stub.process.drain_output()
+        unheard = all(request.serial not in self._inflight for request in stub.whose())
+        stub.log(stream="server", level="ERROR", text=raised.text, file=raised.file, line=raised.line, unheard=unheard)
+
+    def _on_grow(self, region: str, size: int, used: int) -> None:
+        hook = self._services.instruments.shm
+        if hook is not None:
+            hook(self._plan.label, region, size, used, self._services.clock.now())

@@ -1,0 +1,223 @@
+"""The prompts of the debuggers in stubs, brought to where lines can be typed, the notebook's `Desk`.
+
+A model that stops at `breakpoint()` asks for one line after the other. The cell that waits for the model answers, on
+the kernel's main thread; for a request that came another way somebody has to follow the pause (`%triton debug`). Nobody
+may wait for ever: where nobody can type, or nobody does, the model goes on, and its log has the frames and variables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from ...ipc.link.interrupts import interruptible
+from ...ipc.link.stub_link import Prompt, Resumed, StubLink
+from .debug_session import Debugged, DebugSession, Desk
+
+#: Seconds that a pause waits for somebody before the desk is told to look for one, and before it ends by itself.
+NOTICE_SECONDS = 1.0
+UNATTENDED_SECONDS = 300.0
+#: Seconds until a place's frames and variables are told once more, where nobody can type.
+_TOLD_SECONDS = 10.0
+#: What the debugger is told where the author has left it.
+_QUIT = "quit"
+
+
+class Debugger:
+    """The sessions of a server. `later` calls a function, which must not block, after that many nanoseconds.
+
+    Guarantees: no handler of a message blocks; where there is no desk, or nobody who could type there, a model goes on
+    at once.
+    """
+
+    def __init__(self, later: Callable[[int, Callable[[], None]], None], keeps: float = 0.0) -> None:
+        """`keeps`: for how many seconds stubs keep the last exception of `execute` alive (`look`)."""
+        self.keeps = keeps
+        self.desk: Desk | None = None
+        self._later = later
+        self._changed = threading.Condition()  # guards the sessions; notified at each change of one
+        self._sessions: dict[tuple[StubLink, int], DebugSession] = {}
+        #: the lock on which the main thread sleeps until a response is there
+        self._sleeper: threading.Lock | None = None
+        self._told: dict[str, float] = {}  # place -> when its frames and variables were told
+
+    # -- calls of stubs, on whichever thread reads
+
+    def prompt(self, instance: Debugged, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
+        """Take a prompt, which came as the call of that number, of an instance of `model`."""
+        with self._changed:
+            session = self._sessions.get((link, prompt.session))
+            fresh = session is None
+            if session is None:
+                session = self._sessions[link, prompt.session] = DebugSession(instance, model, link, prompt)
+                instance.debugged.append(session)
+                if not session.live:
+                    instance.debugged.looked = session
+            session.ask(call, prompt)
+            self._changed.notify_all()
+        if not self._reads():
+            self._go_on(session, "nobody can type here")
+        elif session.left:
+            session.answer(_QUIT)
+        else:
+            instance.wake_reader(link)
+            self._wake_sleeper()
+            if fresh:
+                self._later(int(NOTICE_SECONDS * 1e9), lambda: self._seek(session))
+                self._later(int(UNATTENDED_SECONDS * 1e9), lambda: self._give_up(session))
+
+    def _wake_sleeper(self) -> None:
+        sleeper = self._sleeper
+        if sleeper is not None and sleeper.locked():
+            with contextlib.suppress(RuntimeError):  # a response has come meanwhile
+                sleeper.release()
+
+    def resumed(self, link: StubLink, resumed: Resumed) -> None:
+        """End a session, whose model goes on."""
+        session = self._end((link, resumed.session))
+        desk = self.desk
+        if session is not None and session.attended and resumed.text and desk is not None:
+            desk.say(session, resumed.text)
+
+    def end(self, link: StubLink) -> None:
+        """End the sessions of a process that has ended."""
+        with self._changed:
+            keys = [key for key in self._sessions if key[0] is link]
+        for key in keys:
+            self._end(key)
+
+    def _end(self, key: tuple[StubLink, int]) -> DebugSession | None:
+        with self._changed:
+            session = self._sessions.pop(key, None)
+            if session is not None:
+                session.asked, session.ended = None, True
+                session.instance.debugged.remove(session)
+                self._changed.notify_all()
+        return session
+
+    # -- questions of others
+
+    def sessions(self, model: str | None = None) -> list[DebugSession]:
+        """Return the sessions of a model, or all, oldest first."""
+        with self._changed:
+            return [one for one in self._sessions.values() if model in (None, one.model)]
+
+    def words(self, model: str | None = None) -> str:
+        """Return which instances, or those of this model, a debugger has paused, and where; empty if none is."""
+        paused = [session for session in self.sessions(model) if session.live and session.place]
+        return "; ".join(f"'{one.instance.name}' is paused in the debugger at {one.place}" for one in paused)
+
+    # -- for the thread that waits for a model
+
+    def reads_here(self) -> bool:
+        """Return whether this thread reads the lines of a pause that comes while it waits for a model."""
+        desk = self.desk
+        return desk is not None and desk.reads_here()
+
+    def sleep(self, sleeper: threading.Lock, done: Callable[[], bool]) -> None:
+        """Sleep until `sleeper` is released or a model pauses, and then reads lines for it as long as it asks for
+        them. Raises KeyboardInterrupt with a text if the author has left the debugger."""
+        self._sleeper = sleeper
+        try:
+            if not done() and self.waiting() is None:
+                interruptible(sleeper.acquire)
+        finally:
+            self._sleeper = None
+        self.serve_all()
+
+    def waiting(self) -> DebugSession | None:
+        """Return a pause that waits for a line, if one can be typed: else `prompt` lets the model go on."""
+        if not self._reads():
+            return None
+        return next((session for session in self.sessions() if session.asked is not None and session.live), None)
+
+    def serve_all(self) -> None:
+        """Read lines for all the pauses that wait for one now. Raises KeyboardInterrupt as `sleep` does."""
+        while (session := self.waiting()) is not None:
+            self.serve(session)
+
+    # -- for the one who types
+
+    def serve(self, session: DebugSession) -> None:
+        """Read one line for the session, if it waits for one. Raises KeyboardInterrupt as `sleep` does."""
+        desk, prompt, place = self.desk, session.asked, session.place
+        if prompt is None:
+            return
+        before, session.attended = session.attended, True
+        try:
+            line = interruptible(desk.read, session, prompt) if desk is not None else None
+        except KeyboardInterrupt as interrupt:
+            self._leave(session, place, str(interrupt) or "interrupted")
+        if line is None:
+            session.attended = before
+            self._go_on(session, "nobody can type here")
+        else:
+            session.answer(line)
+
+    def follow(self, session: DebugSession) -> None:
+        """Read the session's lines until its model goes on. Raises KeyboardInterrupt as `sleep` does."""
+        session.attended = True
+        while True:
+            try:
+                with self._changed:
+                    self._changed.wait_for(lambda: session.ended or (session.asked is not None and self._reads()))
+            except KeyboardInterrupt:
+                self._leave(session, session.place, "interrupted")
+            if session.ended:
+                return
+            self.serve(session)
+
+    def _reads(self) -> bool:
+        return self.desk is not None and self.desk.can_read()
+
+    def wait_for(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Wait until that holds of the sessions, for so many seconds at most."""
+        with self._changed:
+            self._changed.wait_for(holds, seconds)
+
+    def _leave(self, session: DebugSession, place: str, why: str) -> NoReturn:
+        session.left = True
+        session.answer(_QUIT)
+        where = f" at {place}" if place else ""
+        what = ", and its request fails with BdbQuit" if session.live else ""
+        raise KeyboardInterrupt(f"the debugger of '{session.instance.name}' was left{where} ({why}){what}.") from None
+
+    # -- nobody may wait for ever
+
+    def _seek(self, session: DebugSession) -> None:
+        """Ask for somebody to type, if nobody does."""
+        desk = self.desk
+        if desk is not None and session.live and session.asked is not None and not session.attended:
+            name, minutes = session.model, UNATTENDED_SECONDS / 60
+            text = (
+                f"Model '{name}' is paused in the debugger at {session.place}. Type to it with `%triton debug {name}`, "
+                f"once no cell runs; it goes on by itself in {minutes:g} minutes."
+            )
+            session.instance.say(text, "WARNING")
+            desk.say(session, text)
+
+    def _give_up(self, session: DebugSession) -> None:
+        if not session.attended and session.asked is not None:
+            self._go_on(session, "nobody typed anything")
+
+    def _go_on(self, session: DebugSession, why: str) -> None:
+        """Let the model go on; its log, and the desk, get what the author would have seen."""
+        text, place, now = session.story(why), session.place, time.monotonic()
+        if session.live and now - self._told.get(place, -_TOLD_SECONDS) < _TOLD_SECONDS:
+            text = f"'{session.instance.name}' goes on at {place} again, because {why}."
+        else:
+            self._told[place] = now
+        if session.live:
+            session.instance.say(text, "WARNING")
+        if self.desk is not None:
+            self.desk.say(session, text)
+        session.answer(None)
+
+    def close(self) -> None:
+        """Let every paused model go on, because the server stops."""
+        self.desk = None
+        for session in self.sessions():
+            self._go_on(session, "the server stops")

@@ -1,0 +1,308 @@
+"""The execution of payloads in one stub."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...core.inference.copies import Copies
+from ...core.inference.infer_request import InferenceRequest, NullRequest, RequestEvent
+from ...core.metrics.execute_times import ExecuteTimes
+from ...core.metrics.infer_stats import InferStats
+from ...core.status import InvalidArgumentError, ModelError, TritonError
+from ...ipc.link.block_reader import BlockReader
+from ...ipc.link.stub_link import RESCHEDULED, Executed, PackedBatch, SharedMemoryError, StubLink
+from ..life.instance_plan import BoundEvents, InstancePlan, InstanceServices
+from ..life.model_stub import ModelStub
+from .answer_lead import AnswerLead
+from .execution_record import ExecutionRecord
+from .failure_keeper import FailureKeeper
+from .inflight_requests import InflightRequests
+from .payload import Payload
+from .response_factory import build_response
+
+
+class Execution:
+    """One `execute` call; it has a payload while the stub has it. `record` counts how long it took; `idle` is called
+    when the stub can take the next."""
+
+    __slots__ = ("batch_id", "idle", "payload", "record")
+
+    def __init__(self, payload: Payload, record: ExecutionRecord, idle: Callable[[], object]) -> None:
+        self.payload = payload
+        self.record = record
+        self.idle = idle
+        self.batch_id = 0
+
+    def ended(self, times: ExecuteTimes, *, failed: bool) -> None:
+        """Count the times of the call, which has ended."""
+        self.record.record(self.payload, self.batch_id, times, failed=failed)
+
+
+@dataclass(frozen=True)
+class Death:
+    """What a stub left when it died: the `execution` that was running, and the `requests` without final
+    responses. `worked`: whether it had executed anything besides the warm-up."""
+
+    stub: ModelStub
+    execution: Execution | None
+    requests: Sequence[InferenceRequest]
+    worked: bool
+
+
+class Unsent:
+    """The ends of payloads that are not sent, step by step. A step makes the instance idle, which may bring it the next
+    payload at once. The step for that one comes after the first, not within it: a queue of hundreds would be too deep a
+    recursion."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, deque[Callable[[], object]]] = {}  # by thread, while it goes through them
+
+    def __call__(self, step: Callable[[], object]) -> None:
+        """Call `step` now, or after the step that this thread is in."""
+        thread = threading.get_ident()
+        if thread in self._steps:
+            self._steps[thread].append(step)
+            return
+        steps = self._steps[thread] = deque([step])
+        try:
+            while steps:
+                steps.popleft()()
+        finally:
+            del self._steps[thread]
+
+
+class StubExecutor:
+    """The executor of payloads, one at a time, in one stub of an instance, until the stub ends.
+
+    `numbers` counts the instance's executions; `on_lost` is called when the stub is dead. Guarantees: every request of
+    a payload gets a final response: the model's, or the error of a failed call or of the stub's death.
+    """
+
+    def __init__(
+        self,
+        stub: ModelStub,
+        plan: InstancePlan,
+        services: InstanceServices[Any],
+        events: BoundEvents[Any],
+        record: ExecutionRecord,
+        numbers: Iterator[int],
+        on_lost: Callable[[StubExecutor], None],
+    ) -> None:
+        self.stub = stub
+        self.inflight = InflightRequests(plan.source.version, services.clock, services.instruments, events.reschedule)
+        self._plan = plan
+        self._services = services
+        self._events = events
+        self.lead = AnswerLead(stub.link, services.spin, id(self))
+        #: what requests get of it
+        self._leader = self.lead if events.leads else None
+        self._record = record
+        self._numbers = numbers
+        self._copies = Copies(services.instruments, services.clock)
+        #: a decoupled model's threads print on when `execute` has returned
+        self._ends_lines = not plan.decoupled
+        self._on_lost = on_lost
+        self._lock = threading.Lock()  # guards the next three
+        self._running: Execution | None = None
+        self._closed = self._worked = False
+        self._unsent = Unsent()
+        self.keeper = FailureKeeper(
+            stub, self.inflight, services.clock, book=services.failures, batch_id=lambda: self.batch_id
+        )
+        stub.link.on_executed(self._on_executed)
+        # what it writes between two executions is about the requests that are left to their senders
+        stub.whose = lambda: list(self.inflight.values()) if (now := self.payload) is None else now.requests
+
+    # -- payloads to the stub
+
+    def execute(self, payload: Payload) -> bool:
+        """Send the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
+        the caller."""
+        return self._send(Execution(payload, self._record, self._events.idle))
+
+    def execute_warmup(self, payload: Payload, stats: InferStats) -> None:
+        """Send a warm-up batch, before any scheduler gives this stub payloads. Only `stats` counts it."""
+        self._send(Execution(payload, self._record.of_warmup(stats), lambda: None))
+
+    def _send(self, execution: Execution) -> bool:
+        payload, stub, services = execution.payload, self.stub, self._services
+        now = services.clock.now()
+        packed, error = _pack(payload.requests, stub.link, self._copies)
+        if payload.late is not None and (late := payload.late(payload.requests)):
+            if packed is not None:
+                stub.link.drop(packed)
+            rest = payload.without(late)
+            if rest is None:
+                self._unsent(execution.idle)
+                return True
+            execution.payload = rest
+            return self._send(execution)
+        if not self._begin(execution, now, None if packed is None else self._leader):
+            return False
+        if services.instruments.execute_started is not None:
+            services.instruments.execute_started(self._plan.label, execution.batch_id, payload.requests, now)
+        if packed is not None:
+            first = payload.requests[0]
+            if stub.link.reader is not first.reader:
+                stub.link.read_by(first.reader)
+            if first.waiter and self._leader is not None:
+                self._leader.keep(first, now)
+            try:
+                stub.link.execute(execution.batch_id, packed, self.lead.sends(services.clock.now()))
+                self.lead.give_way()
+            except Exception as failure:  # a field of a type that has no wire form
+                error = _unsendable(failure)
+        if error is not None:  # the instance must become idle all the same
+            self._unsent(partial(self._fail, execution, error, None))
+        if stub.link.lost:
+            self._on_lost(self)
+        return True
+
+    def _begin(self, execution: Execution, now: int, leader: AnswerLead | None) -> bool:
+        """Make `execution` the one that runs. Returns False if this stub takes no more."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._services.spin.enter(id(self))  # with the lock held, so that `die` can undo it
+            payload, inflight = execution.payload, self.inflight
+            execution.batch_id = next(self._numbers)
+            self._running = execution
+            self._worked = execution.record is self._record
+            for request in payload.requests:
+                request.advance(RequestEvent.EXECUTE)
+                request.execute_start = now
+                request.executor = leader
+                inflight[request.serial] = request
+            if payload.nulls:
+                inflight.pop(NullRequest.SERIAL, None)  # nobody waits for the answers to null requests
+            return True
+
+    # -- answers from the stub
+
+    def _on_executed(self, ident: int, executed: Executed) -> None:
+        execution = self._running
+        if execution is None or ident != execution.batch_id:
+            raise ValueError(f"batch {ident} is not in execution")
+        self.stub.process.drain_output(ended=self._ends_lines)
+        times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
+        self.lead.executed(times, self._services.clock.now())
+        if executed.failure is not None:
+            self._fail(execution, self.keeper.error_of(executed.failure, execution.payload.requests), times)
+            return
+        requests, outputs = execution.payload.requests, executed.outputs
+        again = RESCHEDULED in outputs
+        recorded = again and self._events.iterative
+        if recorded:
+            # Before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew.
+            execution.ended(times, failed=False)
+            self.inflight.give_back_released(requests, outputs)
+        released = self._release(execution)
+        reader = BlockReader(self.stub.link, executed.block)
+        version, reshapes, copies = self._plan.source.version, self._plan.reshapes, self._copies
+        answered = [
+            (request, build_response(request, reader, output, version, final=True, copies=copies, reshapes=reshapes))
+            for request, output in zip(requests, outputs, strict=True)
+            if output is not None and output.__class__ is not str  # answered through its sender, or RESCHEDULED
+        ]
+        reader.finish()
+        if again and not recorded:
+            self.inflight.give_back_released(requests, outputs)
+        if released and not recorded:
+            execution.ended(times, failed=False)
+        for request, response in answered:
+            if response.error is not None:
+                self.keeper.answered_with_error()
+            self.inflight.respond(request, response)
+
+    def _release(self, execution: Execution) -> bool:
+        """Let the stub take the next batch. Returns False if it was found dead meanwhile."""
+        with self._lock:
+            if self._running is not execution:
+                return False
+            self._running = None
+        self._services.spin.leave(id(self))
+        execution.idle()
+        return True
+
+    def _fail(self, execution: Execution, error: TritonError, times: ExecuteTimes | None) -> None:
+        """Fail the whole call: each of its requests that is still open gets the error (rules 3.2, 3.5)."""
+        if self._release(execution):
+            execution.ended(times or ExecuteTimes(0, 0, 0), failed=True)
+        self.inflight.fail([r for r in execution.payload.requests if r.serial in self.inflight], error)
+
+    # -- for callers that wait
+
+    @property
+    def payload(self) -> Payload | None:
+        """The payload that is executed now, None if there is none."""
+        execution = self._running
+        return execution.payload if execution is not None else None
+
+    @property
+    def batch_id(self) -> int:
+        """The number of the running `execute` call, 0 if there is none."""
+        execution = self._running
+        return execution.batch_id if execution is not None else 0
+
+    def executes(self, request: InferenceRequest) -> bool:
+        """Return whether the running `execute` call has the request and has not answered it."""
+        payload = self.payload
+        return payload is not None and request.serial in self.inflight and any(r is request for r in payload.requests)
+
+    # -- end
+
+    def close(self) -> None:  # an execution that runs goes on
+        with self._lock:
+            self._closed = True
+
+    def die(self) -> Death:
+        """Note that the stub is dead, and return what it left."""
+        with self._lock:
+            self._closed = True
+            self.inflight.dying = True
+            execution, self._running = self._running, None
+        self._services.spin.leave(id(self))
+        return Death(self.stub, execution, list(self.inflight.values()), self._worked)
+
+    def bury(self, death: Death, error: TritonError) -> None:
+        """Fail what was in flight when the stub died."""
+        if death.execution is not None:
+            death.execution.ended(ExecuteTimes(0, 0, 0), failed=True)
+        self.keeper.keep_death(error, death.requests, death.execution.batch_id if death.execution is not None else 0)
+        self.inflight.bury(death.requests, error)
+        self.inflight.drained.set()
+
+    def abort(self, error: TritonError) -> None:
+        """Fail the requests in flight of a stub that was killed on purpose; nothing is counted."""
+        self.close()
+        self._services.spin.leave(id(self))
+        self.inflight.fail(list(self.inflight.values()), error)
+        self.inflight.drained.set()
+
+
+def _pack(
+    requests: Sequence[InferenceRequest], link: StubLink, copies: Copies
+) -> tuple[PackedBatch | None, TritonError | None]:
+    """Put the inputs into the stub's region, those on a GPU too if the model wants them on the host. Returns them
+    packed, or the error."""
+    try:
+        packed = link.pack(requests)
+    except SharedMemoryError as error:
+        return None, ModelError(str(error))
+    except TritonError as error:  # no room on the GPU, or it failed
+        return None, error
+    except Exception as error:
+        return None, _unsendable(error)
+    if link.devices.brought:
+        link.devices.brought = False
+        copies.tell_inputs(requests)
+    return packed, None
+
+
+def _unsendable(error: Exception) -> TritonError:
+    return InvalidArgumentError(f"the request cannot be sent to the model: {error}")

@@ -1,0 +1,108 @@
+"""These classes say what an instance is made of, what it shares with its server's others, and what it reports to
+whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from ...core.clock import Clock
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.output_reshape import OutputReshapes
+from ...core.observe.failure_capsule import FailureBook
+from ...core.observe.instrument import Instruments
+from ...ipc.link.spin import SpinBudget
+from ...ipc.link.stub_link import StubLink
+from ...ipc.processes.stub_log import LogBook
+from ...ipc.processes.stub_pool import StubPool
+from ..debugging.debugger import Debugger
+from .model_stub import ModelSource
+from .warmup import Warmup
+
+#: `model_instance.ModelInstance`, which is built on these.
+InstanceT = TypeVar("InstanceT")
+
+
+@dataclass(frozen=True)
+class InstancePlan:
+    """What makes an instance: its identity and the arguments of its model."""
+
+    source: ModelSource
+    name: str
+    kind: str
+    device_id: int
+    args: dict[str, str]
+    outputs: tuple[str, ...]
+    decoupled: bool
+    #: the reshapes of outputs whose shapes clients see differently
+    reshapes: OutputReshapes | None = None
+    #: the requests it executes before it is ready
+    warmup: Warmup | None = None
+    #: whether it gets no requests
+    passive: bool = False
+    #: whether its GPU is none
+    simulated: bool = False
+    #: whether inputs in the memory of a GPU arrive there, not in host memory (rule 2.12.1)
+    device_inputs: bool = False
+
+    @property
+    def label(self) -> str:
+        """What views and listeners call the instance: those of one group on several GPUs share the name."""
+        if self.kind != "GPU":
+            return self.name
+        return f"{self.name} on {'simulated ' * self.simulated}GPU {self.device_id}"
+
+
+@dataclass
+class InstanceServices(Generic[InstanceT]):
+    """What all instances of a server share. It is passed in, so that this package imports nothing above it."""
+
+    pool: StubPool
+    clock: Clock
+    instruments: Instruments
+    log: LogBook
+    spin: SpinBudget
+    #: does what a stub asks for: (instance, link, id, call); must not block, replies over the link
+    on_call: Callable[[InstanceT, StubLink, int, Any], None]
+    #: called when the stub behind the link, or a process that it forked, has ended; perhaps more than once
+    on_link_end: Callable[[StubLink], None]
+    #: calls a function, which must not block, after that many nanoseconds
+    later: Callable[[int, Callable[[], None]], None]
+    failures: FailureBook
+    debugger: Debugger
+
+
+@dataclass
+class InstanceEvents(Generic[InstanceT]):
+    """The calls by which an instance reports to its scheduler what happened. All are called without a lock held."""
+
+    #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
+    idle: Callable[[InstanceT], None]
+    #: its stub died: no payloads until the next `idle`; returns whether it was idle
+    away: Callable[[InstanceT], bool]
+    #: takes no payloads, unless it is `ready` once more
+    gone: Callable[[InstanceT], None]
+    #: was gone and takes payloads again
+    ready: Callable[[InstanceT], None]
+    #: takes back a request released with RESCHEDULE, before `idle`; False if the scheduler takes none back, TritonError
+    #: if it does not take this one
+    reschedule: Callable[[InferenceRequest], bool]
+    #: whether the scheduler takes requests back at all
+    iterative: bool = False
+    #: whether waiting callers may read the stub's answers; not if responses wait for those of others (rule 5.5.7)
+    leads: bool = True
+
+
+class BoundEvents(Generic[InstanceT]):
+    """The events bound to one instance."""
+
+    def __init__(self, instance: InstanceT, events: InstanceEvents[InstanceT]) -> None:
+        self.reschedule = events.reschedule
+        self.iterative = events.iterative
+        self.leads = events.leads
+        self.away = partial(events.away, instance)
+        self.idle = partial(events.idle, instance)
+        self.gone = partial(events.gone, instance)
+        self.ready = partial(events.ready, instance)

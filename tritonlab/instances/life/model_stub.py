@@ -1,0 +1,286 @@
+"""`ModelStub` takes one model through its life in a stub: import, auto-complete, initialize, finalize. Its errors have
+Triton's texts."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...core.inference.infer_request import InferenceRequest
+from ...core.os_limits import explained
+from ...core.status import Frame, ModelError
+from ...ipc.link.stub_connection import Answer
+from ...ipc.link.stub_link import NeededCall, Needs
+from ...ipc.processes.interpreter import Interpreter, InterpreterError
+from ...ipc.processes.stub_launcher import KERNEL, StubProcess, StubStartError
+from ...ipc.processes.stub_log import LogBook, LogRecord
+from ...ipc.processes.stub_pool import StubPool
+from ..debugging.debugger import Debugger
+from ..execution.response_factory import failure_of
+from .readiness import ReadinessCheck
+from .stub_death import CrashReport, blocked_stacks, interrupted_load, place_of
+
+_KEPT_LINES = 20
+#: More than are kept in an error, because the lines of a crash report are left out there.
+_REMEMBERED_LINES = 200
+#: Seconds to wait, after an interrupt, until the stub has said where the model was.
+_INTERRUPTED_SECONDS = 2.0
+#: Seconds between looks for a debugger's prompt, while another thread reads the link.
+_LOOK_SECONDS = 0.05
+#: Seconds to wait for what a signal handler writes.
+_BLOCKED_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model source says where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go
+    to the end of sys.path (rule 2.1.5).
+
+    `interpreter` is the Python that the stub is started with.
+    """
+
+    model: str
+    version: int
+    module: str
+    path: str
+    paths: tuple[str, ...]
+    model_dir: str
+    interpreter: Interpreter = KERNEL
+
+
+class ModelStub:
+    """One stub process that works for one model. Methods that wait raise ModelError with the text a client sees."""
+
+    def __init__(self, pool: StubPool, source: ModelSource, instance: str, log: LogBook) -> None:
+        """Take a stub from the pool and begin to import the model there, without waiting for that."""
+        self.source = source
+        self.instance = instance
+        #: what its log lines call it (`InstancePlan.label`)
+        self.label = instance
+        #: returns the requests that what it prints and logs now is about
+        self.whose: Callable[[], Collection[InferenceRequest]] = tuple
+        self._log = log
+        #: the last lines that this process, and no earlier one of the instance, printed and logged
+        self._printed: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+        self._crash = CrashReport()
+        #: the lines of stderr, kept only while faulthandler is asked for the stacks
+        self._blocked: list[str] | None = None
+        said: list[str] = []
+        try:
+            self.process: StubProcess = pool.acquire(source.interpreter, source.path, source.paths, said.append)
+        except (StubStartError, OSError) as error:
+            raise _not_started(self.instance, error) from error
+        except KeyboardInterrupt as interrupt:
+            raise interrupted_load(instance, "", str(interrupt)) from None
+        for text in said:
+            self.log("server", "INFO", text)
+        self.process.adopt_output(self._on_line)
+        self.link = self.process.link
+        #: called when the process has ended for any reason; perhaps more than once
+        self.on_end: Callable[[], None] = lambda: None
+        #: serves the prompts of a `breakpoint()` in `initialize`, on the thread that waits for it
+        self.debugger: Debugger | None = None
+        self.readiness = ReadinessCheck(self.process.monitor, instance)
+        self._imported: Answer | None = self._import()
+
+    def _import(self) -> Answer:
+        source = self.source
+        return self.link.import_model(
+            module=source.module,
+            path=source.path,
+            paths=source.paths,
+            model_dir=source.model_dir,
+            instance=self.instance,
+            env=source.interpreter.variables(os.environ),
+            cwd=_current_directory(),
+        )
+
+    def _on_line(self, stream: str, text: str) -> None:
+        level = "INFO" if stream == "stdout" else "WARNING"
+        if stream == "stderr":
+            self._crash.add(text)
+            if self._blocked is not None:
+                self._blocked.append(text)
+        self.log(stream, level, text)
+
+    def log(self, stream: str, level: str, text: str, file: str = "", line: int = 0, unheard: bool = False) -> None:
+        """Add a line to the server's log, in the name of the instance and of the requests in execution."""
+        source = self.source
+        if stream != "server":
+            self._printed.append(text)
+        requests = [request for request in self.whose() if not request.null]
+        self._log.add(
+            LogRecord(
+                time_ns=time.time_ns(),
+                model=source.model,
+                version=source.version,
+                instance=self.label,
+                stream=stream,
+                level=level,
+                text=text,
+                file=file,
+                line=line,
+                request_ids=tuple(request.request_id for request in requests),
+                pid=self.process.pid,
+                serials=tuple(request.serial for request in requests),
+                unheard=unheard,
+            )
+        )
+
+    def await_import(self) -> None:
+        """Wait until the model's module is imported."""
+        if self._imported is not None:
+            answer, self._imported = self._imported, None
+            try:
+                self.process.await_hello()
+            except InterpreterError as error:
+                raise ModelError(str(error)) from error
+            except StubStartError as error:
+                raise _not_started(self.instance, error) from error
+            except KeyboardInterrupt as interrupt:
+                raise interrupted_load(self.instance, "", str(interrupt)) from None
+            self._outcome(lambda: answer)
+
+    def auto_complete(self, config: str) -> dict[str, Any] | None:
+        """Return what auto_complete_config made of the config (JSON text); None if the model has no such method."""
+        returned = self._outcome(partial(self.link.auto_complete, config))
+        return None if returned is None else json.loads(returned)
+
+    def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool, tells_failures: bool) -> None:
+        keep = self.debugger.keeps if self.debugger is not None else 0.0
+        self._outcome(partial(self.link.initialize, args, outputs, decoupled, tells_failures, keep))
+
+    def _outcome(self, ask: Callable[[], Answer]) -> Any:
+        """Return what the stub answers. An interrupt may come as soon as the stub has the command, so sending it is
+        within."""
+        try:
+            answer = ask()
+            self._await(answer)
+        except KeyboardInterrupt:
+            raise interrupted_load(self.instance, self.dump_stacks(_INTERRUPTED_SECONDS)) from None
+        if answer.lost:
+            raise self.unhealthy()
+        self.process.drain_output(ended=True)
+        if answer.failure is not None:
+            raise failure_of(answer.failure, self.last_lines())
+        return answer.value
+
+    def _await(self, answer: Answer) -> None:
+        """Wait for the answer. It has no deadline: a slow model is not a dead one (rule 2.2.3)."""
+        debugger = self.debugger
+        if debugger is None or not debugger.reads_here():
+            self.link.await_answer(answer)
+            return
+        while not answer.done():
+            if not self.link.lead(lambda: answer.done() or debugger.waiting() is not None):
+                answer.wait(_LOOK_SECONDS)
+            debugger.serve_all()
+
+    def unhealthy(self) -> ModelError:
+        """Return the error for everything that waits for this stub after it died."""
+        self.process.reap()
+        self.on_end()
+        reason = f"The stub process of '{self.instance}' ended with {self.process.child.exit_reason()}."
+        crash = self._crash.exception(self.process.child.exit_signal())
+        if self.link.lost_reason not in ("", "closed", "the other end closed the link"):
+            reason += f" ({self.link.lost_reason})"
+        else:
+            if crash is not None and (place := place_of(crash, self.source.path)):
+                reason += f" Python was at {place}."
+            if words := self.process.cause.words():
+                reason += f" {words}"
+        log = self.last_lines(besides=self._crash.lines if crash is not None else ())
+        died = ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=log)
+        died.was_killed = self.process.was_killed
+        return died
+
+    def died(self) -> ModelError | None:
+        """Return why the stub is not healthy; None while it is."""
+        return self.unhealthy() if self.link.lost else None
+
+    def last_lines(self, besides: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the last lines that this process printed, without those in `besides`."""
+        return tuple([text for text in self._printed.copy() if text not in besides][-_KEPT_LINES:])
+
+    def dump_stacks(self, timeout: float) -> str:
+        """Return the stacks of the stub's threads as text; empty if they did not come within `timeout` seconds."""
+        answer = self.process.monitor.dump_stacks()
+        if not self.process.monitor.await_answer(answer, timeout):
+            return self._blocked_stacks()
+        return str(answer.value) if not answer.lost else ""
+
+    def modules(self, timeout: float) -> dict[str, str]:
+        """Return the file of every module that the stub has imported, by name; nothing if it did not answer within
+        `timeout` seconds."""
+        answer = self.process.monitor.list_modules()
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
+            return {}
+        return dict(answer.value)
+
+    def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
+        """Return what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
+        `timeout` seconds."""
+        answer = self.process.monitor.waits()
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
+            return 0, []
+        needs: Needs = answer.value
+        return needs.wait, needs.calls
+
+    def _blocked_stacks(self) -> str:
+        """Return the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""
+        lines: list[str] = []
+        self._blocked = lines
+        if not self.process.signal_stacks():
+            self._blocked = None
+            return ""
+        end = time.monotonic() + _BLOCKED_SECONDS
+        while time.monotonic() < end:
+            time.sleep(0.02)  # once the first line is there the others follow at once
+            before = len(lines)
+            self.process.drain_output()
+            if lines and len(lines) == before:
+                break
+        self._blocked = None
+        stacks = blocked_stacks(lines)
+        return f"C code holds the interpreter's lock (the GIL).\n{stacks}" if stacks else ""
+
+    def finalize(self) -> None:
+        """Run the author's `finalize` and end the process; what it raises is logged and ignored (rule 2.8.2)."""
+        outcome = self.process.finalize()
+        self.on_end()
+        if outcome is not None and outcome.failure is not None:
+            raised = failure_of(outcome.failure).exception
+            place = raised.frames[-1] if raised is not None and raised.frames else Frame("", 0, "")
+            self.log(
+                stream="server",
+                level="INFO",
+                text=f"finalize failed: {outcome.failure.text}",
+                file=place.file,
+                line=place.line,
+            )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.on_end()
+
+
+def _current_directory() -> str:
+    """Return the kernel's directory; empty if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _not_started(instance: str, error: Exception) -> ModelError:
+    limit = explained(error)
+    what = "is not healthy." if limit is None else f"cannot be started: {limit}"
+    failed = ModelError(f"Stub process '{instance}' {what}", reason=str(error))
+    failed.was_killed = isinstance(error, StubStartError) and error.was_killed
+    return failed

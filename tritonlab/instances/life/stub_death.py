@@ -1,0 +1,102 @@
+"""What faulthandler prints in a stub that dies of a signal, or that C code blocks: where Python was."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+
+from ...core.status import Frame, LoadInterrupted, RemoteException
+from ...ipc.processes.interpreter import STUB
+
+#: Lines of faulthandler that are kept: it prints a hundred frames at most.
+_KEPT = 150
+_BEGIN = "Fatal Python error: "
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+
+#: A line of `StubMonitor.dump_stacks`.
+_STACK_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
+
+#: What faulthandler calls a signal. Python's own fatal errors say anything else and end in SIGABRT.
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating point exception": "SIGFPE",
+    "Floating-point exception": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+}
+
+
+class CrashReport:
+    """The last report of faulthandler among the lines of a stub's stderr."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=_KEPT)
+
+    def add(self, line: str) -> None:
+        """Take one line of stderr; it costs nearly nothing until something crashes."""
+        if line.startswith(_BEGIN):
+            self.lines.clear()
+            self.lines.append(line)
+        elif self.lines and len(self.lines) < _KEPT:
+            self.lines.append(line)
+
+    def exception(self, signal: str) -> RemoteException | None:
+        """Return the death by `signal` (`SIGSEGV`) as an exception of that name, raised where Python was. Returns None
+        if nothing was reported, or another signal, which is of a process that the model forked."""
+        if not self.lines:
+            return None
+        text = self.lines[0].removeprefix(_BEGIN).strip()
+        if _SIGNALS.get(text, "SIGABRT") != signal:
+            return None
+        return RemoteException(type_name=signal, text=text, frames=tuple(self._frames()))
+
+    def _frames(self) -> list[Frame]:
+        """Return the frames of the thread that crashed, outermost first, without the stub's own."""
+        frames: list[Frame] = []
+        for line in self.lines:
+            found = _FRAME.fullmatch(line)
+            if found is None:
+                if frames:
+                    break
+                continue
+            if not found["file"].startswith(f"{STUB.parent}/"):
+                number = int(found["line"]) if found["line"].isdecimal() else 0
+                frames.append(Frame(found["file"], number, found["function"]))
+        return frames[::-1]
+
+
+def blocked_stacks(lines: Iterable[str]) -> str:
+    """Return the author's part of what faulthandler wrote about all threads, innermost call first."""
+    threads: list[list[str]] = []
+    for line in lines:
+        found = _FRAME.fullmatch(line)
+        if line.startswith(("Current thread ", "Thread ")):
+            threads.append([line])
+        elif found is not None and threads and not found["file"].startswith(f"{STUB.parent}/"):
+            threads[-1].append(line)
+    # without our frames, a thread of ours has only its start left
+    shown = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]
+    return "\n".join(line for thread in shown for line in thread)
+
+
+def interrupted_load(instance: str, stacks: str, during: str = "") -> LoadInterrupted:
+    """Return the interrupt of a load, with the place of the model's main thread, which comes first in `stacks`.
+    `during` ends the sentence where there is no model yet."""
+    text = f"the load of '{instance}' was interrupted{during and ' '}{during}"
+    thread = stacks.split("\nThread '", 1)[0]
+    found = [_STACK_FRAME.fullmatch(line) for line in thread.splitlines()]
+    frames = tuple(Frame(frame["file"], int(frame["line"]), frame["function"]) for frame in found if frame is not None)
+    exception = RemoteException("KeyboardInterrupt", f"{text} here", frames) if frames else None
+    return LoadInterrupted(f"{text}.", exception)
+
+
+def place_of(exception: RemoteException, model_file: str) -> str:
+    """Return words for a sentence that say where that was: the model's innermost line, and what it had called."""
+    if not exception.frames:
+        return ""
+    innermost = exception.frames[-1]
+    own = next((frame for frame in reversed(exception.frames) if frame.file == model_file), innermost)
+    place = f"{own.file}:{own.line} in {own.function}"
+    return place if own is innermost else f"{place}, which had called {innermost.function}"

@@ -1,0 +1,264 @@
+"""What follows the death of an instance's stub: its requests fail with the reason, and it starts again.
+
+After a start that fails, or stubs that die again and again without having executed anything, it starts again after
+growing pauses (`restart_policy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first
+pause until a start succeeds the scheduler knows that the instance is gone, so that its requests are refused with
+Triton's text. During a pause there is no thread, only an entry of the server's timer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from ...core.clock import Clock
+from ...core.status import ModelError, TritonError, UnavailableError
+from ..execution.execution import Death
+from ..execution.payload import Payload
+from .restart_policy import FIRST_PAUSE, LONGEST_PAUSE, RestartPolicy
+
+_log = logging.getLogger(__name__)
+
+_SECOND = 1_000_000_000
+#: A stub that lived for this long did not die of its start.
+_LONG_LIFE = LONGEST_PAUSE
+
+
+class LifeCycle(Protocol):
+    """The state of the instance (`instance_state.InstanceLife`)."""
+
+    @property
+    def stopped(self) -> bool: ...
+
+    def give_up(self) -> None:
+        """Move the instance to FAILED."""
+        ...
+
+    def try_again(self) -> bool:
+        """Move to a new start. Returns False if the instance was stopped or is to leave."""
+        ...
+
+
+class ReplacedInstance(Protocol):
+    """The instance whose stub is replaced (`model_instance.ModelInstance`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    def start(self) -> None:
+        """Start a stub, and block meanwhile. Raises what made it fail; then the instance is FAILED, unless
+        stopped."""
+        ...
+
+    def bury(self, death: Death, error: TritonError) -> None:
+        """Fail what was in flight when the stub died."""
+        ...
+
+    def execute(self, payload: Payload) -> None: ...
+
+    def refuse(self, payload: Payload, error: TritonError) -> None: ...
+
+    def say(self, text: str) -> None:
+        """Add an error to the server's log."""
+        ...
+
+
+class SchedulerEvents(Protocol):
+    """The reports to the instance's scheduler of what happened (`instance_plan.InstanceEvents`, bound to the
+    instance)."""
+
+    def away(self) -> bool: ...
+
+    def idle(self) -> None: ...
+
+    def gone(self) -> None: ...
+
+    def ready(self) -> None: ...
+
+
+class StubReplacement:
+    """The replacement of the stubs of one instance. `later(ns, function)` calls a function that must not block.
+
+    Guarantees: one start at a time. A payload that comes while the stub is replaced (`hold`) is executed by the new
+    one, or fails. After `end` nothing starts any more.
+    """
+
+    def __init__(
+        self,
+        instance: ReplacedInstance,
+        life: LifeCycle,
+        events: SchedulerEvents,
+        clock: Clock,
+        later: Callable[[int, Callable[[], None]], None],
+    ) -> None:
+        #: how often the instance has been started again
+        self.count = 0
+        #: why its last stub ended
+        self.last_death = ""
+        #: why it does not run, and when it is started again (`Clock.now()` nanoseconds); empty and None while it runs
+        self.failure = ""
+        self.next_try: int | None = None
+        self._instance = instance
+        self._life = life
+        self._events = events
+        self._clock = clock
+        self._later = later
+        self._lock = threading.Lock()  # guards the next five
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+        self._waiting: Payload | None = None
+        self._gone = False  # whether the scheduler was told that the instance is gone
+        # only the thread that replaces uses the rest
+        self._error: TritonError = UnavailableError("")  # of the last death
+        self._policy = RestartPolicy()
+        self._started = clock.now()
+
+    def begin(self, death: Death) -> None:
+        """Begin to replace a dead stub. Does not block."""
+        self._submit(lambda: self._follow(death))
+
+    def hold(self, payload: Payload) -> bool:
+        """Keep a payload that the scheduler sent while the stub was dying. Returns False if the scheduler knows by now
+        that the instance is gone."""
+        with self._lock:
+            if self._gone:
+                return False
+            self._waiting = payload
+            return True
+
+    def end(self, error: TritonError) -> None:
+        """Start no more stubs, because the instance was stopped; payloads that wait for one fail with `error`."""
+        with self._lock:
+            self._ended = True
+        self.join()
+        self.next_try = None
+        self._refuse_waiting(error)
+
+    def join(self) -> None:
+        """Wait until there is nothing more to do now."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    # -- one thread at a time, while there is something to do
+
+    def _submit(self, task: Callable[[], None]) -> None:
+        with self._lock:
+            self._tasks.append(task)
+            if self._thread is None:
+                name = f"restart {self._instance.name}"
+                self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._tasks:
+                    self._thread = None
+                    return
+                task = self._tasks.popleft()
+            task()
+
+    def _follow(self, death: Death) -> None:
+        # This gives an idle or executing instance back to the scheduler; else a payload is on its way, and `execute`
+        # does.
+        returns = self._events.away() or death.execution is not None
+        self._error = error = death.stub.unhealthy()
+        self.last_death = error.reason
+        self._instance.say(f"{error.message} {error.reason}")
+        self._instance.bury(death, error)
+        has_worked = death.worked or self._clock.now() - self._started >= _LONG_LIFE
+        pause = self._policy.after_death(
+            has_requests=bool(death.requests), has_worked=has_worked, is_killed=error.was_killed
+        )
+        if not pause:
+            self._start(returns)
+        else:
+            self._life.give_up()
+            self._pause(pause, f"it died {self._policy.failures} times without a request in between. {error.reason}")
+
+    def _start(self, returns: bool) -> None:
+        """Start a stub. With `returns` the scheduler gets the instance back."""
+        while True:
+            try:
+                self._instance.start()
+                break
+            except Exception as failure:
+                if not self._is_retried(failure):
+                    return
+        if self._life.stopped:
+            return  # it was stopped while it started; `end` fails what waits for it
+        self.count += 1
+        self.failure, self.next_try = "", None
+        self._started = self._clock.now()
+        with self._lock:
+            gone, self._gone = self._gone, False
+            waiting, self._waiting = self._waiting, None
+        if gone:
+            self._events.ready()
+        elif waiting is not None:
+            self._instance.execute(waiting)
+        elif returns:
+            self._events.idle()
+
+    def _is_retried(self, failure: Exception) -> bool:
+        """Return whether a start that failed is tried again at once, or note when it is."""
+        if not isinstance(failure, TritonError):
+            _log.exception("'%s' could not be started again", self._instance.name)
+        what = f"it could not be started again: {_text_of(failure)}"
+        pause = self._policy.after_failed_start(is_killed=isinstance(failure, ModelError) and failure.was_killed)
+        if not pause and self._life.try_again():
+            self._instance.say(f"'{self._instance.name}' does not run: {what} Next try at once.")
+            return True
+        traceback = failure.message.partition("\n")[2] if isinstance(failure, TritonError) else ""
+        self._pause(pause or FIRST_PAUSE, what, traceback)
+        return False
+
+    def _pause(self, pause: int, failure: str, more: str = "") -> None:
+        """Note why the instance does not run, and start it again later, unless stopped. `more` is for the log."""
+        with self._lock:
+            known, self._gone = self._gone, True
+        self._refuse_waiting(self._error)
+        if not self._life.stopped:
+            self.failure, self.next_try = failure, self._clock.now() + pause
+            text = f"'{self._instance.name}' does not run: {failure} Next try in {pause / _SECOND:g} s."
+            self._instance.say(f"{text}\n{more}".rstrip())
+            # the timer must not keep a model that is unloaded meanwhile
+            self._later(pause, partial(_call, weakref.WeakMethod(self._due)))
+        if not known:
+            self._events.gone()
+
+    def _due(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+        self._submit(self._try_again)
+
+    def _try_again(self) -> None:
+        if self._life.try_again():
+            self._start(False)
+
+    def _refuse_waiting(self, error: TritonError) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._instance.refuse(waiting, error)
+
+
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    if (bound := method()) is not None:
+        bound()
+
+
+def _text_of(failure: Exception) -> str:
+    if not isinstance(failure, TritonError):
+        return f"{type(failure).__name__}: {failure}."
+    first = failure.message.partition("\n")[0]  # the rest is the author's traceback
+    reason = failure.reason if isinstance(failure, ModelError) else ""
+    return " ".join(sentence.rstrip(".") + "." for sentence in (first, reason) if sentence)

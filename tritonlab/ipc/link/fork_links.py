@@ -1,0 +1,123 @@
+"""`ForkLinks` gives links to the processes that a model forks, such as the workers of its `multiprocessing.Pool`.
+
+A forked process has copies of the stub's socket and regions, and must not touch them. For this the stub was given one
+end of another socket, of whole messages. Through it the process sends one end of a new socket pair; over the other end
+it gets the descriptors of two regions. That makes a link like the stub's, over which only calls come.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+
+from ...stub._pb_stub.wire.fork_bodies import ForkLink
+from ...stub._pb_stub.wire.serialization import encode_body
+from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
+from .link_reader import LinkReader
+from .stub_link import StubLink
+
+_log = logging.getLogger(__name__)
+
+
+class ForkLinks:
+    """The kernel's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
+    thread; `on_end` is called at its end, on any thread."""
+
+    def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
+        self.on_link: Callable[[StubLink], None] = lambda link: None
+        self.on_end: Callable[[StubLink], None] = lambda link: None
+        #: the end that the stub inherits; `start` closes it here
+        self.theirs: socket.socket
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._link_reader = link_reader
+        self._watch = link_reader.watch(self._ours.fileno(), self._on_event)
+        self._sizes = (size, growth, limit)
+        self._lock = threading.Lock()  # guards everything below
+        self._links: dict[StubLink, tuple[Region, RegionReader]] = {}
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to listen, once the stub has its end. Raises OSError if the link reader is closed."""
+        self.theirs.close()
+        self._watch.start()
+
+    @property
+    def count(self) -> int:
+        """How many processes have a link."""
+        return len(self._links)
+
+    def _on_event(self, events: int) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(self._ours, 64, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            return  # it was closed meanwhile
+        if not data:
+            return  # the stub and all that it forked are gone
+        try:
+            for fd in fds[1:]:
+                os.close(fd)
+            if fds:
+                self._accept(fds[0])
+        except OSError:
+            _log.exception("a forked process could not be given a link")
+        self._watch.arm()
+
+    def _accept(self, fd: int) -> None:
+        try:
+            ours = socket.socket(fileno=fd)
+        except OSError:
+            os.close(fd)
+            raise
+        size, growth, limit = self._sizes
+        kernel_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
+        regions = (Region(kernel_fd, size, growth, limit), RegionReader(stub_fd))
+        os.ftruncate(stub_fd, size)
+        link = StubLink(ours, *regions, self._link_reader)
+        with self._lock:
+            closed = self._closed
+            self._links[link] = regions
+        link.on_lost = lambda reason: self._on_lost(link)
+        self.on_link(link)
+        try:
+            # These are the first bytes that the process gets; it sends nothing before.
+            socket.send_fds(ours, [encode_body(ForkLink(size, growth, limit or 0))], [kernel_fd, stub_fd])
+        except OSError:
+            closed = True
+        if closed or link.lost:
+            self._bury(link)
+
+    def _on_lost(self, link: StubLink) -> None:
+        # This needs a thread of its own: the one that noticed may be reading the link or sending on it.
+        threading.Thread(target=self._bury, args=(link,), name="end of fork", daemon=True).start()
+
+    def _bury(self, link: StubLink) -> None:
+        with self._lock:
+            regions = self._links.pop(link, None)
+        if regions is None:
+            return
+        link.close()
+        link.devices.close()
+        for region in regions:
+            region.close()
+        self.on_end(link)
+
+    def close(self) -> None:
+        """End all links, after the stub has ended."""
+        with self._lock:
+            self._closed = True
+            links = list(self._links)
+        self._watch.remove()
+        self._ours.close()
+        self.theirs.close()  # still open if no stub was started
+        for link in links:
+            self._bury(link)
+
+    def forget(self) -> None:
+        """Drop the descriptors in a forked child of the kernel, without a message to the processes at the other
+        ends."""
+        self._ours.close()
+        for link in self._links:
+            link.forget()

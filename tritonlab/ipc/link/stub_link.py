@@ -1,0 +1,320 @@
+"""The link of a stub, with a typed method for each message between the server and the stub. Code above it knows no
+command numbers, message bodies or blocks."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.tensor import Tensor
+from ...core.json_text import encode_parameters
+from ...stub._pb_stub.wire.debugger_bodies import Attach, Postmortem, Prompt, Resumed
+from ...stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
+from ...stub._pb_stub.wire.message_bodies import (
+    NO_RESPONSE,
+    RESCHEDULED,
+    AutoComplete,
+    Awake,
+    DeviceMemory,
+    DumpStacks,
+    Executed,
+    Failed,
+    Failure,
+    Finalize,
+    FrameState,
+    GiveBack,
+    Import,
+    Infer,
+    InferCancel,
+    InferResponse,
+    Initialize,
+    IsCancelled,
+    IsModelReady,
+    IsReady,
+    ListModules,
+    LoadModel,
+    Log,
+    MetricFamilyDel,
+    MetricFamilyNew,
+    MetricNew,
+    MetricOp,
+    NeededCall,
+    Needs,
+    Raised,
+    Reply,
+    Response,
+    ResponseError,
+    Row,
+    UnloadModel,
+    Waits,
+    Wake,
+)
+from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
+from ...stub._pb_stub.wire.tensor_block import Wire, pack_tensors
+from ..gpu.device_tensors import DeviceTensors
+from ..gpu.gpu_buffers import GpuBuffers
+from ..processes.editor_relay import EditorRelay
+from .link_reader import LinkReader
+from .stub_connection import Answer, StubConnection
+
+__all__ = [
+    "NO_RESPONSE",
+    "RESCHEDULED",
+    "DeviceMemory",
+    "Executed",
+    "Failed",
+    "Failure",
+    "FrameState",
+    "Infer",
+    "InferCancel",
+    "IsCancelled",
+    "IsModelReady",
+    "LoadModel",
+    "Log",
+    "MetricFamilyDel",
+    "MetricFamilyNew",
+    "MetricNew",
+    "MetricOp",
+    "MonitorLink",
+    "NeededCall",
+    "Needs",
+    "PackedBatch",
+    "Prompt",
+    "Raised",
+    "Response",
+    "ResponseError",
+    "Resumed",
+    "Row",
+    "SharedMemoryError",
+    "StubLink",
+    "UnloadModel",
+]
+
+M = TypeVar("M")
+_EXECUTE = NUMBER["EXECUTE"]
+_INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
+_REPLY = NUMBER["REPLY"]
+
+
+class PackedBatch(NamedTuple):
+    """A batch whose inputs are in the region."""
+
+    block: int | None
+    entries: list[Row]
+
+
+class StubLink(StubConnection):
+    """The control link of a stub, or of a process that it forked."""
+
+    def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
+        super().__init__(sock, region, stub_region, link_reader)
+        #: sends and receives tensors in the memory of GPUs; whoever takes the stub for a model says how
+        self.devices = DeviceTensors(GpuBuffers(), inputs=False)
+
+    # -- life cycle: each waits with `await_answer`
+
+    def import_model(
+        self,
+        *,
+        module: str,
+        path: str,
+        paths: Sequence[str],
+        model_dir: str,
+        instance: str,
+        env: dict[str, str],
+        cwd: str,
+    ) -> Answer:
+        """Ask the stub to import the module. `cwd` is empty if the working directory was removed."""
+        return self.ask(
+            Import(module, path, paths=list(paths), model_dir=model_dir, instance=instance, env=env, cwd=cwd)
+        )
+
+    def auto_complete(self, config: str) -> Answer:
+        """Ask for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
+        such method."""
+        return self.ask(AutoComplete(config))
+
+    def initialize(
+        self,
+        args: dict[str, str],
+        outputs: Sequence[str],
+        decoupled: bool,
+        tells_failures: bool = False,
+        postmortem_s: float = 0.0,
+    ) -> Answer:
+        """Ask the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too; it keeps the
+        last exception of `execute` alive for `postmortem_s` seconds."""
+        return self.ask(
+            Initialize(
+                args,
+                outputs=list(outputs),
+                decoupled=decoupled,
+                tells_failures=tells_failures,
+                postmortem_s=postmortem_s,
+            )
+        )
+
+    def finalize(self) -> Answer:
+        """Ask the stub to finalize the model; then the process ends."""
+        return self.ask(Finalize())
+
+    def give_back(self) -> Answer:
+        """Ask the stub to return the memory it does not use. The value is a GivenBack."""
+        self.devices.ask_back()
+        return self.ask(GiveBack())
+
+    # -- execution
+
+    def pack(self, requests: Sequence[InferenceRequest]) -> PackedBatch:
+        """Put the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if there is no
+        room, and the error of any field that cannot be sent."""
+        wires: list[Wire] = [
+            (
+                name,
+                int(tensor.datatype),
+                tensor.shape,
+                tensor.data if not tensor.memory_type else self.devices.input(tensor),
+            )
+            for request in requests
+            for name, tensor in request.inputs.items()
+        ]
+        block, headers = pack_tensors(self.region, wires)
+        try:
+            entries = []
+            position = 0
+            for request in requests:
+                end = position + len(request.inputs)
+                entries.append(  # the row of an Entry
+                    [
+                        request.serial,
+                        request.request_id,
+                        request.correlation_id,
+                        request.flags,
+                        request.timeout,
+                        encode_parameters(request.parameters),
+                        list(request.requested_outputs) if request.requested_outputs or request.null else None,
+                        headers[position:end],
+                        None if request.trace is None else request.trace.wire(),
+                    ]
+                )
+                position = end
+        except Exception:
+            if block is not None:
+                self.region.free(block)
+            raise
+        return PackedBatch(block, entries)
+
+    def execute(self, batch: int, packed: PackedBatch, spin_us: int) -> None:
+        """Send the batch of number `batch`, which an EXECUTED of that number answers. Raises the error of any field
+        that has no wire form; then nothing was sent."""
+        try:
+            self.post(_EXECUTE, batch, [spin_us, packed.block, packed.entries], packed=True)  # the row of an Execute
+        except Exception:
+            self.drop(packed)
+            raise
+
+    def drop(self, packed: PackedBatch) -> None:
+        """Free a packed batch that is not to be executed."""
+        if packed.block is not None:
+            self.region.free(packed.block)
+
+    # -- answers to the stub's calls
+
+    def reply(self, call: int, value: Any) -> None:
+        """Answer a call."""
+        self.tell(Reply(value), call)
+
+    def refuse(self, call: int, text: str, code: int) -> None:
+        """Answer a call with an error."""
+        self.tell(Reply(None, Failure(text, code)), call)
+
+    def respond(self, infer: int, final: bool, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
+        """Send a response to an INFER. Raises SharedMemoryError if there is no room for the outputs; then nothing was
+        sent."""
+        wires: list[Wire] = [
+            (name, int(t.datatype), t.shape, t.data if not t.memory_type else self.devices.output(t))
+            for name, t in outputs.items()
+        ]
+        block, headers = pack_tensors(self.region, wires)
+        response = [final, block, headers, None, encode_parameters(parameters)]  # the row of an InferResponse
+        self.post(_INFER_RESPONSE, infer, response, packed=True)
+
+    def fail(self, infer: int, final: bool, code: int, text: str) -> None:
+        """Send an error to an INFER."""
+        self.tell(InferResponse(final, block=None, tensors=[], error=ResponseError(code, text), parameters=""), infer)
+
+    def return_blocks(self) -> None:
+        """Gives the stub back now the blocks that are no longer read; the next message would do it, too."""
+        self.post(_REPLY, 0, [None, None])  # a Reply, but to no call
+
+    # -- messages of the stub: handlers run on the thread that reads, and must not block
+
+    def on_executed(self, handler: Callable[[int, Executed], None]) -> None:
+        """Call `handler(batch, executed)` for each EXECUTED. It also wakes a caller that reads the link but whose
+        answer came another way."""
+        self._hear(Executed, handler)
+        self._hear(Awake, lambda ident, awake: None)
+
+    def on_response(self, handler: Callable[[int, Response], None]) -> None:
+        """Call `handler(request handle, response)` for each response of a sender."""
+        self._hear(Response, handler)
+
+    def on_log(self, handler: Callable[[int, Log], None]) -> None:
+        """Call `handler(0, record)` for each log record."""
+        self._hear(Log, handler)
+
+    def on_raised(self, handler: Callable[[int, Raised], None]) -> None:
+        """Call `handler(0, raised)` for each exception that the stub reports."""
+        self._hear(Raised, handler)
+
+    def on_failed(self, handler: Callable[[int, Failed], None]) -> None:
+        """Call `handler(0, failed)` for each failure of the author's code, before its requests end for it."""
+        self._hear(Failed, handler)
+
+    def on_calls(self, handler: Callable[[int, Any], None]) -> None:
+        """Call `handler(id, call)` for every kind of call; the call has to be answered."""
+        for row in CALLS:
+            self._hear(row.body, handler)
+
+    def _hear(self, kind: type[M], handler: Callable[[int, M], None]) -> None:
+        row = ROW[kind]
+        read = row.read
+        self.handlers[row.number] = lambda ident, fields: handler(ident, read(fields))
+
+
+class MonitorLink(StubConnection):
+    """The link of a stub's monitor thread, which answers even while the model executes."""
+
+    #: leads editors to the debugger in the stub, from the first time that one may attach
+    editor_relay: EditorRelay | None = None
+
+    def is_ready(self) -> Answer:
+        """Ask the stub to call `is_ready`; the value is None if the model has no such method."""
+        return self.ask(IsReady())
+
+    def dump_stacks(self) -> Answer:
+        """Ask for the stacks of the threads; the value is a text."""
+        return self.ask(DumpStacks())
+
+    def list_modules(self) -> Answer:
+        """Ask which modules are imported; the value is the file of each, by name."""
+        return self.ask(ListModules())
+
+    def waits(self) -> Answer:
+        """Ask which calls the running `execute` cannot go on without; the value is a Needs."""
+        return self.ask(Waits())
+
+    def postmortem(self, begin: bool) -> Answer:
+        """Ask how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.
+        The value is None if there is none."""
+        return self.ask(Postmortem(begin))
+
+    def attach(self, port: int, token: str) -> Answer:
+        """Ask the stub to connect its debugpy with an `EditorRelay`."""
+        return self.ask(Attach(port, token))
+
+    def wake(self) -> None:
+        """Wake the caller that reads the control link."""
+        self.ask(Wake())

@@ -1,0 +1,308 @@
+"""The start and the end of a stub process with its link.
+
+The end has steps, each with a deadline: FINALIZE (the author's `finalize` runs), time to exit, end of the link,
+SIGTERM to the stub's session, SIGKILL to it. A stub whose kernel dies needs none of them: its life pipe ends and the
+operating system kills its session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from ...stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
+from ...stub._pb_stub.wire.serialization import WIRE_VERSION
+from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
+from ..link.fork_links import ForkLinks
+from ..link.link_reader import LinkReader, Watch
+from ..link.stub_connection import Answer
+from ..link.stub_ends import StubEnds
+from ..link.stub_link import MonitorLink, StubLink
+from ..zygotes.zygote_process import ZygoteProcess
+from .child_process import ChildProcess
+from .death_cause import DeathCause
+from .interpreter import STUB, Interpreter
+from .stub_log import StubOutput
+
+#: The kernel's own Python, which runs models that bring no environment or stub of their own.
+KERNEL = Interpreter(sys.executable)
+
+#: Deadlines in seconds. FINALIZE has none in Triton (rule 2.8.2), but a kernel that shuts down must not wait for ever.
+HELLO_TIMEOUT = 60.0
+FINALIZE_TIMEOUT = 30.0
+RUNG_TIMEOUT = 2.0
+
+
+class StubStartError(Exception):
+    """A stub process that did not come up: why, and what it printed. `was_killed`: by a signal from outside."""
+
+    was_killed = False
+
+
+@dataclass(frozen=True)
+class ShmSettings:
+    """The sizes of a stub's regions in bytes (rule 2.9). `limit` None lets them grow until memory is full."""
+
+    default_byte_size: int = 1 << 20
+    growth_byte_size: int = 1 << 20
+    limit: int | None = None
+
+
+DEFAULT_SHM = ShmSettings()
+
+
+#: Starts a stub with its ends of the link, the number of its door, and the sizes of its regions.
+Begin = Callable[[StubEnds, int, tuple[int, int, int | None]], ChildProcess]
+
+
+def new_process(interpreter: Interpreter) -> Begin:
+    """Return a function that starts a stub in a new process of the interpreter."""
+
+    def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
+        control, monitor, *regions, life = ends.inherited
+        numbers = [control, monitor, *regions, *(size or 0 for size in sizes), life, door]
+        return ChildProcess.start(
+            [interpreter.executable, str(STUB), *map(str, numbers)],
+            environment=interpreter.variables(os.environ),
+            stdout=ends.stdout_write,
+            stderr=ends.stderr_write,
+            inherited=(*ends.inherited, door),
+        )
+
+    return begin
+
+
+def fork_of(zygote: ZygoteProcess, paths: Sequence[str]) -> Begin:
+    """Return a function that lets the zygote fork a stub, for a model that finds modules of its own in `paths`. The
+    function raises ForkRefused or ZygoteError."""
+
+    def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
+        return zygote.fork(sizes, paths, [*ends.inherited, door, ends.stdout_write, ends.stderr_write])
+
+    return begin
+
+
+class StubProcess:
+    """A stub process with its link. It has no model yet; a model's instance takes it over from the pool."""
+
+    def __init__(
+        self,
+        link_reader: LinkReader,
+        *,
+        interpreter: Interpreter = KERNEL,
+        shm: ShmSettings = DEFAULT_SHM,
+        begin: Begin | None = None,
+    ) -> None:
+        """Start the process by `begin`, by default as a new one of the interpreter. `await_hello` tells whether it
+        came up. Raises StubStartError if no process could be started, and whatever `begin` raises."""
+        self.interpreter = interpreter
+        #: which modules the model has to import itself, and why; empty if the process has them all
+        self.imports_anew = ""
+        self._link_reader = link_reader
+        self._watches: dict[int, Watch] = {}
+        self._ended = threading.Event()
+        self._end_lock = threading.Lock()  # one thread alone sets _ended, and then closes everything
+        #: whether its process has ended by a signal from outside; known once it is reaped
+        self.was_killed = False
+        ends = StubEnds()
+        with ExitStack() as undo:
+            undo.callback(ends.close)
+            try:
+                self._start(ends, shm, undo, begin or new_process(interpreter))
+            except (OSError, SharedMemoryError) as error:
+                raise StubStartError(f"cannot start the stub with '{interpreter.executable}': {error}") from error
+            finally:
+                ends.close_theirs()
+            try:
+                self._listen(ends)
+            except OSError as error:
+                raise StubStartError(f"no more stubs can be started: {error}") from error
+            undo.pop_all()
+        _running.add(self)
+
+    def _start(self, ends: StubEnds, shm: ShmSettings, undo: ExitStack, begin: Begin) -> None:
+        sizes = (shm.default_byte_size, shm.growth_byte_size, shm.limit)
+        region = Region(ends.region, *sizes)
+        os.ftruncate(ends.stub_region, shm.default_byte_size)
+        self._regions = (region, RegionReader(ends.stub_region))
+        self.forks = ForkLinks(self._link_reader, *sizes)
+        undo.callback(self.forks.close)
+        self.child = begin(ends, self.forks.theirs.fileno(), sizes)
+        undo.callback(self.child.close)
+        undo.callback(self.child.kill)
+        self.cause = DeathCause(self.child)
+
+    def _listen(self, ends: StubEnds) -> None:
+        self._life_write = ends.life
+        self.output = StubOutput(ends.stdout, ends.stderr)
+        for fd in self.output.fds:
+            self._watch(fd, partial(self._on_output, fd))
+        self.link = StubLink(ends.control, *self._regions, self._link_reader)
+        self.monitor = MonitorLink(ends.monitor, *self._regions, self._link_reader)
+        self._watch(self.child.exit_fd, self._on_exit)
+        self.forks.start()
+
+    def _watch(self, fd: int, callback: Callable[[int], None]) -> None:
+        self._watches[fd] = self._link_reader.watch(fd, callback)
+        self._watches[fd].start()
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def await_hello(self, timeout: float = HELLO_TIMEOUT) -> None:
+        """Wait until the stub is up, for `timeout` seconds at most.
+
+        Raises InterpreterError if its Python is to blame, else StubStartError with what it printed; the process has
+        ended then.
+        """
+        hello = self.link.await_hello(timeout)
+        program = self.interpreter.executable
+        if hello is None:
+            why = self.link.lost_reason
+            died = self.link.lost and self.child.wait(0.5)
+            self.was_killed = died and self.cause.is_kill()
+            self.kill()
+            if self.interpreter is not KERNEL:
+                self.interpreter.check()
+            printed = "\n".join(self.output.held[-20:])
+            what = (
+                f"exited with {self.child.exit_reason()}" if died else why or f"did not answer within {timeout:.0f} s"
+            )
+            if died and (words := self.cause.words()):
+                what += f". {words.removesuffix('.')}"
+            failed = StubStartError(f"the stub ({program}) {what}" + (f":\n{printed}" if printed else ""))
+            failed.was_killed = self.was_killed
+            raise failed
+        if hello.wire_version != WIRE_VERSION:
+            self.kill()
+            raise StubStartError(
+                f"the stub ({program}) speaks wire version {hello.wire_version}, not {WIRE_VERSION}: it is of another "
+                "release of tritonlab than this process, which must be restarted after an installation"
+            )
+
+    def adopt_output(self, emit: Callable[[str, str], None]) -> None:
+        """Call `emit(stream, text)` for each line that the stub prints, and has printed before a model took it."""
+        self.output.retarget(emit)
+
+    def drain_output(self, *, ended: bool = False) -> None:
+        """Read what the pipes hold now, so that the lines of a finished execution are logged before its answer
+        arrives. `ended`: as for `StubOutput.drain_all`."""
+        self.output.drain_all(ended=ended)
+
+    def _on_output(self, fd: int, events: int) -> None:
+        if self.output.drain(fd):
+            self._watches[fd].arm()
+
+    def _on_exit(self, events: int) -> None:
+        """End the link, because the process has ended. Its socket may stay open in processes that the model forked."""
+        self.link.shutdown()
+        self.monitor.shutdown()
+
+    def region_memory(self) -> int:
+        """Return the bytes of memory that its two regions take."""
+        return sum(region.memory() for region in self._regions)
+
+    def give_back(self, timeout: float) -> bool:
+        """Make the stub return its unused memory to the system, and do so with the kernel's region for it.
+
+        The question tells the stub which blocks nobody reads any more, and its answer tells the kernel. Wait for
+        `timeout` seconds at most; return whether the stub has answered.
+        """
+        answer = self.link.give_back()
+        has_answered = self.link.await_answer(answer, timeout) and answer.value is not None
+        if has_answered:
+            self.link.devices.given_back(answer.value)
+        self._regions[0].give_back()
+        return has_answered
+
+    def signal_stacks(self) -> bool:
+        """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if it cannot be
+        asked: there is no such signal, or the stub does not handle it yet and would die of it."""
+        if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
+            return False
+        if not self._ended.is_set():
+            self.child.send_signal(STACKS_SIGNAL)
+        return True
+
+    # -- the end
+
+    def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> Answer | None:
+        """Run the author's `finalize` and end the process. Returns the answer to `finalize`, None if none came within
+        `timeout` seconds."""
+        outcome = None
+        if not self.link.lost:
+            answer = self.link.finalize()
+            if self.link.await_answer(answer, timeout) and not answer.lost:
+                outcome = answer
+                self.child.wait(RUNG_TIMEOUT)  # time for its exit functions, threads and buffers
+        self._climb_down(grace=RUNG_TIMEOUT)
+        return outcome
+
+    def kill(self) -> None:
+        """End the process without asking."""
+        self._climb_down(grace=0.0)
+
+    def _climb_down(self, grace: float) -> None:
+        if self._ended.is_set():
+            return  # by now its process id may be another's
+        self.link.shutdown()
+        self.monitor.shutdown()
+        if grace and not self.child.wait(grace):
+            self.child.terminate()
+            self.child.wait(grace)
+        self.child.kill()
+        self._release()
+
+    def reap(self) -> None:
+        """End a process whose link was lost, collect its exit status and last lines, and free everything."""
+        if self._ended.is_set():
+            return
+        self.was_killed = self.child.wait(0.5) and self.cause.is_kill()
+        self.child.kill()
+        self._release()
+
+    def _release(self) -> None:
+        with self._end_lock:
+            if self._ended.is_set():
+                return
+            self._ended.set()
+        _running.discard(self)
+        for watch in self._watches.values():
+            watch.remove()
+        self.child.close()
+        self.output.close()
+        self.forks.close()
+        self.link.close()
+        self.link.devices.close()
+        self.monitor.close()
+        os.close(self._life_write)
+        for region in self._regions:
+            region.close()
+
+    def forget(self) -> None:
+        """Drop, in a forked child, the descriptors that would keep the stub alive after the kernel, and the right to
+        end it."""
+        self._ended.set()
+        os.close(self._life_write)
+        self.link.forget()
+        self.monitor.forget()
+        self.forks.forget()
+
+
+_running: weakref.WeakSet[StubProcess] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for stub in list(_running):
+        stub.forget()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,215 @@
+"""The lines that models print and log, each with its model, its instance and the requests that were
+executing."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...stub._pb_stub.wire.message_bodies import UNCHECKED
+
+__all__ = ["MISPLACED", "UNCHECKED", "UNPRINTABLE", "LogBook", "LogRecord", "StubOutput"]
+
+#: How warnings begin of instances that use another device than the one they were told.
+MISPLACED = "Triton checks no placement: "
+#: How warnings begin of printed lines that are not ASCII.
+UNPRINTABLE = "Triton prints ASCII only: "
+
+#: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the kernel's
+#: memory.
+MAX_LINE = 1 << 16
+#: How many records a server keeps, and how many characters in them; the oldest go first.
+KEPT_RECORDS = 20_000
+KEPT_TEXT = 16 << 20
+#: Bytes that a pipe holds at most (Linux's default): reading this many takes all that was there at the start.
+_PIPE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One line of the log. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log`
+    (pb_utils.Logger) or `server`.
+
+    `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for what
+    `execute` raised (stream `server`). `request_ids` and `serials` are those of the requests that were executing when
+    the line was written, or, between two executions, that a sender still had to answer (an id the client left out is
+    the empty string). `pid` is the process that wrote it, which tells a version from its predecessor; 0 for the server.
+    `unheard`: `execute` raised this after the last answer of its requests, so no client hears of it.
+    """
+
+    time_ns: int
+    model: str
+    version: int
+    instance: str
+    stream: str
+    level: str
+    text: str
+    file: str = ""
+    line: int = 0
+    request_ids: tuple[str, ...] = ()
+    pid: int = 0
+    serials: tuple[int, ...] = ()
+    unheard: bool = False
+
+    def is_of_request(self, request: str) -> bool:
+        """Return whether the line is about the request of that id, or of that serial number."""
+        return request in self.request_ids or request in map(str, self.serials)
+
+    @property
+    def unchecked(self) -> bool:
+        """Return whether the line warns of what Triton does not notice, an output that does not fit the config or an
+        instance on another device than its own, or of what it could not print."""
+        return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED, UNPRINTABLE))
+
+    @property
+    def in_error(self) -> bool:
+        """Whether the requests' error says the same to those who wait for it: what `execute` raised."""
+        return self.stream == "server" and not (self.unchecked or self.unheard)
+
+
+class LogBook:
+    """The last records of a server."""
+
+    def __init__(
+        self,
+        listener: Callable[[LogRecord], None] | None = None,
+        kept: int = KEPT_RECORDS,
+        kept_text: int = KEPT_TEXT,
+    ) -> None:
+        self._listener = listener
+        self._kept = kept
+        self._kept_text = kept_text
+        self._lock = threading.Lock()  # guards everything below
+        self._records: deque[LogRecord] = deque()
+        self._text = 0
+
+    def add(self, record: LogRecord) -> None:
+        records = self._records
+        with self._lock:
+            records.append(record)
+            self._text += len(record.text)
+            while len(records) > self._kept or (self._text > self._kept_text and len(records) > 1):
+                self._text -= len(records.popleft().text)
+        if self._listener is not None:
+            self._listener(record)
+
+    def records(self, model: str | None = None) -> list[LogRecord]:
+        """Return the records, oldest first; only those of `model` if given."""
+        with self._lock:
+            records = list(self._records)
+        return [record for record in records if model is None or record.model == model]
+
+
+class StubOutput:
+    """One stub's stdout and stderr pipes, read line by line; the lines are kept until a model takes them.
+
+    Guarantees: `drain` may be called from any thread. Lines keep their order within a stream.
+    """
+
+    def __init__(self, stdout: int, stderr: int) -> None:
+        self._lock = threading.Lock()  # guards the pipes' reads and everything below
+        self._streams = {stdout: "stdout", stderr: "stderr"}
+        #: the start of an unfinished line, MAX_LINE bytes at most, and its whole length so far
+        self._partial = {stdout: (b"", 0), stderr: (b"", 0)}
+        self._has_partial = False
+        self._held: list[tuple[str, str]] = []
+        self._emit: Callable[[str, str], None] = lambda stream, text: self._held.append((stream, text))
+        self._poll = select.poll()
+        for fd in self._streams:
+            os.set_blocking(fd, False)
+            self._poll.register(fd, select.POLLIN)
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        return tuple(self._streams)
+
+    @property
+    def held(self) -> list[str]:
+        """The lines that nobody has taken yet."""
+        return [text for _, text in self._held]
+
+    def retarget(self, emit: Callable[[str, str], None]) -> None:
+        """Send the lines held so far, and all later ones, to `emit(stream, text)`. A stub may print before it has a
+        model."""
+        with self._lock:
+            self._emit = emit
+            held, self._held = self._held, []
+            for stream, text in held:
+                emit(stream, text)
+
+    def drain_all(self, *, ended: bool = False) -> None:
+        """Read what both pipes hold now; takes half a microsecond if they are empty.
+
+        `ended`: the code that printed has returned, and a line without a newline is all there is of it.
+        """
+        try:
+            ready = [fd for fd, _ in self._poll.poll(0)]
+        except RuntimeError:  # another thread polls right now; a lock against that would cost time with each request
+            ready = list(self.fds)
+        for fd in ready:
+            self.drain(fd)
+        if self._lock.locked():
+            with self._lock:
+                pass  # waits for a thread that has read lines and is still handing them on
+        if ended and self._has_partial:
+            with self._lock:
+                self._emit_partial()
+
+    def drain(self, fd: int) -> bool:
+        """Read what the pipe holds now. Returns False once the pipe has ended.
+
+        It leaves what comes meanwhile: otherwise a model that never stops printing would keep its reader for ever.
+        """
+        with self._lock:
+            stream = self._streams.get(fd)
+            taken = 0
+            while stream is not None and taken < _PIPE:
+                try:
+                    data = os.read(fd, _PIPE)
+                except BlockingIOError:
+                    return True
+                except OSError:
+                    data = b""
+                if not data:
+                    return False
+                taken += len(data)
+                self._split(fd, stream, data)
+            return stream is not None
+
+    def _split(self, fd: int, stream: str, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        start, length = self._partial[fd]
+        line, length = start + first[: MAX_LINE - len(start)], length + len(first)
+        for other in others:
+            self._emit(stream, _text(line, length))
+            line, length = other[:MAX_LINE], len(other)
+        self._partial[fd] = line, length
+        self._has_partial = any(length for _, length in self._partial.values())
+
+    def _emit_partial(self) -> None:
+        """Emit the unfinished lines; what comes next begins others. The caller holds the lock."""
+        self._has_partial = False
+        for fd, stream in self._streams.items():
+            line, length = self._partial[fd]
+            self._partial[fd] = b"", 0
+            if length:
+                self._emit(stream, _text(line, length))
+
+    def close(self) -> None:
+        """Drain, emits unfinished lines and close the pipes."""
+        for fd in self.fds:
+            self.drain(fd)
+        with self._lock:
+            self._emit_partial()
+            for fd in self._streams:
+                os.close(fd)
+            self._streams = {}
+
+
+def _text(line: bytes, length: int) -> str:
+    text = line.decode("utf-8", "backslashreplace")
+    return text if length <= MAX_LINE else f"{text} … [{length - MAX_LINE} bytes cut]"

@@ -1,0 +1,275 @@
+"""`first_imports` finds the imports a model makes before it does anything else. A zygote may make these for it.
+
+It reads the source and runs nothing. It takes the statements of model.py from the first one on, as long as they are
+imports or do nothing that another import could notice (definitions, constants, names). It ends at the first statement
+that may do something, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`; later
+imports are left to the model itself. A file beside model.py that is imported is read in the same way. If nothing in
+model.py ends them, those follow that `initialize` begins with.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+
+from ...stub._pb_stub.wire.fork_bodies import ImportStep
+from .initialize_body import initialize_body
+
+#: The modules that every stub has imported.
+_OURS = frozenset({"numpy", "triton_python_backend_utils", "c_python_backend_utils"})
+#: Calls and decorators that only make an object.
+_HARMLESS = frozenset({"getLogger", "TypeVar", "ParamSpec", "namedtuple"})
+_DECORATORS = frozenset({"staticmethod", "classmethod", "property", "abstractmethod", "dataclass", "overload", "final"})
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, ast.BitOr)
+_NOT_FOUND = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
+#: Larger sources are not worth the time.
+_LARGEST = 1 << 20
+#: Lets one file be parsed at a time: Python 3.11 counts the depth of all threads' trees together, and then raises
+#: SystemError.
+_PARSING = threading.Lock()
+
+
+@dataclass
+class FirstImports:
+    """The imports, in their order, and what ended them: `model.py, line 3`; empty if nothing did."""
+
+    steps: list[ImportStep] = field(default_factory=list)
+    ended_by: str = ""
+    #: the first import that only came too late to be one of them; empty if there is none
+    missed: str = ""
+
+
+def first_imports(path: str, paths: Sequence[str]) -> FirstImports:
+    """Return the first imports of the model in the file `path`. It finds its own modules in `paths` and in the working
+    directory."""
+    reader = _Reader(["", *paths])
+    reader.read_model(path, package=Path(path).parent.name)  # model.py is imported as `1.model`
+    return reader.found
+
+
+class _Reader:
+    def __init__(self, directories: Sequence[str]) -> None:
+        self.found = FirstImports()
+        self._directories = directories
+        self._seen: set[str] = set()
+
+    def read_model(self, path: str, package: str) -> None:
+        """Add the imports of model.py. `package` is the one its relative imports start from."""
+        module = _statements(path)
+        if not self._read(path, package, module) or module is None:
+            return
+        statements, before = initialize_body(module)
+        if before is None:
+            self._read(path, package, statements, nested=False)
+        else:
+            self._end(path, before)
+            self.found.missed = next(self._imports_in(statements, nested=False), "")
+
+    def _read(self, path: str, package: str, statements: Sequence[ast.stmt] | None, nested: bool = True) -> bool:
+        """Add the imports of a file's statements. Returns False if one of them ended them. `nested`: those below an
+        `if` count as missed."""
+        if statements is None:
+            self._end(path, None)
+            return False
+        for number, statement in enumerate(statements):
+            if self._is_step(statement, package):
+                continue
+            if not self.found.ended_by:  # otherwise a file that it imports has ended them
+                self._end(path, statement)
+            self.found.missed = self.found.missed or next(self._imports_in(statements[number:], nested), "")
+            return False
+        return True
+
+    def _end(self, path: str, statement: ast.stmt | None) -> None:
+        self.found.ended_by = f"{Path(path).name}, line {statement.lineno}" if statement else Path(path).name
+
+    def _imports_in(self, statements: Sequence[ast.stmt], nested: bool) -> Iterator[str]:
+        for each in statements:
+            for node in _parts(each) if nested or isinstance(each, ast.Try) else [each]:
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                    names = [node.module]
+                yield from (name for name in names if self._is_foreign(name))
+
+    def _is_foreign(self, module: str) -> bool:
+        return not self._is_known(module) and self._own_file(module.partition(".")[0]) is None
+
+    # -- statements
+
+    def _is_step(self, node: ast.stmt, package: str, optional: bool = False) -> bool:
+        """Add the statement if it is an import. Returns False if it may do something."""
+        if isinstance(node, ast.Import):
+            return all(self._add(alias.name, [], optional) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            try:
+                module = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+            except ImportError:
+                return False
+            return self._add(module or "", [alias.name for alias in node.names], optional)
+        if isinstance(node, ast.Try):
+            return self._is_guarded(node, package)
+        if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
+            return all(self._is_step(each, package) for each in node.orelse)
+        return _does_nothing(node)
+
+    def _is_guarded(self, node: ast.Try, package: str) -> bool:
+        """Add imports that may fail, `try: import x except ImportError: x = None`. Returns False for any other
+        `try`."""
+        for handler in node.handlers:
+            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            known = handler.type is None or all(_last_name(kind) in _NOT_FOUND for kind in kinds if kind is not None)
+            if not known or not all(_does_nothing(each) for each in handler.body):
+                return False
+        imports = all(isinstance(each, (ast.Import, ast.ImportFrom)) for each in node.body)
+        return (
+            imports
+            and all(self._is_step(each, package, optional=True) for each in node.body)
+            and all(_does_nothing(each) for each in [*node.orelse, *node.finalbody])
+        )
+
+    def _add(self, module: str, names: list[str], optional: bool) -> bool:
+        if self._own_file(module.partition(".")[0]) is not None:
+            return self._add_own(module, names)
+        if not self._is_known(module) or (names and module == "numpy"):
+            self._append(ImportStep(module, tuple(names), optional, False))
+        return True
+
+    def _append(self, step: ImportStep) -> None:
+        if step not in self.found.steps:
+            self.found.steps.append(step)
+
+    @staticmethod
+    def _is_known(module: str) -> bool:
+        """Return whether a stub has imported the module, or it is of the standard library."""
+        return module in _OURS or module.partition(".")[0] in sys.stdlib_module_names
+
+    # -- the author's own files
+
+    def _own_file(self, name: str) -> str | None:
+        """Return the directory that has a module of that name; None if there is none. One without `__init__.py`
+        gives way to an installed module. That the model's Python has it, too, is a guess: the zygote finds out."""
+        for directory in self._directories:
+            base = os.path.join(directory, name)
+            if os.path.isfile(base + ".py") or os.path.isfile(os.path.join(base, "__init__.py")):
+                return directory
+            if os.path.isdir(base) and not _is_installed(name):
+                return directory
+        return None
+
+    def _add_own(self, module: str, names: list[str]) -> bool:
+        """Read the author's files that `import module` runs: packages from the outside in, then the named modules."""
+        root, *others = module.split(".")
+        directory = self._own_file(root)
+        assert directory is not None
+        if directory:  # otherwise it is in the working directory, which precedes the installed modules
+            self._append(ImportStep(root, (), False, True))
+        base, package = os.path.join(directory, root), root
+        for part in [*others, ""]:
+            if os.path.isdir(base):
+                init = os.path.join(base, "__init__.py")
+                if os.path.exists(init) and not self._read_once(init, package):
+                    return False
+                base, package = os.path.join(base, part), f"{package}.{part}" if part else package
+            elif not self._read_once(base + ".py", package.rpartition(".")[0]):
+                return False
+        within = [os.path.join(base, name) for name in names]
+        if any(os.path.isdir(path) for path in within):
+            return False
+        return all(self._read_once(path + ".py", package) for path in within if os.path.exists(path + ".py"))
+
+    def _read_once(self, path: str, package: str) -> bool:
+        path = os.path.abspath(path)
+        if path in self._seen:
+            return True
+        self._seen.add(path)
+        return self._read(path, package, _statements(path))
+
+
+def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    return iter(()) if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else ast.walk(statement)
+
+
+def _is_installed(name: str) -> bool:
+    """Return whether this process would import a module of that name from elsewhere than a directory without
+    `__init__.py`."""
+    with contextlib.suppress(ValueError):  # raised for a module that was put together by hand
+        spec = find_spec(name)
+        return spec is not None and spec.origin is not None
+    return False
+
+
+def _statements(path: str) -> list[ast.stmt] | None:
+    """Return a file's statements; None if it cannot be read as Python, which the stub reports."""
+    try:
+        if os.path.getsize(path) > _LARGEST:
+            return None
+        with _PARSING:
+            return ast.parse(Path(path).read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, SystemError):
+        return None
+
+
+def _does_nothing(node: ast.stmt) -> bool:
+    """Return whether a statement only defines names."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = node.args
+        defaults = [*arguments.defaults, *arguments.kw_defaults, node.returns]
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        annotations = [each.annotation for each in every if each is not None]
+        return _decorated_harmlessly(node) and all(_is_plain(each) for each in [*defaults, *annotations])
+    if isinstance(node, ast.ClassDef):
+        plain = not node.keywords and all(_is_plain(base) for base in node.bases) and _decorated_harmlessly(node)
+        return plain and all(_does_nothing(each) for each in node.body)
+    if isinstance(node, ast.Assign):
+        return all(_is_name(target) for target in node.targets) and _is_plain(node.value)
+    if isinstance(node, ast.AnnAssign):
+        return _is_name(node.target) and _is_plain(node.value) and _is_plain(node.annotation)
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    return isinstance(node, (ast.Pass, ast.Global))
+
+
+def _decorated_harmlessly(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    calls = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    return all(_last_name(each) in _DECORATORS for each in calls)
+
+
+def _is_name(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple):
+        return all(_is_name(each) for each in node.elts)
+    return isinstance(node, ast.Name)
+
+
+def _is_plain(node: ast.expr | None) -> bool:
+    """Return whether evaluating the expression only looks names up or makes plain objects."""
+    if node is None or isinstance(node, (ast.Constant, ast.Name, ast.Lambda)):
+        return True
+    if isinstance(node, ast.Attribute):
+        return _is_plain(node.value)
+    if isinstance(node, ast.Subscript):
+        return _is_plain(node.value) and _is_plain(node.slice)
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return all(_is_plain(each) for each in node.elts)
+    if isinstance(node, ast.Dict):
+        return all(_is_plain(each) for each in [*node.keys, *node.values])
+    if isinstance(node, ast.UnaryOp):
+        return _is_plain(node.operand)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, _OPERATORS) and _is_plain(node.left) and _is_plain(node.right)
+    if isinstance(node, ast.Call):
+        return _last_name(node.func) in _HARMLESS and all(_is_plain(each) for each in node.args)
+    return False
+
+
+def _last_name(node: ast.expr | None) -> str:
+    """Return the last part of a dotted name: `getLogger` of `logging.getLogger`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,45 @@
+"""What a notebook's models imported, kept in a file so that its next kernel starts warm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from ...stub._pb_stub.wire.fork_bodies import ImportStep
+from .zygote_family import Steps
+
+#: How many sets of imports are kept at most: each costs every later kernel a process.
+_KEPT = 3
+
+
+class RememberedImports:
+    """The file, which may be missing or unreadable. Several kernels may write it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[Steps]:
+        """Return the sets of imports, the last used last; none if the file is missing or has another form."""
+        try:
+            return [tuple(_step(row) for row in rows) for rows in json.loads(self._path.read_bytes())]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    def add(self, steps: Steps) -> None:
+        """Add a set and write the file again; does nothing if it cannot be written."""
+        sets = [*(known for known in self.read() if known != steps), steps][-_KEPT:]
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False) as file:
+                file.write(json.dumps(sets) + "\n")
+            os.replace(file.name, self._path)
+
+
+def _step(row: list[object]) -> ImportStep:
+    module, names, optional, own = row
+    if not (isinstance(module, str) and isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError(row)
+    return ImportStep(module, tuple(names), bool(optional), bool(own))

@@ -1,0 +1,232 @@
+"""`Zygotes` keeps the zygotes of one server: for each interpreter one without imports, and forks of it, one for each
+set of imports that models make.
+
+A zygote is made, or grown, when a model first needs it. That takes as long as the model's own imports would; later
+models with these imports need not make them. A zygote that is up is forked once more: if somebody kills it, this
+standby takes its place at once, where a new process would need 0.2 s of CPU time for numpy, and 1.1 s more for torch. A
+zygote is thrown away when a process started now would differ: other environment variables, another working directory, a
+package that pip has changed, other limits. If all of them take too much memory, the one that has been unused for
+longest goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ...stub._pb_stub.wire.fork_bodies import ImportStep
+from ..link.link_reader import LinkReader
+from ..processes.interpreter import Interpreter
+from ..processes.out_of_memory import memory_limit
+from .zygote_family import Growth, Origin, Place, Steps, ZygoteFamily, retire, share
+from .zygote_keeper import ZygoteKeeper
+from .zygote_process import ForkRefused, ZygoteError, ZygoteProcess
+
+_log = logging.getLogger(__name__)
+
+#: How many sets of imports are kept at most, however small.
+_MOST = 8
+_MOST_INTERPRETERS = 4
+#: Seconds that a load waits for a zygote. An import that hangs then does so in the model's own process, where the
+#: stacks and an interrupt tell the line; one that is only slow is made twice.
+_PATIENCE = 20.0
+#: How often a growth is begun once more because the zygote that is to fork it was killed.
+_TRIES = 3
+
+
+class WarmMemory(NamedTuple):
+    """How many bytes zygotes take, shared pages counted in part, and what each process id has imported."""
+
+    used: int
+    limit: int
+    imports: dict[int, str]
+
+
+class Zygotes:
+    """Keeps the zygotes. `limit` is how many bytes they may take; None means a quarter of the memory.
+
+    Guarantees: any thread may call any method. There is one zygote for a set of imports, and a thread that needs it
+    while it grows waits for it."""
+
+    def __init__(self, link_reader: LinkReader, limit: int | None = None) -> None:
+        #: called with each set of imports that has been made
+        self.on_grown: Callable[[Interpreter, Steps], None] = lambda interpreter, steps: None
+        self._limit = limit if limit is not None else (memory_limit() or 4 << 30) // 4
+        self._lock = threading.Lock()  # guards the next two
+        self._families: dict[Interpreter, ZygoteFamily] = {}
+        self._closed = threading.Event()
+        self._keeper = ZygoteKeeper(link_reader, self._lock, self._closed, self._is_kept, self._grow_again)
+
+    def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[ZygoteProcess | None, str]:
+        """Return the zygote that has made these imports, or those before the first that must not be made, and why that
+        one must not; None instead of a zygote if there can be none. Blocks while it grows, for some time. Raises
+        KeyboardInterrupt with what went on."""
+        wanted, why = tuple(steps), ""
+        while True:
+            with self._lock:
+                if self._closed.is_set():
+                    return None, ""
+                family = self._family(interpreter)
+                wanted, why = family.allowed(wanted, why)
+                growth = self._growth(interpreter, family, wanted)
+            if not growth.ended_within(_PATIENCE):
+                return None, f"{growth.names()}, because that has taken more than {_PATIENCE:g} s"
+            if growth.zygote is not None:
+                return growth.zygote, why
+            if not wanted:
+                _log.debug("no zygote of %s: %s", interpreter.executable, growth.failure)
+                return None, why
+            self._blame(interpreter, family, growth)
+
+    def _blame(self, interpreter: Interpreter, family: ZygoteFamily, failed: Growth) -> None:
+        """Leave out the import that is to blame for a failed growth, or begin again if what was imported has
+        changed."""
+        with self._lock:
+            if not (isinstance(failed.failure, ForkRefused) and failed.failure.stale):
+                family.leave_out(failed)
+            elif self._families.get(interpreter) is family:
+                retire(self._families.pop(interpreter).all())
+
+    def discard(self, zygote: ZygoteProcess) -> None:
+        """Drop the zygote and all others of its interpreter: what they have imported has changed."""
+        with self._lock:
+            found = [i for i, family in self._families.items() if any(g.zygote is zygote for g in family.all())]
+            gone = [growth for interpreter in found for growth in self._families.pop(interpreter).all()]
+        retire(gone)
+
+    def start(self, interpreter: Interpreter, sets: Sequence[Steps] = ()) -> None:
+        """Begin to grow a zygote for each of `sets`, and the one without imports, in the background."""
+        with self._lock:
+            if not self._closed.is_set():
+                family = self._family(interpreter)
+                for steps in sets:
+                    self._growth(interpreter, family, steps)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until no zygote is growing. Returns False if one still is after that many seconds."""
+        end = time.monotonic() + timeout
+        with self._lock:
+            growths = self._growths()
+        return all(growth.done.wait(max(end - time.monotonic(), 0)) for growth in growths)
+
+    def memory(self) -> WarmMemory:
+        """Return the memory that the zygotes take. It reads /proc, which takes milliseconds."""
+        found = {zygote.child.pid: zygote.steps for zygote in self._zygotes()}
+        names = {pid: ", ".join(step.module for step in steps if not step.own) for pid, steps in found.items()}
+        with self._lock:
+            standbys = [growth.standby.child.pid for growth in self._growths() if growth.standby is not None]
+        return WarmMemory(sum(map(share, [*found, *standbys])), self._limit, names)
+
+    def close(self) -> None:
+        """End all zygotes; no more are started."""
+        with self._lock:
+            self._closed.set()
+            growths = self._growths()
+            self._families.clear()
+        for growth in reversed(growths):
+            for zygote in growth.processes():
+                zygote.end()
+            if growth.growing is not None:
+                growth.growing.end()
+
+    # -- under the lock
+
+    def _growths(self) -> list[Growth]:
+        return [growth for family in self._families.values() for growth in family.all()]
+
+    def _family(self, interpreter: Interpreter) -> ZygoteFamily:
+        """Return the interpreter's zygotes, begun again if a process started now would differ from them."""
+        variables = interpreter.variables(os.environ)
+        origin = Origin.now(variables)
+        family = self._families.get(interpreter)
+        if family is not None and family.origin != origin:
+            retire(family.all())
+            family = None
+        if family is None:
+            family = ZygoteFamily(origin, self._root(interpreter, variables))
+            while len(self._families) >= _MOST_INTERPRETERS:
+                retire(self._families.pop(next(iter(self._families))).all())
+        elif family.root.is_over():  # what was forked of it goes on
+            retire([family.root])
+            family.root = self._root(interpreter, variables)
+        self._families.pop(interpreter, None)
+        self._families[interpreter] = family  # the order is that of the last use
+        return family
+
+    def _root(self, interpreter: Interpreter, variables: Mapping[str, str]) -> Growth:
+        root = Growth((), Place(variables, ""))
+        self._keeper.begin(root, lambda: ZygoteProcess.start(interpreter, variables))
+        return root
+
+    def _growth(self, interpreter: Interpreter, family: ZygoteFamily, steps: Steps) -> Growth:
+        if not steps:
+            return family.root
+        place = Place.now(interpreter.variables(os.environ))
+        family.drop_outdated(place)
+        found = family.grown.get(steps)
+        if found is None:
+            parent = family.nearest(steps)
+            found = family.grown[steps] = Growth(steps, place)
+            found.begun_with = len(parent.steps)
+            start = partial(self._fork_of, interpreter, parent, found)
+            self._keeper.begin(found, start, lambda: self._grown(interpreter, family, found))
+        return found
+
+    def _fork_of(self, interpreter: Interpreter, parent: Growth, growth: Growth) -> ZygoteProcess:
+        """Start the process of a growth as a fork of its parent's; if that is killed, of its standby's or of a new
+        root's. Called without the lock."""
+        for _ in range(_TRIES):
+            try:
+                return growth.fork_of(parent)
+            except ZygoteError:
+                with self._lock:
+                    if parent.failure is not None or not self._is_kept(growth):
+                        raise
+                    if parent.is_over():
+                        parent, growth.begun_with = self._family(interpreter).root, 0
+        return growth.fork_of(parent)
+
+    def _is_kept(self, growth: Growth) -> bool:
+        return any(growth in family.all() for family in self._families.values())
+
+    def _grow_again(self, growth: Growth) -> None:
+        for interpreter in [i for i, family in self._families.items() if growth in family.all()]:
+            self._growth(interpreter, self._family(interpreter), growth.steps)
+
+    # -- on the thread that waits for a growth
+
+    def _grown(self, interpreter: Interpreter, family: ZygoteFamily, newest: Growth) -> None:
+        """End the zygotes that have been unused for longest, until all keep to their limits."""
+        self.on_grown(interpreter, newest.steps)
+        with self._lock:
+            grown = [growth for each in self._families.values() for growth in each.grown.values()]
+        kept = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: g.used())
+        total = sum(growth.memory() for growth in [*kept, newest])
+        while kept and (total > self._limit or len(kept) >= _MOST):
+            oldest = kept.pop(0)
+            total -= oldest.memory()
+            self._drop(oldest)
+        if total > self._limit:
+            with self._lock:
+                family.leave_out_large(newest)
+            self._drop(newest)
+
+    def _drop(self, growth: Growth) -> None:
+        with self._lock:
+            for family in self._families.values():
+                if family.grown.get(growth.steps) is growth:
+                    del family.grown[growth.steps]
+        retire([growth])
+
+    def _zygotes(self) -> Iterator[ZygoteProcess]:
+        with self._lock:
+            growths = self._growths()
+        return (growth.zygote for growth in growths if growth.zygote is not None and growth.zygote.alive)
+
+    def __repr__(self) -> str:
+        return f"<Zygotes {list(self._zygotes())}>"

@@ -1,0 +1,48 @@
+"""Sentences about requests that a model which serves does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ....server.api.server import Server
+
+#: Seconds without a sign of life after which a request is spoken of.
+USUAL = 10.0
+
+
+def hanging_texts(server: Server, name: str = "") -> dict[str, str]:
+    """Return a sentence for each model, or the one of that `name`, whose processes hold requests for long, and how to
+    end them. Requests of a model that a debugger has paused wait for a person, and are left out.
+    """
+    held: dict[str, list[Mapping[str, Any]]] = {}
+    for request in server.requests():
+        if request["instance"] and request["waited"] >= USUAL and name in ("", request["model"]):
+            held.setdefault(request["model"], []).append(request)
+    gone = {each["model"] for each in server.draining()}  # has a sentence of its own
+    return {
+        model: _text(model, requests)
+        for model, requests in held.items()
+        if model not in gone and not server.debugger.words(model)
+    }
+
+
+def kill_pressed(server: Server, name: str) -> list[dict[str, Any]]:
+    """End what a button for it was shown for, which may have ended by itself just now: what drains, or what hangs."""
+    return server.kill(name, serving=name in hanging_texts(server, name))
+
+
+def _text(model: str, requests: Sequence[Mapping[str, Any]]) -> str:
+    ages = [request["waited"] for request in requests]
+    count = "1 request has" if len(ages) == 1 else f"{len(ages)} requests have"
+    instances = ", ".join(sorted({f"{each['instance']} (process {each['pid']})" for each in requests}))
+    return (
+        f"{count} been in flight for {_duration(max(ages))}, with {instances}. Python code cannot be cancelled: "
+        f"%triton kill {model} ends it, and another process takes over; %triton why {model} says where it is."
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,276 @@
+"""The live card of a model with its buttons: it follows the model, and shows why a button failed.
+
+Buttons have to work while a cell runs: Stop is for a load that occupies the kernel's main thread. `ask` (`base.js`)
+reaches a subshell's thread there, which interrupts the main thread if that waits for this load, or ends the load.
+Measured in JupyterLab 4.6 with ipykernel 7.4 on 2 busy cores, from the click to the card of the version that serves
+again: 0.31 and 0.41 s; with the interrupt that JupyterLab's server sends instead, 0.17 and 0.23 s. That one would hit
+whatever runs by then, so it is used only where a kernel has no subshells (`card.js`).
+
+Each button is a call that a notebook can make as well: `press` with its name, or what stands in `_actions`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ....core.explained import Explained
+from ....core.status import ModelError
+from ...authoring.workspace import Workspace
+from ..playground.open_playground import DescribeError, open_playground
+from ..record.view_panel import ViewPanel
+from ..widget import LiveView, close_widget, in_kernel
+from .card import card_body, card_text, still_html
+from .export_panel import ExportPanel
+from .hanging import kill_pressed
+from .model_facts import ModelFacts, current_facts
+from .model_states import ModelStates
+
+if TYPE_CHECKING:
+    from ..playground.playground import Playground
+
+#: The labels of the buttons, and their actions, by the state of the model.
+_PLAYGROUND = ("playground", "Playground", "a form for sending requests")
+_VIEW = ("view", "View", "what it does, live: its batches and why each closed, streams, metrics, memory, calls")
+_EXPORT = ("export", "Export…", "write a model repository for a real server")
+_UNLOAD = ("unload", "Unload", "take the model out of service")
+_LOAD = ("load", "Load", "load the model as it was written last")
+_STOP = ("stop", "Stop", "end the load; what served before goes on")
+_KILL = ("kill", "Kill old process", "end now what serves no more; its requests fail")
+_END = ("kill", "Kill hanging process", "end it now; its requests fail, and another process takes over")
+_BUTTONS = {
+    "READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
+    "NOT READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
+    "LOADING": (_STOP,),
+    "UNLOADING": (_LOAD,),
+    "UNLOADED": (_LOAD,),
+    "FAILED": (_LOAD,),
+}
+
+#: The states that do not last.
+_MOVING = ("LOADING", "UNLOADING", "NOT READY")
+#: Seconds between two looks at what an old process executes.
+_STACKS_EVERY = 2.0
+#: The most cards of one model that follow it; older ones, mostly of cells that ran again, stop.
+_LIVING = 8
+
+
+class LiveCard(LiveView):
+    """One card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
+
+    `of_load`: the card's cell has loaded the model, so the card takes over the form that was open in the card before.
+    `of_config`: the cell is a config.
+    """
+
+    MODULE = "card.js"
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        name: str,
+        describe_error: DescribeError,
+        *,
+        of_load: bool = False,
+        of_config: bool = False,
+    ) -> None:
+        self.name = name
+        self.facts: ModelFacts = current_facts(workspace, name)
+        self._workspace = workspace
+        self._describe_error = describe_error
+        self._drawing = threading.Lock()  # one refresh at a time
+        self._pressing = threading.Lock()  # one action at a time
+        self._states = ModelStates.for_server(workspace.server)
+        self._of_config = of_config
+        self._opened = self._states.opened.get(name, "") if of_load else ""
+        self._since = time.time()
+        self._looked, self._stacks = -_STACKS_EVERY, ""
+        self._exporting: ExportPanel | None = None
+        self._viewing: ViewPanel | None = None
+        self._actions: dict[str, Callable[[], object]] = {
+            "playground": lambda: self._toggle("playground"),
+            "view": lambda: self._toggle("view"),
+            "export": lambda: self._toggle("export"),
+            "unload": lambda: workspace.unload(name, wait=False),
+            "load": self._load,
+            "stop": lambda: workspace.stop_loading(name),
+            "kill": lambda: kill_pressed(workspace.server, name),
+        }
+        #: what is below the buttons, and the box of all
+        self._panel: Any = None
+        self._whole: Any = None
+        super().__init__(**self._drawn(), said="", busy="")
+
+    # -- what is shown
+
+    @property
+    def subject(self) -> Hashable:
+        return LiveCard, id(self._workspace), self.name
+
+    def text(self) -> str:
+        first, *rest = card_text(self.facts).split("\n")
+        return "\n".join([f"{first} · at {time.strftime('%H:%M:%S', time.localtime(self._since))}", *rest])
+
+    def to_dict(self) -> dict[str, Any]:
+        report = self._workspace.report(self.name)
+        error = report.error if report is not None else None
+        return {**self.facts.to_dict(), "error": error.to_dict() if isinstance(error, Explained) else None}
+
+    def html(self) -> str:
+        return still_html(self.facts, self._since, self._of_config)
+
+    def _drawn(self) -> dict[str, Any]:
+        facts = self.facts
+        buttons = [*_BUTTONS.get(facts.state, ()), *([_KILL] if facts.draining else [_END] if facts.hanging else [])]
+        return {
+            "state": facts.state,
+            "html": card_body(facts),
+            "buttons": [{"do": do, "label": label, "title": title} for do, label, title in buttons],
+            "open": self._opened,
+        }
+
+    def refresh(self) -> bool:
+        """Show the model as it is now; return whether it is changing. Called by the store."""
+        with self._drawing:
+            before, facts = self.facts, current_facts(self._workspace, self.name, self.facts)
+            self.facts = facts = replace(facts, executing=self._executing() if facts.draining else "")
+            if facts.state != before.state:
+                self._since = time.time()
+            self.update(**self._drawn())
+            if _lasting(facts) != _lasting(before) and facts.state != "LOADING":
+                self.freeze()
+            self._fill_panel()
+        return facts.state in _MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
+
+    def _executing(self) -> str:
+        """Return what the old processes execute. They stop for each look, so it is rare."""
+        if time.monotonic() - self._looked >= _STACKS_EVERY:
+            self._looked = time.monotonic()
+            found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]
+            stacks = [f"{name}:\n{text}" for each in found for name, text in each.items()]
+            self._stacks = self._workspace.cite("\n".join(stacks))
+        return self._stacks
+
+    def show(self, around: Any = None) -> None:
+        """Display the card, which follows the model from then on."""
+        if not in_kernel() or self.widget is None:
+            super().show()
+            return
+        widgets = importlib.import_module("ipywidgets")
+        self._panel = widgets.VBox([], layout=widgets.Layout(margin="0", overflow="visible"))
+        self._whole = widgets.VBox([self.widget, self._panel], layout=widgets.Layout(overflow="visible"))
+        self._whole.add_class("tl-whole")
+        self._fill_panel()
+        super().show(around=self._whole)
+        self._states.follow(self.refresh, self.name)
+        with self._states.forming:
+            cards = self._states.cards.setdefault(self.name, [])
+            cards.append(self)
+            old = cards[:-_LIVING]
+            del cards[:-_LIVING]
+        for card in old:
+            card.close()
+
+    # -- buttons
+
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        """Handle a press on a thread of its own, because this one may be the kernel's main thread, and the model may
+        take its time.
+        """
+        threading.Thread(target=self.press, args=(content.get("do"),), name="card button", daemon=True).start()
+
+    def press(self, do: str) -> None:
+        """Do what the button of that name does. An error is shown in the card, and nowhere else."""
+        action = self._actions.get(do)
+        if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
+            return
+        self.update(busy=do, said="")
+        problem = ""
+        try:
+            action()
+        except Exception as error:
+            problem = self._describe_error(error) or _words(error)
+        finally:
+            if do != "stop":
+                self._pressing.release()
+        self.update(busy="", said=problem)
+        self._states.poke(self.name)
+
+    def _load(self) -> None:
+        if self._workspace.draft(self.name).loadable:
+            self._workspace.load(self.name)
+        else:  # the model is from a repository, not from a cell
+            self._workspace.server.load(self.name)
+
+    def _toggle(self, panel: str) -> None:
+        self._opened = "" if self._opened == panel else panel
+        self._states.opened[self.name] = self._opened
+        if self._opened == "export":
+            self._export().ask()
+        self._fill_panel()
+        self.update(open=self._opened)
+
+    def _fill_panel(self) -> None:
+        """Show the open form below the buttons, while the model serves."""
+        if self._panel is None:
+            return
+        form = None
+        if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
+            forms: dict[str, Callable[[], Any]] = {
+                "playground": self.playground,
+                "view": self._view_panel,
+                "export": self._export,
+            }
+            form = forms[self._opened]().widget
+        children = (form,) if form is not None else ()
+        if self._panel.children != children:
+            self._panel.children = children
+
+    def _export(self) -> ExportPanel:
+        if self._exporting is None:
+            self._exporting = ExportPanel(self._workspace.server.model(self.name))
+        return self._exporting
+
+    def _view_panel(self) -> ViewPanel:
+        if self._viewing is None:
+            written = partial(self._workspace.written, self.name)
+            self._viewing = ViewPanel(self._workspace.server.model(self.name), written)
+        return self._viewing
+
+    def playground(self) -> Playground:
+        """Return the model's form, the same in all its cards. If the config needs other fields it is a new one, with
+        the values of the fields that both have, and the last responses.
+        """
+        with self._states.forming:
+            known = self._states.playgrounds.get(self.name)
+            model = self._workspace.server.model(self.name)
+            if known is None or (model.ready() and not known.form.fits(model.config())):
+                form = open_playground(self._workspace, model, self._describe_error)
+                if known is not None:
+                    form.take_over(known)
+                known = self._states.playgrounds[self.name] = form
+            return known
+
+    def close(self) -> None:
+        """End the live form, its buttons included."""
+        self._states.leave(self.refresh)
+        super().close()
+        if self._panel is not None:
+            self._panel.children = ()  # the playground in it belongs to other cards, too
+            for box in (self._whole, self._panel):
+                close_widget(box)
+
+
+def _words(error: Exception) -> str:
+    reason = error.reason if isinstance(error, ModelError) else ""
+    return reason or str(error) or type(error).__name__
+
+
+def _lasting(facts: ModelFacts) -> ModelFacts:
+    """Return the facts that a card without a kernel shows."""
+    return replace(facts, draining=(), hanging="", executing="", loading=None)

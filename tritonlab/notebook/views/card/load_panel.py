@@ -1,0 +1,239 @@
+"""The panel of a load test: a form that starts one, its progress, with Stop, and its result.
+
+A test runs on threads of its own, so that the form's Stop works while a cell is busy, also for a test that a cell waits
+for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, Protocol
+
+from ....clients.golden import GoldenSet
+from ....core.short_number import short_number
+from ....core.status import TritonError
+from ....load_testing.load_plan import ARRIVALS, REQUEST_RATE
+from ....load_testing.load_result import LoadResult
+from ....load_testing.load_run import LoadTest
+from ....load_testing.load_text import HEADS, time_text
+from ..record.record_view import recorded
+from ..ticker import TICKER, Ticker
+from ..widget import LiveView, in_kernel
+
+#: Seconds between two looks at a running test: often enough to be live, seldom enough to cost it nothing.
+_EVERY = 0.25
+
+
+class Loadable(Protocol):
+    """The part of `Model` and `RemoteModel` that a load test needs."""
+
+    name: str
+
+    def config(self) -> dict[str, Any]: ...
+
+    @property
+    def load_test(self) -> Callable[..., Any]: ...
+
+
+class LoadPanel(LiveView):
+    """The form of a model's load tests, and the test that runs or ran last. Without a model it has no form, and follows
+    `test`, which a cell waits for.
+    """
+
+    MODULE = "load_panel.js"
+
+    def __init__(self, model: Loadable | None, test: LoadTest | None = None, ticker: Ticker = TICKER) -> None:
+        assert model is not None or test is not None
+        self._model, self._test, self._ticker = model, test, ticker
+        self._looked = 0.0
+        self.name = model.name if model is not None else test.name if test is not None else ""
+        form = form_of(model) if model is not None else None
+        super().__init__(title=self.name, form=form, running=test is not None, html="", problem="")
+        if test is not None:
+            ticker.add(self)
+
+    @property
+    def result(self) -> LoadResult | None:
+        """The measurements of the test so far; None before the first one."""
+        return self._test.result() if self._test is not None else None
+
+    def start(self, **options: Any) -> LoadTest:
+        """Start a load test, with the options of `Model.load_test`. Raises what that raises, and RuntimeError while one
+        runs.
+        """
+        if self._model is None or (self._test is not None and not self._test.finished):
+            raise RuntimeError("a load test runs; stop it first")
+        test: LoadTest = self._model.load_test(**options, wait=False)
+        self._test = test
+        self.update(running=True, problem="", html="")
+        self._ticker.add(self)
+        return test
+
+    def measure(self, **options: Any) -> LoadResult:
+        """Run a load test and wait for it, with its progress shown; the form has its result from then on. Raises what
+        `Model.load_test` does; an interrupt ends it with what was measured so far.
+        """
+        assert self._model is not None
+        test: LoadTest = self._model.load_test(**options, wait=False)
+        end = show_progress(test)
+        try:
+            result = test.wait()
+        finally:
+            end()
+        self._test = test
+        self.update(html=result.html())
+        return result
+
+    def stop(self) -> None:
+        """End the test with what was measured so far."""
+        if self._test is not None:
+            self._test.stop()
+
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        if content.get("do") == "stop":
+            self.stop()
+        elif content.get("do") == "start":
+            try:
+                self.start(**self._options(content))
+            except (TritonError, ValueError, TypeError, RuntimeError, OSError) as error:
+                self.update(problem=str(error), running=self._test is not None and not self._test.finished)
+
+    def _options(self, form: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of `load_test` in the form. Raises ValueError for a field that cannot be read."""
+        mode = form["mode"]
+        options: dict[str, Any] = {mode: recorded(self._model) if mode == ARRIVALS else _numbers(form["levels"])}
+        if mode == REQUEST_RATE:
+            options["distribution"] = form["distribution"]
+        if form.get("seconds"):
+            options["duration"] = float(form["seconds"])
+        if form.get("inputs") == "golden":
+            options["inputs"] = [case.request() for case in GoldenSet().cases(self.name)]
+            return options
+        options["shapes"] = {name: [int(n) for n in _numbers(text)] for name, text in form.get("shapes", {}).items()}
+        if form.get("batch"):
+            options["batch"] = int(form["batch"])
+        return options
+
+    # -- the ticker's side
+
+    def tick(self) -> None:
+        test, now = self._test, time.monotonic()
+        if test is None or (now - self._looked < _EVERY and not test.finished):
+            return
+        self._looked = now
+        html = test.result().html(live=True) if test.finished or test.result().rows else ""
+        if not test.finished:
+            self.send({"kind": "progress", **progress_texts(test.progress())})
+            self.update(html=html if self._model is not None else "")
+            return
+        self._ticker.remove(self)
+        problem = str(test.problem) if test.problem is not None else ""
+        self.update(running=False, problem=problem, html=html if self._model is not None else "")
+        self.freeze()
+
+    def failed(self, error: Exception) -> None:
+        self.update(problem=f"This view has stopped: {type(error).__name__}: {error}")
+
+    def end(self) -> None:
+        """End the live form of a test that a cell has waited for; the cell shows the result."""
+        self._ticker.remove(self)
+        self.close()
+
+    # -- without a browser
+
+    def text(self) -> str:
+        test = self._test
+        if test is None:
+            return f"Load test of {self.name}: not started; press Start, or call load_test()"
+        if not test.finished:
+            return f"Load test of {self.name}, {test.place}: {progress_texts(test.progress())['text']}"
+        if self._model is None:
+            seconds = test.progress()["seconds"]
+            return f"Load test of {self.name}, {test.place}: {test.result().stopped or 'done'} after {seconds:.1f} s"
+        return test.result().text()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the progress of a running test, else the result of the last one."""
+        if self._test is None:
+            return {"model": self.name, "running": False}
+        running = not self._test.finished
+        return {"running": running, **(self._test.progress() if running else {}), **self._test.result().to_dict()}
+
+    def html(self) -> str:
+        if self._model is not None and self._test is not None and self._test.finished:
+            return self._test.result().html()
+        # where this is seen there is no Start
+        text = f"Load test of {self.name}: not started" if self._test is None else self.text()
+        return f"<div class='tl-panel'><div class='tl-text tl-dim'>{escape(text)}</div></div>"
+
+
+def show_progress(test: LoadTest) -> Callable[[], None]:
+    """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
+    if not in_kernel():
+        return lambda: None
+    panel = LoadPanel(None, test)
+    panel.show()
+    return panel.end
+
+
+def form_of(model: Loadable) -> dict[str, Any]:
+    """Return what the form needs: sizes for inputs with variable dimensions."""
+    try:
+        config = model.config()
+    except TritonError:  # a server elsewhere that has none
+        config = {}
+    shapes = [{"name": name, "dims": ", ".join(map(str, dims))} for name, dims in _smallest(config).items()]
+    found = recorded(model)
+    arrivals = found.arrivals(model.name).tolist() if found is not None else []
+    return {
+        "shapes": shapes,
+        "batches": int(config.get("max_batch_size", 0)),
+        "golden": len(GoldenSet().cases(model.name)),
+        "arrivals": f"{len(arrivals):,} in {short_number(arrivals[-1])} s" if len(arrivals) > 1 else "",
+    }
+
+
+def smallest_shapes(model: Loadable) -> dict[str, list[int]]:
+    """Return shapes for the inputs with variable dimensions, without the batch dimension; each of these is 1."""
+    return _smallest(model.config())
+
+
+def _smallest(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    return {
+        described["name"]: [max(int(dim), 1) for dim in described["dims"]]
+        for described in config.get("input", ())
+        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
+    }
+
+
+def progress_texts(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the progress as texts, and `share`, how much is done."""
+    rows, row = progress["rows"], progress["row"]
+    share = progress.get("share", 0.0)
+    text = f"{progress['seconds']:.1f} s"
+    if "level" in progress:
+        of = f" ({row + 1} of {rows})" if rows > 1 else ""
+        trials = f"{progress['trials']}" if progress["fixed"] else f"at most {progress['trials']}"
+        window = f"window {min(progress['trial'], progress['trials'])} of {trials} · "
+        window = window if progress["trials"] > 1 else ""
+        text = f"{HEADS[progress['mode']]} {short_number(progress['level'])}{of} · {window}{text}"
+    figures = {
+        "inferences/s": short_number(progress.get("inferences_per_s", 0.0)),
+        **{name: time_text(progress.get(f"{name}_us")) for name in ("p50", "p95", "p99")},
+        "failed": f"{progress.get('errors', 0):,}",
+        "under way": f"{progress.get('outstanding', 0):,}",
+    }
+    return {"share": (row + share) / max(rows, 1), "text": text, "figures": list(figures.items())}
+
+
+def _numbers(text: str) -> list[float]:
+    """Read `1, 2, 8`. Raises ValueError."""
+    try:
+        found = [float(word) for word in str(text).replace(",", " ").split()]
+    except ValueError:
+        raise ValueError(f"'{text}' is not a list of numbers: write 1, 2, 8") from None
+    if not found:
+        raise ValueError("write at least one number: 1, 2, 8")
+    return found

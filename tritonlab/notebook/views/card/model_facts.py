@@ -1,0 +1,259 @@
+"""`ModelFacts`, the content of a model's card as plain data."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from ....core.inference.data_type import DataType
+from ....core.plain_facts import plain
+from ....core.short_number import short_number
+from ....core.status import TritonError
+from ....server.api.model_signature import shape_text
+from ...authoring.draft import Draft
+from ...authoring.workspace import Workspace
+from .copies_text import per_request_text
+from .draining import draining_text, lasting
+from .hanging import hanging_texts
+from .placement_text import place_text, places_text
+
+if TYPE_CHECKING:
+    from ....ipc.processes.stub_log import LogRecord
+    from ....server.api.model import Model
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """One input or output. `shape` is what a client sends or gets, with the batch dimension spelled out."""
+
+    name: str
+    datatype: str
+    shape: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """One step of an ensemble. `reads`, `writes`: ensemble tensors."""
+
+    model: str
+    reads: str
+    writes: str
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A model as its card shows it.
+
+    `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED or FAILED (its last load).
+    `seconds`: how long this notebook took to load it, else None.
+    """
+
+    name: str
+    version: int
+    state: str
+    seconds: float | None
+    instances: str
+    batching: str
+    inputs: tuple[TensorFacts, ...] = ()
+    outputs: tuple[TensorFacts, ...] = ()
+    #: the steps of an ensemble, which has no instances
+    steps: tuple[StepFacts, ...] = ()
+    warnings: tuple[str, ...] = ()
+    log: tuple[LogRecord, ...] = ()
+    #: the modules that it imported itself, and why; empty if they were ready
+    imports_anew: str = ""
+    #: the bytes that its requests have copied between host and GPU
+    copies: str = ""
+    #: why the last load failed, if the version shown here is an earlier one
+    kept: str = ""
+    #: why the model is FAILED
+    reason: str = ""
+    #: seconds since the load began
+    loading: float | None = None
+    #: a sentence about each version that no longer serves and takes long to end
+    draining: tuple[str, ...] = ()
+    #: a sentence about requests that the version which serves holds for long
+    hanging: str = ""
+    #: what these versions execute, as Python stacks
+    executing: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "log"}
+        parts = {name: [vars(part) for part in values[name]] for name in ("inputs", "outputs", "steps")}
+        found: dict[str, Any] = plain({**values, **parts, "log": [record.text for record in self.log]})
+        return found
+
+    @property
+    def call(self) -> str:
+        """Return the Python call that sends a request."""
+        variable = self.name if self.name.isidentifier() else "model"
+        return f"{variable}({', '.join(f'{tensor.name}=…' for tensor in self.inputs if not tensor.optional)})"
+
+
+def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = None) -> ModelFacts:
+    """Return the current facts about a model in any state. `last`: the facts from before, for what the server no longer
+    knows.
+    """
+    model = workspace.server.model(name)
+    try:
+        facts = model_facts(workspace, model)
+    except TritonError:
+        facts = _without_server(workspace, model, last)
+    progress = workspace.loading(name)
+    if progress is not None:
+        kept = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
+        log, reason = progress.printed(), workspace.cite(workspace.server.debugger.words(name))
+        anew = next((version["imports_anew"] for version in workspace.server.loading(name)), "")
+        facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
+        facts = replace(facts, imports_anew=anew)
+    draining = tuple(map(draining_text, lasting(workspace.server.draining(name))))
+    return replace(facts, draining=draining, hanging=hanging_texts(workspace.server, name).get(name, ""))
+
+
+def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:
+    """Return the facts about a model that does not serve."""
+    report = workspace.report(model.name)
+    base = last or ModelFacts(
+        model.name, workspace.draft(model.name).version, state="", seconds=None, instances="", batching=""
+    )
+    state, reason = model.state, model.reason.split("\n\nAt:", 1)[0]
+    if workspace.server.draining(model.name):  # `model.state` is of its highest version, which may have ended long ago
+        state, reason = "UNLOADING", ""
+    elif report is not None and report.error is not None:
+        words = reason if state == "UNAVAILABLE" and reason != "unloaded" else str(report.error)
+        state, reason = "FAILED", words.strip() or "The load was interrupted."
+    elif state == "UNAVAILABLE":
+        state, reason = ("UNLOADED", "") if reason in ("", "unloaded") else ("FAILED", reason)
+    elif state == "UNKNOWN":
+        state = "NOT LOADED"
+    log = report.log if report is not None and state == "FAILED" else ()
+    return replace(base, state=state, reason=reason, seconds=None, kept="", loading=None, warnings=(), log=log)
+
+
+def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
+    """Return the facts about a serving model, and about its last load. Raises TritonError if it does not serve."""
+    config = model.config()
+    version = max(int(number) for number in model.metadata()["versions"])
+    report = workspace.report(model.name)
+    draft = workspace.draft(model.name)
+    steps = _steps(config)
+    instances = model.instances()
+    troubles = instance_troubles(instances)
+    kept = ""
+    if report is not None and report.error is not None and report.ready_at:
+        since = time.strftime("%H:%M:%S", time.localtime(report.ready_at))
+        kept = f"The last cell did not load. The version loaded at {since} keeps serving."
+    return ModelFacts(
+        name=model.name,
+        version=version,
+        state="NOT READY" if troubles and model.state == "READY" else model.state,
+        seconds=report.seconds if report is not None and not kept else None,
+        instances=_count(len(steps), "step") if steps else _instances(instances),
+        batching=_batching(config) + (", decoupled" if _decoupled(config) else ""),
+        inputs=_tensors(config, "input"),
+        outputs=_tensors(config, "output"),
+        steps=steps,
+        warnings=(
+            *troubles,
+            *(_warnings(config, version, draft) if not kept else ()),
+            *workspace.unchecked_warnings(model.name),
+        ),
+        imports_anew=instances[0]["imports_anew"] if instances and not kept else "",
+        copies=per_request_text(model),
+        log=report.log if report is not None else (),
+        kept=kept,
+    )
+
+
+def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence about each instance that does not run: why, and when it starts again."""
+    troubles = []
+    for instance in instances:
+        if instance["state"] == "restarting":
+            cause = instance["failure"] or instance["last_death"]
+            troubles.append(f"'{instance['name']}' is being started again: {cause}".rstrip(": "))
+        elif instance["state"] == "failed":
+            when = instance["next_try"]
+            again = f" Next try in {duration_text(when)}." if when else ""
+            troubles.append(f"'{instance['name']}' does not run: {instance['failure']}{again}")
+    return troubles
+
+
+def duration_text(seconds: float) -> str:
+    """Return seconds as a person reads them: `41 ms`, `1.3 s`, `180 µs`; three digits are enough for that."""
+    if seconds >= 1:
+        return f"{short_number(seconds)} s"
+    return f"{short_number(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{short_number(seconds * 1e6)} µs"
+
+
+def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:
+    return tuple(
+        TensorFacts(
+            str(tensor["name"]),
+            DataType.from_config_name(tensor["data_type"]).name,
+            shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input"),
+            bool(tensor.get("optional")),
+        )
+        for tensor in config[key]
+    )
+
+
+def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
+    """Return "2 instances on CPU", "1 instance on each of GPUs 0, 1", "1 instance on GPU 0, 2 instances on GPU 1"."""
+    counts = Counter(map(place_text, instances))
+    if len(counts) > 1 and len(set(counts.values())) == 1 and {each["kind"] for each in instances} == {"GPU"}:
+        return f"{_count(len(instances) // len(counts), 'instance')} on each of {places_text(instances)}"
+    return ", ".join(f"{_count(n, 'instance')} on {place}" for place, n in counts.items()) or "no instance"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def _steps(config: Mapping[str, Any]) -> tuple[StepFacts, ...]:
+    return tuple(
+        StepFacts(
+            str(step["model_name"]) + (f"/{step['model_version']}" if step["model_version"] != -1 else ""),
+            ", ".join(sorted(set(step["input_map"].values()))),
+            ", ".join(sorted(step["output_map"].values())),
+        )
+        for step in config.get("ensemble_scheduling", {}).get("step", ())
+    )
+
+
+def _decoupled(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("model_transaction_policy", {}).get("decoupled"))
+
+
+def _batching(config: Mapping[str, Any]) -> str:
+    """Describe how requests become batches."""
+    limit = config["max_batch_size"]
+    if "sequence_batching" in config:
+        return "sequence batching"
+    if "dynamic_batching" not in config:
+        return f"requests of up to {limit} row{'s' if limit > 1 else ''}" if limit else "no batching"
+    delay = config["dynamic_batching"].get("max_queue_delay_microseconds", 0)
+    return f"dynamic batching up to {limit}" + (f", delay {delay} µs" if delay else "")
+
+
+def _warnings(config: Mapping[str, Any], version: int, draft: Draft) -> list[str]:
+    found = []
+    if "dynamic_batching" in config and not config["max_batch_size"]:
+        found.append("dynamic_batching does nothing while max_batch_size is 0.")
+    if not config["input"]:
+        found.append("The config has no input, so no request can carry one: add --input or auto_complete_config().")
+    if not config["output"]:
+        found.append("The config has no output: add --output or auto_complete_config().")
+    if draft.source is not None:
+        if "def execute" not in draft.source.text():
+            found.append("model.py has no execute(): every request will fail.")
+        if version != draft.version:
+            found.append(
+                f"Version {version} is served; version {draft.version} was written last (version_policy decides)."
+            )
+    return found

@@ -1,0 +1,126 @@
+"""`ModelStates`, the one store of what happens to a workspace's models; every view of a model follows it.
+
+Nothing is computed on the server's threads, which may hold what a view needs: a hook only records that something may
+have changed, and the store's thread calls the followers. It runs while there is something to look at: a model that
+loads, drains or starts again is looked at until it has settled.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ....core.observe.instrument import Instrument
+from ....server.api.server import Server
+
+if TYPE_CHECKING:
+    from ....ipc.processes.stub_log import LogRecord
+    from ..playground.playground import Playground
+    from ..widget import LiveView
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two looks at a changing model, and seconds in which changes count as one.
+_PACE = 0.2
+_TOGETHER = 0.03
+
+#: Nanoseconds between two looks at what requests have copied: each request would be too many.
+_COPIES_EVERY = 2_000_000_000
+
+#: Looks at its model; returns whether it is changing. Called on the store's thread.
+Look = Callable[[], bool]
+
+
+class ModelStates(Instrument):
+    """The followers of models, called at every change. Guarantees: a follower is called soon after every change, by one
+    thread; changes that come together are one.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards everything below
+        self._followers: dict[Look, str] = {}
+        self._due: set[Look] = set()
+        self._thread: threading.Thread | None = None
+        #: when a copy was last shown, by model; one that is missed is shown with the next
+        self._copied: dict[str, int] = {}
+        # what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
+        self.forming = threading.Lock()  # guards the next two
+        self.playgrounds: dict[str, Playground] = {}
+        self.cards: dict[str, list[LiveView]] = {}
+        self.opened: dict[str, str] = {}
+
+    @staticmethod
+    def for_server(server: Server) -> ModelStates:
+        """Return the server's own store, made at the first use."""
+        for one in server.instruments:
+            if isinstance(one, ModelStates):
+                return one
+        states = ModelStates()
+        server.instruments.add(states)
+        return states
+
+    def follow(self, look: Look, model: str = "") -> None:
+        """Call `look` whenever something about the model, or about any model, may have changed."""
+        with self._changed:
+            self._followers[look] = model
+        self.poke(model)
+
+    def leave(self, look: Look) -> None:
+        with self._changed:
+            self._followers.pop(look, None)
+            self._due.discard(look)
+
+    def poke(self, model: str) -> None:
+        """Record that something about the model may have changed. Does not block."""
+        with self._changed:
+            self._due |= {look for look, name in self._followers.items() if name in ("", model)}
+            if self._due and self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="model states", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    # -- hooks
+
+    def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
+        self.poke(model)
+
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        self.poke(model)
+
+    def log(self, record: LogRecord) -> None:
+        if record.stream == "server":  # a death, a restart, a warning of outputs
+            self.poke(record.model)
+
+    def bytes_copied(
+        self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
+    ) -> None:
+        if now - self._copied.get(model, -_COPIES_EVERY) >= _COPIES_EVERY:
+            self._copied[model] = now
+            self.poke(model)
+
+    # -- the thread
+
+    def _run(self) -> None:
+        moving: set[Look] = set()
+        while True:
+            with self._changed:
+                if not self._due:
+                    self._changed.wait(_PACE)
+                due = (self._due | moving) & self._followers.keys()
+                self._due = set()
+                if not due:
+                    self._thread = None
+                    return
+            moving = {look for look in due if self._look(look)}
+            time.sleep(_TOGETHER)
+
+    def _look(self, look: Look) -> bool:
+        try:
+            return look()
+        except Exception:
+            _log.exception("%r raised and follows no more", look)
+            self.leave(look)
+            return False

@@ -1,0 +1,51 @@
+"""The button that shows the token of a notebook's ports.
+
+What a cell prints, and the state of its widgets, is saved with the notebook, in a file that others may read. So the
+token is sent to the page as a message when somebody presses the button, and the page keeps it to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, Protocol
+
+from ..widget import LiveView, in_kernel
+
+
+class Guarded(Protocol):
+    """The part of `Endpoints` that the button needs."""
+
+    @property
+    def headers(self) -> dict[str, str]: ...
+
+    @property
+    def header_file(self) -> str: ...
+
+
+class TokenButton(LiveView):
+    """The button, and where the token is. `authorization` returns the value of the header that clients send."""
+
+    MODULE = "token.js"
+
+    def __init__(self, file: str, authorization: Callable[[], str]) -> None:
+        self._file = file
+        self._authorization = authorization
+        super().__init__()
+
+    def text(self) -> str:
+        return f"the token is in {self._file}, which only its owner can read"
+
+    def html(self) -> str:
+        return f"<div class='tl-dim'>{escape(self.text())}</div>"
+
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        """Send the token to the page that asks."""
+        if content.get("do") == "show":
+            self.send({"authorization": self._authorization()})
+
+
+def show_token_button(endpoints: Guarded) -> None:
+    """Show the button below a cell, if clients need a token; a terminal has no buttons."""
+    if endpoints.header_file and in_kernel():
+        TokenButton(endpoints.header_file, lambda: endpoints.headers.get("authorization", "")).show()

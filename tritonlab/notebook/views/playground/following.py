@@ -1,0 +1,87 @@
+"""The progress of requests under way: each response, a clock, and where a stuck request is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from ....clients.outcome import Outcome
+from ....clients.sending import Sending
+from .input_values import ValueProblem
+
+_FRAME_SECONDS = 1 / 20
+#: Seconds after which the stacks are shown, and seconds after which they are requested again.
+STUCK_SECONDS = 5
+_AGAIN_SECONDS = 2
+
+
+class UnderWay(Protocol):
+    """The part of `Sending` that is followed."""
+
+    @property
+    def waited(self) -> float: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+    def take_changes(self) -> bool: ...
+
+    def why(self) -> str: ...
+
+
+class CurrentSending:
+    """The last request of a form. Until it has ended or is abandoned, nothing else is sent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the next
+        self._sending: Sending | None = None
+
+    def begin(self, sending: Sending) -> None:
+        """Record what is sent now. Raises ValueProblem while something is in flight."""
+        with self._lock:
+            if self._sending is not None and not self._sending.finished:
+                raise ValueProblem("a request is still in flight: wait, or cancel it")
+            self._sending = sending
+
+    def cancel(self) -> bool:
+        """Request the cancellation of what is in flight. A second call forgets it and returns True: a model may never
+        respond (rule 3.7.2).
+        """
+        with self._lock:
+            sending = self._sending
+            forgotten = sending is not None and sending.cancelled
+            if forgotten:
+                self._sending = None
+        if sending is not None and not forgotten:
+            sending.cancel()
+        return forgotten
+
+    def now(self) -> Sending | None:
+        """Return what was sent last, whether it has ended or not."""
+        with self._lock:
+            return self._sending
+
+    def finished(self) -> Outcome | None:
+        """Return the outcome of the last request, or of the first of many; None before its end."""
+        sending = self.now()
+        return sending.outcomes()[0] if sending is not None and sending.finished else None
+
+
+def follow(sending: UnderWay, show: Callable[[str], None], wanted: Callable[[], bool]) -> None:
+    """Call `show` for every change, every second, and at the end, as long as `wanted` returns True. Once the requests
+    take long, the text includes the reason.
+    """
+    second, looked, why = 0, 0.0, ""
+    while not sending.wait(_FRAME_SECONDS):
+        if not wanted():
+            return
+        waited = sending.waited
+        changed = sending.take_changes()
+        if waited >= STUCK_SECONDS and waited >= looked + _AGAIN_SECONDS:
+            looked, why = waited, sending.why()
+            changed = True
+        if changed or int(waited) > second:
+            second = int(waited)
+            show(why)
+    if wanted():
+        show("")

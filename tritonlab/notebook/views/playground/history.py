@@ -1,0 +1,87 @@
+"""The history of a form: requests to look at, to send again, and to compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ....clients.outcome import Outcome
+from ....core.plain_facts import few_lines
+from ..card.model_facts import duration_text
+
+#: How many requests are kept, and the most bytes that the tensors of one may have.
+MOST = 20
+MOST_BYTES = 16_000_000
+#: The value of the choice of no request; None itself would leave the field blank.
+_NONE = -1
+
+
+class History:
+    """The last requests with their responses, the newest first. `show` is called with the one that a person chose,
+    `replay` with the one to send again.
+    """
+
+    def __init__(
+        self,
+        widgets: Any,
+        show: Callable[[Outcome], object],
+        replay: Callable[[Outcome], object],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._show = show
+        self._replay = replay
+        self._now = now
+        self._count = 0
+        self.outcomes: list[tuple[str, Outcome]] = []
+        layout = widgets.Layout
+        self.choice = widgets.Dropdown(
+            description="History", options=[("History", _NONE)], layout=layout(width="230px", margin="2px 4px 2px 0")
+        )
+        self.choice.add_class("tl-quiet")
+        self.button = widgets.Button(description="Replay", disabled=True, layout=layout(width="88px"))
+        self.button.tooltip = "Send it again, and show its responses then and now side by side"
+        self.box = widgets.HBox([self.choice, self.button], layout=layout(flex_flow="row wrap"))
+        self.choice.observe(lambda change: self._choose(), names="value")
+        self.button.on_click(lambda button: self._press())
+
+    def add(self, outcome: Outcome) -> None:
+        """Keep a request that has ended, unless it was the last one kept or is too large."""
+        if (self.outcomes and self.outcomes[0][1].request is outcome.request) or _bytes(outcome) > MOST_BYTES:
+            return
+        self._count += 1
+        ended = "cancelled" if outcome.cancelled else "failed" if outcome.failed else "answered"
+        took = f" in {duration_text(outcome.total_ns / 1e9)}" if outcome.total_ns else ""
+        when = time.strftime("%H:%M:%S", time.localtime(self._now()))
+        self.outcomes.insert(0, (f"{self._count}: {when} {ended}{took}", outcome))
+        del self.outcomes[MOST:]
+        self.choice.options = [("History", _NONE), *((text, number) for number, (text, _) in enumerate(self.outcomes))]
+        self.choice.value = _NONE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the requests with their responses as JSON values, the newest first."""
+        return {"requests": [{"label": label, **outcome.to_dict()} for label, outcome in self.outcomes]}
+
+    def __repr__(self) -> str:
+        return few_lines("\n".join(label for label, _ in self.outcomes) or "no request was sent yet")
+
+    def _chosen(self) -> Outcome | None:
+        number = self.choice.value
+        return None if number in (None, _NONE) else self.outcomes[number][1]
+
+    def _choose(self) -> None:
+        chosen = self._chosen()
+        self.button.disabled = chosen is None
+        if chosen is not None:
+            self._show(chosen)
+
+    def _press(self) -> None:
+        chosen = self._chosen()
+        if chosen is not None:
+            self._replay(chosen)
+
+
+def _bytes(outcome: Outcome) -> int:
+    tensors = [*outcome.request.inputs.values()]
+    tensors += [tensor for arrival in outcome.arrivals for tensor in arrival.response.outputs.values()]
+    return sum(tensor.byte_size for tensor in tensors)

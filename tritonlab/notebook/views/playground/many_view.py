@@ -1,0 +1,123 @@
+"""Many requests as one picture: throughput, percentiles, a histogram, batches."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from ....clients.outcome import Outcome
+from ..card.model_facts import duration_text
+
+_BINS = 24
+#: How many requests a percentile needs to be more than just the slowest one.
+_NEEDED = {50: 2, 95: 20, 99: 100}
+PARTS = (
+    ("queue", "queue", "#8a93a6"),
+    ("compute_input", "input", "#3f8fd6"),
+    ("compute_infer", "execute", "#2ca56e"),
+    ("compute_output", "output", "#b06fc9"),
+)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of requests by their end, and their times. `batches`: how many batches of which size they were in."""
+
+    sent: int
+    answered: int
+    failed: int
+    cancelled: int
+    per_second: float
+    batches: dict[int, int]
+
+    @staticmethod
+    def from_outcomes(outcomes: Sequence[Outcome]) -> Tally:
+        done = [outcome for outcome in outcomes if outcome.answered]
+        begun = [outcome.request.request_start for outcome in done]
+        ended = [outcome.request.request_start + outcome.total_ns for outcome in done]
+        took = max(ended, default=0) - min(begun, default=0)
+        rows: Counter[int] = Counter()
+        for outcome in outcomes:
+            rows[outcome.batch_size] += outcome.request.batch_size if outcome.batch_size else 0
+        return Tally(
+            sent=len(outcomes),
+            answered=len(done),
+            failed=sum(outcome.failed for outcome in outcomes),
+            cancelled=sum(outcome.cancelled for outcome in outcomes),
+            per_second=len(done) * 1e9 / took if took else 0.0,
+            batches={size: math.ceil(count / size) for size, count in sorted(rows.items()) if size},
+        )
+
+    def text(self) -> str:
+        """Return the counts as one sentence."""
+        parts = [f"{self.answered} of {self.sent} requests answered"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.cancelled} cancelled"] if self.cancelled else []
+        parts += [f"{self.per_second:,.0f} requests/s"] if self.per_second else []
+        if self.batches:
+            of = ", ".join(f"{count} of {size}" for size, count in self.batches.items())
+            parts.append(f"batches: {of}")
+        return ", ".join(parts)
+
+
+def percentile(values: Sequence[int], percent: int) -> int | None:
+    """Return the smallest value that at least `percent` percent of all do not exceed; None for too few values."""
+    if len(values) < _NEEDED.get(percent, 1):
+        return None
+    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
+
+
+def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
+    """Return the counts, and at the end the times."""
+    tally = Tally.from_outcomes(outcomes)
+    done = [outcome for outcome in outcomes if outcome.answered]
+    tone = "tl-bad" if tally.failed else "tl-warn" if tally.cancelled else ""
+    head = f"<div class='{tone}'><b>{escape(tally.text())}</b></div>"
+    if not done or not finished:
+        return head
+    return head + histogram_html([outcome.total_ns for outcome in done]) + _table(done)
+
+
+def histogram_html(times: Sequence[int]) -> str:
+    """Return a histogram of how long the requests took; its label has the same facts."""
+    least, most = min(times), max(times)
+    width = (most - least) / _BINS or 1
+    counts = [0] * _BINS
+    for time in times:
+        counts[min(_BINS - 1, int((time - least) / width))] += 1
+    highest = max(counts)
+    bars = "".join(
+        f"<span style='height:{math.ceil(count / highest * 100)}%' "
+        f"title='{count} from {_duration_text(least + n * width)} to {_duration_text(least + (n + 1) * width)}'></span>"
+        for n, count in enumerate(counts)
+    )
+    label = (
+        f"Latencies of {len(times)} requests, from {_duration_text(least)} to {_duration_text(most)}, most near "
+        + _duration_text(least + (counts.index(highest) + 0.5) * width)
+    )
+    return (
+        f"<div class='tl-histogram' role='img' aria-label='{escape(label)}'>{bars}</div>"
+        f"<div class='tl-axis'><span>{_duration_text(least)}</span><span>{_duration_text(most)}</span></div>"
+    )
+
+
+def _table(done: Sequence[Outcome]) -> str:
+    columns = [("total", [outcome.total_ns for outcome in done])]
+    splits = [outcome.split for outcome in done if outcome.split is not None]
+    columns += [(word, [getattr(split, key) for split in splits]) for key, word, _ in PARTS if splits]
+    rows = []
+    for word, values in columns:
+        shown = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
+        cells = "".join(f"<td>{_duration_text(ns) if ns is not None else '-'}</td>" for ns in shown)
+        rows.append(f"<tr><td>{word}</td>{cells}</tr>")
+    few = [f"p{percent} needs {needed}" for percent, needed in _NEEDED.items() if len(done) < needed]
+    note = f"<div class='tl-dim'>of {len(done)} requests; {', '.join(few)}</div>" if few else ""
+    heads = "".join(f"<th>{name}</th>" for name in ("", "p50", "p95", "p99", "max"))
+    return f"<table class='tl-tensors'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
+
+
+def _duration_text(ns: float) -> str:
+    return duration_text(ns / 1e9)

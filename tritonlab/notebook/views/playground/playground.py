@@ -1,0 +1,231 @@
+"""The form that sends requests to a model, made from its config. Every button is also a method."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import uuid
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....clients.comparison import Comparison
+from ....clients.golden import GoldenSet
+from ....clients.outcome import Outcome
+from ....clients.sending import Sending
+from ....clients.snippets import Address, Snippet, copy_as
+from ....core.inference.infer_request import InferenceRequest
+from ....core.plain_facts import few_lines
+from ....core.status import TritonError
+from ...authoring.cells import user_namespace
+from ...authoring.hints import hint
+from ..theme import STYLE
+from ..widget import show_form
+from .following import CurrentSending, follow
+from .form_facts import form_facts, form_html, form_text
+from .form_keys import form_keys
+from .history import History
+from .input_row import InputRow
+from .input_values import ValueProblem
+from .open_playground import DescribeError
+from .other_server import Ports, SideBySide, open_address
+from .program_panel import ProgramPanel
+from .request_form import RequestForm
+from .result_view import outcomes_html
+from .send_buttons import SendButtons
+
+if TYPE_CHECKING:
+    from ....clients.remote import RemoteServer
+    from ....server.api.model import Model
+
+
+class Playground:
+    """A form that sends requests to `model` and shows what a client gets and where the time went.
+
+    Needs ipywidgets and anywidget. Guarantees: widget callbacks may come on any thread; a button returns at once, the
+    request waits in a thread of its own. One press is in flight at a time.
+    """
+
+    def __init__(
+        self, model: Model, describe_error: DescribeError = lambda error: "", ports: Ports = lambda: None
+    ) -> None:
+        self.model = model
+        self._ports = ports
+        self._describe_error = describe_error
+        self._sent = CurrentSending()
+        self._id = uuid.uuid4().hex[:12]
+        try:
+            widgets: Any = importlib.import_module("ipywidgets")
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("the playground needs ipywidgets: pip install 'tritonlab[lab]'") from None
+        self.form = RequestForm(model.config(), widgets)
+        self._build(widgets)
+
+    @property
+    def inputs(self) -> Mapping[str, InputRow]:
+        """The rows of the form by the inputs' names."""
+        return self.form.inputs
+
+    @property
+    def history(self) -> History:
+        """The requests that were sent, with their responses."""
+        return self.other.history
+
+    def take_over(self, other: Playground) -> None:
+        """Copy the form of an earlier version of the model, for the fields that both have, and its last responses."""
+        self.form.take_over(other.form)
+        self.buttons.count.value, self.result.value = other.buttons.count.value, other.result.value
+
+    def _build(self, widgets: Any) -> None:
+        layout = widgets.Layout
+        self.buttons = SendButtons(widgets, self._press, self.cancel)
+        self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
+        self.other = SideBySide(
+            widgets, self.model, self._ports, request=lambda: self._requests(1, {})[0], say=self._say, note=self._note
+        )
+        self.keys = form_keys(
+            lambda: [*self.form.fields, self.buttons.count, self.other.target],
+            lambda: self._press(1),
+            self.form.inputs.drop,
+            self._id,
+        )
+        self.keys.add_class("tl-keys-widget")
+        self.programs = ProgramPanel(widgets, self.copy_as)
+        self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
+        self.keep_button.tooltip = "Keep the last request and response beside the notebook, to test every reload"
+        self.keep_button.on_click(lambda _: self._press_keep())
+        more = [self.other.box, self.programs.choice, self.keep_button, self.other.history.box]
+        self.widget = widgets.VBox(
+            [
+                widgets.HTML(STYLE, layout=layout(display="none")),
+                self.form.box,
+                self.buttons.box,
+                widgets.HBox(more, layout=layout(flex_flow="row wrap")),
+                self.programs.box,
+                self.result,
+                self.keys,
+            ],
+            layout=layout(max_width="1000px"),
+        )
+        self.widget.add_class("tl-form")
+
+    def send(self, inputs: Mapping[str, Any] | None = None) -> Outcome:
+        """Send one request and wait; show and return the outcome. `inputs` replace those of the form.
+
+        Raises ValueProblem for a field that cannot be read. An error of the server or the model is in the outcome.
+        """
+        return self.send_many(1, inputs)[0]
+
+    def send_many(self, count: int | None = None, inputs: Mapping[str, Any] | None = None) -> list[Outcome]:
+        """Send `count` requests (default: of the form) so that all are in flight at once, and wait for them."""
+        sending = self._start(self.buttons.count.value if count is None else count, inputs)
+        sending.wait()
+        self._show(sending)
+        return sending.outcomes()
+
+    def copy_as(self, kind: str, address: Address | None = None) -> Snippet:
+        """Return the request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`, `perf_analyzer
+        input`, or the last one that got a response as a `pytest`. `address`: the server's; without one, this notebook's
+        own ports with the file that has their token, and if none is open, Triton's.
+
+        Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
+        """
+        address = address or open_address(self._ports)
+        sent = self._sent.finished() if kind == "pytest" else None
+        if sent is None:
+            return copy_as(kind, self._requests(1, {})[0], self.model.config(), address=address)
+        responses = [arrival.response for arrival in sent.arrivals]
+        return copy_as(kind, sent.request, config=self.model.config(), responses=responses, address=address)
+
+    def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
+        """Send the form's request to this model and to the one of its name on another server; show and return how their
+        responses differ. `target`: an address, `HTTP` or `gRPC` for this notebook's own ports, or a server that
+        `tritonlab.connect` found.
+
+        Raises ValueError for a field that cannot be read, TritonError where no server answers.
+        """
+        return self.other.compare(target, headers)
+
+    def replay(self, sent: Outcome) -> Comparison:
+        """Send a request again; show and return how its responses differ from those of then."""
+        return self.other.replay(sent)
+
+    def keep(self, name: str = "") -> Path:
+        """Save the last request that got a response in the notebook's golden set; return the file.
+
+        Raises ValueError if there is none, FileExistsError for a name that is taken.
+        """
+        sent = self._sent.finished()
+        if sent is None:
+            raise ValueError("send the request first: its response is what is kept")
+        return GoldenSet().add(sent, name)
+
+    def _press_keep(self) -> None:
+        try:
+            self._note(f"kept: {self.keep()}", "good")
+        except (ValueError, OSError) as problem:
+            self._note(str(problem), "bad")
+
+    def _say(self, html: str) -> None:
+        self.result.value = f"<div class='tl-panel'>{html}</div>"
+
+    def cancel(self) -> None:
+        """Request the cancellation of what is in flight. A second call stops waiting: a model may never respond (rule
+        3.7.2).
+        """
+        if self._sent.cancel():
+            self._note("the response is no longer awaited; the model may still be executing", "warn")
+            self.buttons.enable(True)
+
+    def _press(self, count: int) -> None:
+        try:
+            sending = self._start(count, None)
+        except ValueProblem as problem:
+            self._note(str(problem), "bad")
+            return
+        threading.Thread(target=self._follow, args=(sending,), name="playground follow", daemon=True).start()
+
+    def _note(self, text: str, tone: str) -> None:
+        self._say(f"<div class='tl-note tl-{tone}-note' role='alert'>{escape(text)}</div>")
+
+    def _start(self, count: int, inputs: Mapping[str, Any] | None) -> Sending:
+        sending = Sending(self.model, self._requests(count, inputs or {}))
+        self._sent.begin(sending)
+        self.buttons.enable(False)
+        sending.start()
+        return sending
+
+    def _requests(self, count: int, inputs: Mapping[str, Any]) -> list[InferenceRequest]:
+        try:
+            wanted = self.form.requests(count, inputs, user_namespace())
+            return [self.model.create_request(**fields) for fields in wanted]
+        except TritonError as error:  # the request has what no client could send
+            raise ValueProblem(error.message) from error
+
+    def _follow(self, sending: Sending) -> None:
+        follow(sending, lambda why: self._show(sending, why), lambda: self._sent.now() is sending)
+
+    def _show(self, sending: Sending, why: str = "") -> None:
+        outcomes, finished = sending.outcomes(), sending.finished
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None and outcome.failed]
+        trace = self._describe_error(errors[0]) if errors else ""
+        advice = hint(errors[0].message, lambda name: self.model.server.model(name).config()) if errors else ""
+        html = outcomes_html(outcomes, finished=finished, hint=advice, waited=sending.waited, why=why)
+        if trace:
+            html += f"<div class='tl-value'>{escape(trace)}</div>"
+        self._say(html)
+        if finished:
+            self.buttons.enable(True)
+            if len(outcomes) == 1:
+                self.other.history.add(outcomes[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the form, and the outcome of the last request, as JSON values."""
+        return form_facts(self.model.name, self.form, self._sent.finished())
+
+    def _ipython_display_(self) -> None:
+        show_form(self.widget, self._id, repr(self), form_html(repr(self)))
+
+    def __repr__(self) -> str:
+        return few_lines(form_text(self.to_dict(), self._sent.finished()))

@@ -1,0 +1,70 @@
+"""The `Copy as` panel: the request of a form as a program, to copy or to save."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from ....clients.snippets import KINDS, Snippet
+from ....core.status import TritonError
+from .array_facts import size_text
+
+_NONE = "Copy as …"
+_MOST_LINES = 24
+#: The most bytes of a file that goes to the browser.
+_MOST_BYTES = 5_000_000
+
+
+class ProgramPanel:
+    """A choice of programs, and the text of the chosen one. `make` writes it, or raises ValueError or TritonError."""
+
+    def __init__(self, widgets: Any, make: Callable[[str], Snippet]) -> None:
+        self._make = make
+        layout = widgets.Layout
+        self.choice = widgets.Dropdown(
+            options=[_NONE, *KINDS], description="Copy as", layout=layout(width="170px", margin="2px 4px 2px 0")
+        )
+        self.choice.add_class("tl-quiet")
+        self.text = widgets.Textarea(description="The request as a program", layout=layout(width="100%", height="auto"))
+        self.text.add_class("tl-quiet")
+        self.text.add_class("tl-snippet")
+        # the browser handles its click: only there is a clipboard (`form_keys.js`)
+        self.copy_button = widgets.Button(description="Copy", layout=layout(width="88px"))
+        self.copy_button.add_class("tl-copy")
+        self.note = widgets.HTML()
+        self.box = widgets.VBox([self.text, widgets.HBox([self.copy_button, self.note])])
+        self.box.layout.display = "none"
+        self.choice.observe(lambda change: self.show(), names="value")
+
+    def show(self) -> None:
+        """Write the chosen program again."""
+        kind = self.choice.value
+        self.box.layout.display = "none" if kind == _NONE else ""
+        if kind == _NONE:
+            return
+        try:
+            snippet = self._make(kind)
+        except (ValueError, TritonError) as problem:
+            self._write("", f"<div class='tl-note tl-bad-note' role='alert'>{escape(str(problem))}</div>")
+            return
+        self._write(snippet.text, "".join(_link(*file) for file in _files(snippet)))
+
+    def _write(self, text: str, note: str) -> None:
+        self.text.value = text
+        self.text.rows = min(_MOST_LINES, text.count("\n") + 1)
+        self.text.layout.display = self.copy_button.layout.display = "" if text else "none"
+        self.note.value = f"<div class='tl-panel'>{note}</div>"
+
+
+def _files(snippet: Snippet) -> list[tuple[str, bytes]]:
+    return [(snippet.name, snippet.text.encode()), *snippet.files.items()]
+
+
+def _link(name: str, data: bytes) -> str:
+    if len(data) > _MOST_BYTES:
+        size = size_text(len(data))
+        return f"<span class='tl-dim'>{escape(name)} has {size}: copy_as(…).save(DIR) writes it</span>&ensp;"
+    address = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
+    return f"<a class='tl-file' download='{escape(name, quote=True)}' href='{address}'>{escape(name)}</a>&ensp;"

@@ -1,0 +1,224 @@
+"""The fields of a request, as widgets: its inputs, and all other options of a client."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from ....core.inference.infer_response import ParameterValue
+from ....server.api.request_maker import RequestFields
+from .input_pages import InputPages, UnseenInput
+from .input_row import InputRow
+from .input_values import ValueProblem, input_specs
+
+#: Fields that every form has.
+_COMMON = ("seed", "request_id", "correlation_id", "start", "end", "priority", "timeout", "parameters", "batch")
+#: The most outputs with a box each.
+_MOST_BOXES = 12
+
+
+class RequestForm:
+    """The fields for requests to a model of `config`. `box` is what a frontend shows."""
+
+    def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
+        self._of = _config_facts(config)
+        specs = input_specs(config)
+        self.inputs = InputPages(specs, widgets)
+        self._batching = config["max_batch_size"] > 0
+        self._sequence = "sequence_batching" in config
+        self._build_batch(widgets, config["max_batch_size"])
+        self._build_options(widgets, [output["name"] for output in config["output"]])
+        self._arrange(widgets)
+        for field in (self.batch, self.seed):
+            field.observe(lambda change: self._show_rows(), names="value")
+        self.new_button.on_click(lambda button: self.new_values())
+        self.inputs.changed = self._take_rows
+        self._show_rows()
+
+    def _build_batch(self, widgets: Any, max_batch_size: int) -> None:
+        self.batch = _number(
+            widgets, name="batch size", value=1, least=1, most=max(1, max_batch_size * 2), tip="Rows of one request"
+        )
+        self.seed = _number(
+            widgets,
+            name="seed",
+            value=0,
+            least=0,
+            most=(1 << 31) - 1,
+            tip="Of the random values; one seed makes the same ones each time",
+        )
+        self.new_button = widgets.Button(description="New values", tooltip="Random values of the next seed")
+        self.new_button.layout = widgets.Layout(width="100px")
+
+    def _build_options(self, widgets: Any, outputs: list[str]) -> None:
+        most = 1 << 53  # what a browser can count to
+        self.request_id = _text(widgets, "request id", "")
+        self.correlation_id = _text(widgets, "correlation id", "a number or text; 0 is none")
+        self.correlation_id.value = "1" if self._sequence else ""
+        self.start = _check(widgets, "sequence start", self._sequence)
+        self.end = _check(widgets, "sequence end", self._sequence)
+        self.priority = _number(
+            widgets, name="priority", value=0, least=0, most=most, tip="0 is the model's default, 1 the highest"
+        )
+        self.timeout = _number(
+            widgets, name="timeout µs", value=0, least=0, most=most, tip="Microseconds in the queue; 0 is none"
+        )
+        self.parameters = _text(widgets, "parameters", '{"key": "value"}')
+        self._names = outputs
+        self.outputs = {name: _check(widgets, name, True) for name in outputs[:_MOST_BOXES]}
+        #: of many outputs those that are wanted; none chosen: all
+        self.chosen = widgets.SelectMultiple(options=outputs, rows=6, description="requested outputs")
+        self.chosen.style = {"description_width": "initial"}
+
+    def _arrange(self, widgets: Any) -> None:
+        def row(*fields: Any) -> Any:
+            return widgets.HBox(fields, layout=widgets.Layout(align_items="center", flex_flow="row wrap"))
+
+        sequence = row(self.correlation_id, self.start, self.end)
+        options = [row(self.request_id, self.priority, self.timeout, self.parameters)]
+        if not self._sequence:
+            options.append(sequence)
+        if len(self._names) > _MOST_BOXES:
+            self.outputs = {}
+            options.append(row(self.chosen))
+        elif len(self.outputs) > 1:
+            head = widgets.HTML("<div class='tl-panel tl-dim'>requested outputs (none chosen: all)</div>")
+            options.append(row(head, *self.outputs.values()))
+        self.options = widgets.Accordion([widgets.VBox(options)], titles=["Request options"], selected_index=None)
+        batch = [self.batch] if self._batching else []
+        shown = [
+            self.inputs.box,
+            row(*batch, self.seed, self.new_button),
+            *([sequence] if self._sequence else []),
+            self.options,
+        ]
+        self.box = widgets.VBox(shown)
+
+    def fits(self, config: Mapping[str, Any]) -> bool:
+        """Return whether the form for `config` would have the same fields."""
+        return self._of == _config_facts(config)
+
+    def take_over(self, other: RequestForm) -> None:
+        """Copy the values of the fields that another form shares with this one."""
+        for name, before in other.inputs.made.items():
+            row = self.inputs.get(name)
+            if row is not None and replace(before.spec, max_batch_size=row.spec.max_batch_size) == row.spec:
+                for field, known in zip(row.fields, before.fields, strict=True):
+                    field.value = known.value
+        for name in _COMMON:
+            getattr(self, name).value = getattr(other, name).value  # a batch size is cut to the limit of now
+
+    @property
+    def fields(self) -> list[Any]:
+        """Return every field but buttons and files."""
+        fields = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
+        fields += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
+        return [field for row in self.inputs.made.values() for field in row.fields] + fields
+
+    @property
+    def requested_outputs(self) -> list[str]:
+        """The requested outputs."""
+        if len(self._names) > _MOST_BOXES:
+            return list(self.chosen.value) or list(self._names)
+        return [name for name, box in self.outputs.items() if box.value]
+
+    def new_values(self) -> None:
+        """Take the next seed, so that random values change."""
+        self.seed.value += 1
+
+    def requests(self, count: int, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
+        """Return the fields of each of `count` requests. They differ in their random values only; the first one has
+        those that the form shows. `given`: inputs that replace those of the form. Raises ValueProblem.
+        """
+        common = self._fields()
+        rows = {name: row for name, row in self.inputs.senders().items() if name not in given and row.sent}
+        batch, fixed = self._fixed(rows, namespace)
+        for number in range(count):
+            random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
+            known = {**given, **fixed, **random}
+            inputs = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
+            yield RequestFields(inputs=inputs, **common)
+
+    def _fixed(
+        self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        """Return the batch size, and the values that are the same in all requests. A value that brings rows decides the
+        batch size.
+        """
+        batch = int(self.batch.value)
+        rows = {name: row for name, row in senders.items() if isinstance(row, InputRow) and not row.random}
+        values = {name: row.value(batch, namespace) for name, row in rows.items()}
+        brought = [rows[name].rows(value) for name, value in values.items()]
+        other = next((rows for rows in brought if rows not in (None, batch)), None)
+        if other is None:
+            return batch, values
+        return other, {name: rows[name].value(other, namespace) for name in values}
+
+    def _fields(self) -> RequestFields:
+        correlation = self.correlation_id.value.strip()
+        return RequestFields(
+            request_id=self.request_id.value.strip(),
+            correlation_id=int(correlation or 0) if correlation.isdecimal() or not correlation else correlation,
+            flags=SEQUENCE_START * self.start.value | SEQUENCE_END * self.end.value,
+            priority=self.priority.value,
+            timeout=self.timeout.value,
+            parameters=_parameters(self.parameters.value.strip()),
+            requested_outputs=[] if len(self.requested_outputs) == len(self._names) else self.requested_outputs,
+        )
+
+    def _show_rows(self) -> None:
+        self.inputs.arrange(self.batch.value, self.seed.value)
+
+    def _take_rows(self) -> None:
+        """Set the batch size from the typed values, if they have rows."""
+        typed = {name: row for name, row in self.inputs.made.items() if row.sent and row.typed}
+        try:
+            batch, _ = self._fixed(typed, {})
+        except ValueProblem:
+            return  # reported when it is sent
+        if batch <= self.batch.max:
+            self.batch.value = batch
+
+
+def _parameters(text: str) -> dict[str, ParameterValue]:
+    if not text:
+        return {}
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+    if not isinstance(value, dict):
+        raise ValueProblem(f'parameters: {text!r} is not a dict such as {{"key": "value"}}')
+    return value
+
+
+def _config_facts(config: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the facts of a config that decide which fields there are."""
+    outputs = [output["name"] for output in config["output"]]
+    return input_specs(config), config["max_batch_size"], outputs, "sequence_batching" in config
+
+
+def _number(widgets: Any, name: str, value: int, least: int, most: int, tip: str) -> Any:
+    return _labelled(widgets.BoundedIntText(value=value, min=least, max=most, description=name, tooltip=tip), widgets)
+
+
+def _text(widgets: Any, name: str, placeholder: str) -> Any:
+    return _labelled(widgets.Text(description=name, placeholder=placeholder), widgets)
+
+
+def _check(widgets: Any, name: str, value: bool) -> Any:
+    return widgets.Checkbox(value=value, description=name, indent=False, layout=widgets.Layout(width="auto"))
+
+
+def _labelled(field: Any, widgets: Any) -> Any:
+    """Make the field's label as wide as its text; the style sheet sets the width of the field."""
+    field.style = {"description_width": "initial"}
+    field.layout = widgets.Layout(width="auto", margin="2px 12px 2px 0")
+    return field

@@ -1,0 +1,147 @@
+"""Conversion of sounds and tensors: a .wav file becomes an input, and an output that is a sound gets a player."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import wave
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....clients.outcome import Outcome
+from ....core.inference.data_type import DataType
+from ....core.inference.tensor import Tensor
+
+#: How many sounds of one tensor get a player, and the most bytes of one that go to the browser.
+MOST_PLAYED = 4
+MOST_BYTES = 2_000_000
+#: Samples a second where none are given: what most models of speech take.
+_RATE = 16_000
+#: The fewest samples that are worth a player.
+_LEAST = 400
+_MOST_CHANNELS = 2
+_NAME = re.compile(r"audio|sound|speech|voice|wav|pcm", re.IGNORECASE)
+_RATE_NAME = re.compile(r"rate", re.IGNORECASE)
+
+
+class NoSound(ValueError):
+    """A file that is not a readable sound, or an input that no sound fits."""
+
+
+def is_wav(data: bytes) -> bool:
+    return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+
+
+def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArray[Any]:
+    """Return a .wav file as an array for `dims`, in its own length: -1 to 1 in floats (FP32 for BF16, to be cast), all
+    of an integer's range in integers. Channels are where `dims` has 1 or 2; without such an axis they are mixed.
+
+    Raises NoSound.
+    """
+    kind: np.dtype[Any] = np.dtype(np.float32) if datatype is DataType.BF16 else datatype.numpy
+    samples = _samples(data)
+    shaped: NDArray[Any]
+    axes = [axis for axis, dim in enumerate(dims) if dim in (1, _MOST_CHANNELS)]
+    if len(dims) == 1:
+        shaped = samples.mean(axis=1)
+    elif len(dims) == 2 and axes:
+        channels = dims[axes[0]]
+        if channels != samples.shape[1]:
+            samples = np.repeat(samples.mean(axis=1, keepdims=True), channels, axis=1)
+        shaped = samples if axes[0] == 1 else samples.T
+    else:
+        raise NoSound(f"dims {list(dims)} are not samples, with or without channels")
+    if kind.kind == "f":
+        return shaped.astype(kind)
+    if kind.kind not in "iu":
+        raise NoSound(f"a sound cannot be {datatype.name}")
+    bounds: Any = np.iinfo(kind)
+    half = 2.0 ** (8 * kind.itemsize - 1)
+    scaled = np.rint(shaped * half) + (0.0 if bounds.min else half)
+    # the largest 64-bit integers have no float; the one below has
+    most = float(bounds.max) if half < 2**53 else np.nextafter(float(bounds.max), 0)
+    return np.clip(scaled, float(bounds.min), most).astype(kind)
+
+
+def _samples(data: bytes) -> NDArray[np.float64]:
+    """Return the samples from -1 to 1: a row for each time, a column for each channel."""
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            width, channels = file.getsampwidth(), file.getnchannels()
+            frames = file.readframes(file.getnframes())
+    except (wave.Error, EOFError) as error:
+        raise NoSound(f"not a .wav file of PCM samples ({error})") from None
+    frames = frames[: len(frames) // (width * channels) * width * channels]
+    if width == 1:  # unsigned, only here
+        values = np.frombuffer(frames, np.uint8).astype(np.float64) - 128
+    elif width == 3:
+        low = np.frombuffer(frames, np.uint8).reshape(-1, 3).astype(np.int32)
+        values = ((low[:, 0] << 8 | low[:, 1] << 16 | low[:, 2] << 24) >> 8).astype(np.float64)
+    else:
+        values = np.frombuffer(frames, f"<i{width}").astype(np.float64)
+    return values.reshape(-1, channels) / float(1 << (8 * width - 1))
+
+
+def sounds_html(name: str, tensor: Tensor, rate: int) -> str:
+    """Return a player for each sound in an output, at most MOST_PLAYED: .wav files in BYTES, and samples where the name
+    marks them as sound.
+    """
+    return "".join(
+        f"<audio class='tl-sound' controls preload='metadata' aria-label='{name}, sound {number}' "
+        f"src='data:audio/wav;base64,{base64.b64encode(data).decode()}'></audio><div class='tl-dim'>{text}</div>"
+        for number, (data, text) in enumerate(_sounds(name, tensor, rate), start=1)
+    )
+
+
+def _sounds(name: str, tensor: Tensor, rate: int) -> Iterator[tuple[bytes, str]]:
+    """Yield .wav files, and a description of each."""
+    if tensor.datatype is DataType.BYTES:
+        if tensor.byte_size <= MOST_PLAYED * MOST_BYTES:
+            found = [element for element in tensor.numpy().flat if is_wav(element)][:MOST_PLAYED]
+            yield from ((element, "a .wav file") for element in found if len(element) <= MOST_BYTES)
+        return
+    if not _NAME.search(name) or tensor.datatype not in (DataType.FP32, DataType.FP64, DataType.FP16, DataType.INT16):
+        return
+    array = tensor.numpy()
+    for samples in list(array if array.ndim > 1 and array.shape[-1] >= _LEAST else [array])[:MOST_PLAYED]:
+        if samples.ndim == 1 and len(samples) >= _LEAST:
+            yield _wav(samples, rate)
+
+
+def _wav(samples: NDArray[Any], rate: int) -> tuple[bytes, str]:
+    kept = samples[: MOST_BYTES // 2]
+    if kept.dtype != np.int16:
+        kept = np.rint(np.clip(np.nan_to_num(kept.astype(np.float64)), -1, 1) * 32767)
+    file = io.BytesIO()
+    with wave.open(file, "wb") as target:
+        target.setnchannels(1)
+        target.setsampwidth(2)
+        target.setframerate(rate)
+        target.writeframes(kept.astype("<i2").tobytes())
+    cut = f", the first {len(kept) / rate:.3g} s" if len(kept) < len(samples) else ""
+    return file.getvalue(), f"{len(samples) / rate:.3g} s at {rate:,} samples a second{cut}"
+
+
+def rate_of(outcome: Outcome) -> int:
+    """Return the samples a second that the request or its response names: a parameter, or a tensor of one element, with
+    `rate` in its name.
+    """
+    values: Mapping[str, Any] = {**(outcome.request.parameters or {}), **outcome.request.inputs, **outcome.outputs}
+    for name, value in values.items():
+        if not _RATE_NAME.search(name):
+            continue
+        if isinstance(value, Tensor):
+            if value.datatype is DataType.BYTES or value.byte_size > 8:
+                continue
+            value = value.numpy().reshape(-1)[0]
+        try:
+            rate = int(value)
+        except (TypeError, ValueError):
+            continue
+        if 1000 <= rate <= 400_000:
+            return rate
+    return _RATE

@@ -1,0 +1,131 @@
+"""Views of a model, of a recording, or of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+
+from ....core.config.ensemble_graph import EnsembleGraph
+from ....core.plain_facts import by_number
+from ....core.status import InvalidArgumentError, TritonError, UnsupportedError
+from ....core.unknown_option import did_you_mean
+from ....profile.live_state import live_state, occupancies, open_requests
+from ....profile.memory_use import memory_use
+from ....profile.recorder import Recorder
+from ....profile.recording import Recording, RecordingError
+from ....profile.tensor_peek import TensorPeek
+from ....profile.triton_trace import read_trace
+from ....schedulers.dynamic_batch import BatchConfig
+from ....schedulers.ensemble_scheduler import EnsembleScheduler
+from ....server.api.model import Model
+from ....server.models.model_lifecycle import ModelVersion
+from ....tuning.settings import Settings
+from ....tuning.tuned_model import TunedModel, Written, not_written
+from ..ticker import ViewEnded
+from .graph import Graph
+from .memory import Memory
+from .metrics import Metrics
+from .record_view import KINDS, RecordView
+from .streams import Streams
+from .timeline import Timeline
+
+
+def open_view(
+    subject: Model | Recording | str | PathLike[str],
+    kind: str = "timeline",
+    model: str = "",
+    written: Callable[[], Written | None] = not_written,
+) -> RecordView:
+    """Return a view of `subject`: a model, a recording, or the path of a recording or of a trace file of Triton's.
+
+    kind: one of KINDS. model: which one, of a recording with several. written: how a notebook has written the model.
+    Raises InvalidArgumentError, OSError, and RecordingError for a file that is neither.
+    """
+    if kind not in KINDS:
+        raise InvalidArgumentError(f"view '{kind}' does not exist: {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
+    if isinstance(subject, Model):
+        return _of_model(subject, kind, written)
+    if kind not in _VIEWS:
+        raise InvalidArgumentError(f"'{kind}' is not recorded: open it for a running model")
+    recording = subject if isinstance(subject, Recording) else _read(Path(subject))
+    names = sorted(recording.records, key=by_number)
+    if not model and len(names) != 1:
+        raise InvalidArgumentError(f"give one of the recording's models: {', '.join(names) or 'it has none'}")
+    if model and model not in names:
+        raise InvalidArgumentError(f"the recording has no model '{model}', only {', '.join(names) or 'none'}")
+    return _VIEWS[kind](recording, model or names[0])
+
+
+def _read(path: Path) -> Recording:
+    """Read a file by its first bytes: numpy's begin with PK, Triton's with a bracket."""
+    with path.open("rb") as file:
+        first = file.read(1)
+    if first == b"{":
+        what = "https://ui.perfetto.dev shows it, if recording.perfetto has written it"
+        raise RecordingError(f"{path} is neither a recording nor a trace file of Triton's; {what}")
+    return read_trace(path) if first == b"[" else Recording.load(path)
+
+
+def _of_model(model: Model, kind: str, written: Callable[[], Written | None]) -> RecordView:
+    recorder, instruments = Recorder.for_instruments(model.server.instruments), model.server.instruments
+
+    def check() -> None:
+        if not model.server.core.live():
+            raise ViewEnded("its server has ended. Load the model again, and open another view.")
+        if not any(one is recorder for one in instruments):
+            raise RuntimeError("recording has stopped; open the view again. The reason is in the kernel's log.")
+
+    view = _live(model, kind, recorder.recording, written)
+    view.check = check
+    return view
+
+
+def _live(model: Model, kind: str, recording: Recording, written: Callable[[], Written | None]) -> RecordView:
+    name, versions = model.name, model.versions
+    if kind == "streams":
+        return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
+    if kind == "graph":
+        return Graph(recording, name, lambda: _ensemble(versions()), lambda: occupancies(versions()))
+    if kind == "memory":
+        return Memory(recording, name, lambda: memory_use(versions(), model.server_gpus), model.server_gpus.simulated)
+    if kind == "metrics":
+        return Metrics(recording, name, model.server.metrics)
+
+    def rules() -> BatchConfig:
+        return BatchConfig.from_config(TunedModel(model).config)
+
+    peek = TensorPeek(name)
+    timeline = Timeline(
+        recording, name, live=lambda: live_state(versions()), config=rules, subject=_subject(model, written)
+    )
+    timeline.peek, instruments = peek, model.server.instruments
+    timeline.watched = lambda on: instruments.add(peek) if on else instruments.remove(peek)
+    return timeline
+
+
+def _subject(model: Model, written: Callable[[], Written | None]) -> TunedModel | None:
+    """Return the model for what-if questions; None for a kind of model that cannot be replayed."""
+    subject = TunedModel(model, written)
+    try:
+        Settings.from_config(subject.config)
+    except UnsupportedError:
+        return None
+    except TritonError:  # not loaded now; a question before it is loaded gets that as its reply
+        pass
+    return subject
+
+
+def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:
+    """Return the graph of the latest version, if it is an ensemble."""
+    scheduler = max(versions, key=lambda one: one.version).scheduler if versions else None
+    return scheduler.graph if isinstance(scheduler, EnsembleScheduler) else None
+
+
+#: Those of KINDS that a recording has; `memory` needs a running model.
+_VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
+    "timeline": Timeline,
+    "streams": Streams,
+    "metrics": Metrics,
+    "graph": Graph,
+}

@@ -1,0 +1,149 @@
+"""The timeline of a model: which requests were executed together, when, where, and why each batch closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....core.plain_facts import plain
+from ....profile.batch_facts import BatchFacts, batch_facts
+from ....profile.call_tree import rare_facts
+from ....profile.device_copies import device_copies
+from ....profile.model_record import REJECTIONS
+from ....profile.recorded_separation import UNKNOWN, why_not_together
+from ....profile.recording import Recording
+from ....profile.tensor_peek import PER_SECOND, TensorPeek
+from ....schedulers.dynamic_batch import BatchConfig
+from ....tuning.tuned_model import TunedModel
+from ..card.copies_text import copies_text
+from ..card.model_facts import duration_text
+from ..figures.timeline_figure import timeline_figure
+from .record_view import Live, RecordView
+from .what_if_lanes import WhatIfLanes
+
+_MARKS = 6
+#: How many of the last executions a program gets one by one.
+_TOLD = 20
+
+
+class Timeline(RecordView):
+    """A view of executions. `config` returns the current batching rules of a model; without it fewer reasons can be
+    given. `subject`: the running model; without it there are no what-if questions.
+    """
+
+    MODULE = "timeline.js"
+    LABEL = "Timeline"
+    TABLES = ("batches", "requests", "rejected")
+
+    def __init__(
+        self,
+        recording: Recording,
+        name: str,
+        live: Live | None = None,
+        config: Callable[[], BatchConfig] | None = None,
+        subject: TunedModel | None = None,
+    ) -> None:
+        super().__init__(recording, name, live)
+        self._config = config
+        #: keeps values while the view is open
+        self.peek: TensorPeek | None = None
+        self._what_if = WhatIfLanes(subject, self.send) if subject is not None else None
+        self.update(tunable=subject is not None, rejections=list(REJECTIONS))
+
+    def why_apart(self, one: int, other: int) -> str:
+        """Return one sentence on why the requests of two rows of the record were not executed together."""
+        config = self._config() if self._config is not None else UNKNOWN
+        return why_not_together(self.record, one, other, config) or "One of them is no longer kept, or never came."
+
+    def values(self, row: int) -> list[str]:
+        """Return the rarer facts of the request of a row, and a line for each of its tensors, with the first values.
+        These are kept while a timeline is open, for at most `PER_SECOND` requests a second.
+        """
+        record = self.record
+        with record.lock:
+            found = record.requests.row(row)
+        copied = copies_text(device_copies(record, int(found["serial"]))) if found is not None else ""
+        about = [
+            text for text in (rare_facts(self.recording, self.name, row), f"copied {copied}" * bool(copied)) if text
+        ]
+        lines = self.peek.lines(int(found["serial"])) if self.peek is not None and found is not None else []
+        if self.peek is not None and not lines:
+            return [
+                *about,
+                f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} responses a second.",
+            ]
+        return about + lines
+
+    def on_view_message(self, content: Mapping[str, Any]) -> None:
+        if content.get("do") == "why":
+            one, other = content["rows"]
+            self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
+        elif content.get("do") == "values":
+            self.send({"kind": "answer", "row": content["row"], "values": self.values(int(content["row"]))})
+        elif self._what_if is not None:
+            self._what_if.reply(content)
+
+    def table(self, rows: int = 200) -> list[dict[str, Any]]:
+        """Return the last executions as dicts: times in seconds, `start` since the first one in the record."""
+        record = self.record
+        with record.lock:
+            found, words, first = record.batches.rows()[-rows:], record.words.lists(), record.batches.rows()[:1]
+        names = record.batches.columns
+        batches = [dict(zip(names, row, strict=True)) for row in found.tolist()]
+        return [
+            {
+                "instance": words["instance"][int(batch["instance"])],
+                "start": (batch["start"] - int(first[0, 0])) / 1e9,
+                "took": (batch["end"] - batch["start"]) / 1e9,
+                "requests": int(batch["count"]),
+                "size": int(batch["size"]),
+                "reason": words["reason"][int(batch["reason"])],
+                "failed": bool(batch["failed"]),
+            }
+            for batch in batches
+        ]
+
+    def text(self) -> str:
+        facts = batch_facts(self.record)
+        lines = [f"Timeline of {self.name}: {summary(facts)}"]
+        if facts.batches:
+            lines.append("  sizes    " + ", ".join(f"{size}: {count}" for size, count in facts.sizes.items()))
+            lines.append("  closed   " + ", ".join(f"{word or 'unknown'}: {n}" for word, n in facts.reasons.items()))
+            lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
+            lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
+        if copied := copies_text(device_copies(self.record)):
+            lines.append(f"  copied   {copied}")
+        return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
+
+    def to_dict(self) -> dict[str, Any]:
+        facts = {**vars(batch_facts(self.record)), "marks": [list(mark) for mark in list(self.record.marks)[-_MARKS:]]}
+        copies = device_copies(self.record)
+        facts["copies"] = vars(copies) if copies is not None else None
+        return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
+
+    def figure(self) -> str:
+        """Return the last executions as SVG text."""
+        return timeline_figure(self.record)
+
+    def html(self) -> str:
+        text = self.text()
+        return self.page(text.split("\n", 1)[0], text, self.figure())
+
+
+def summary(facts: BatchFacts) -> str:
+    """Return the facts in one sentence."""
+    ended = ", ".join(f"{reason}: {count:,}" for reason, count in facts.rejected.items())
+    lost = sum(facts.rejected.values())
+    if not facts.batches:
+        return f"no request has been executed yet{f', {lost:,} ended in the queue ({ended})' if lost else ''}."
+    missed = f"; {lost:,} other{'s' * (lost > 1)} ended in the queue ({ended})" if lost else ""
+    batches = f"{facts.batches:,} batch{'es' * (facts.batches > 1)}"
+    kept = f"; {facts.dropped:,} older events are not kept" if facts.dropped else ""
+    failed = f", {facts.failed} failed" if facts.failed else ""
+    requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
+    mean = facts.requests / facts.batches
+    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {_time(facts.span)}{missed}{kept}."
+
+
+def _time(ns: float) -> str:
+    return duration_text(ns / 1e9)

@@ -1,0 +1,53 @@
+"""The view panel, which a card's View button opens: one of the model's views, and a choice of the others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ....server.api.model import Model
+from .record_view import KINDS, RecordView
+
+if TYPE_CHECKING:
+    from ....tuning.tuned_model import Written
+
+
+class ViewPanel:
+    """One view of a model: at first the most telling one, streams of a decoupled model, the graph of an ensemble."""
+
+    def __init__(self, model: Model, written: Callable[[], Written | None]) -> None:
+        widgets = importlib.import_module("ipywidgets")
+        self._model = model
+        self._written = written
+        self._views: dict[str, RecordView] = {}
+        self.choice = widgets.Dropdown(
+            options=[(kind.capitalize(), kind) for kind in KINDS],
+            value=_first(model.config()),
+            description="View",
+            layout=widgets.Layout(width="130px"),
+        )
+        self.choice.add_class("tl-quiet")
+        self.widget = widgets.VBox([self.choice, self.view.widget])
+        self.widget.add_class("tl-form")
+        self.choice.observe(lambda change: self._show(), names="value")
+
+    @property
+    def view(self) -> RecordView:
+        """The view that is shown."""
+        kind = self.choice.value
+        if kind not in self._views:
+            # imported here, because a view takes as long to import as a tenth of everything else
+            from .opening import open_view
+
+            self._views[kind] = open_view(self._model, kind, written=self._written)
+        return self._views[kind]
+
+    def _show(self) -> None:
+        self.widget.children = (self.choice, self.view.widget)
+
+
+def _first(config: dict[str, Any]) -> str:
+    if config.get("model_transaction_policy", {}).get("decoupled"):
+        return "streams"
+    return "graph" if config.get("ensemble_scheduling") else "timeline"
