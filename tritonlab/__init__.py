@@ -15,6 +15,7 @@ from .core.observe.log_settings import LogSetting
 from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
 from .export.repository import export
+from .export.verify.verification import verify
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.model import Model
 from .notebook.server import Server
@@ -72,6 +73,7 @@ __all__ = [
     "recording",
     "reset",
     "serve",
+    "verify",
     "view",
 ]
 

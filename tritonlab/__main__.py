@@ -14,6 +14,7 @@ from typing import Any
 from . import golden_run, preflight_run
 from .export.preflight.judge import DEFAULT_TARGET
 from .export.releases import table_facts, table_text
+from .export.verify import verification
 from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
 from .ipc.processes.interpreter import Interpreter, InterpreterError
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_test_command(commands)
     add_releases_command(commands)
     add_preflight_command(commands)
+    add_verify_command(commands)
     options = parser.parse_args(words)
     try:
         return options.run(options) or 0
@@ -89,6 +91,50 @@ def add_preflight_command(commands: Any) -> None:
 
 def print_releases(options: argparse.Namespace) -> None:
     print(json.dumps(table_facts(), indent=1) if options.json else table_text(options.sources))
+
+
+def add_verify_command(commands: Any) -> None:
+    """Add `verify`, which asks real Triton servers."""
+    text = "proves an exported repository on real Triton servers, with this machine's Python and files hidden"
+    parser = commands.add_parser("verify", help=text, description=f"This command {text}.")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="a model repository, or a directory with models/")
+    parser.add_argument(
+        "--triton",
+        metavar="RELEASES",
+        default=verification.DEFAULT,
+        help="2.51,2.41, or tags of containers (24.10), or path: the tritonserver on PATH (%(default)s)",
+    )
+    parser.add_argument(
+        "--requests",
+        default="golden",
+        metavar="PATH",
+        help="golden: DIR.golden (the default), or golden cases elsewhere",
+    )
+    parser.add_argument("--hide", action="append", default=[], type=Path, metavar="PATH", help="hide this, too")
+    parser.add_argument("--python", default="", metavar="VERSION", help="of the stub for models without an environment")
+    parser.set_defaults(run=verify_export)
+
+
+def verify_export(options: argparse.Namespace) -> int:
+    """Verify an export and print the verdict. Return 1 if it differs or could not be verified, 130 if it was
+    interrupted."""
+    try:
+        found = verification.verify(
+            options.directory,
+            triton=options.triton,
+            requests=options.requests,
+            hide=options.hide,
+            python=options.python,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+        )
+    except ValueError as error:
+        print(f"tritonlab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("tritonlab: interrupted; nothing was left behind", file=sys.stderr)
+        return 130
+    print(found)
+    return 0 if found.passed else 1
 
 
 def write_stub(options: argparse.Namespace) -> None:

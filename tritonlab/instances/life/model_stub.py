@@ -221,6 +221,14 @@ class ModelStub:
             return self._blocked_stacks()
         return str(answer.value) if not answer.lost else ""
 
+    def modules(self, timeout: float) -> dict[str, str]:
+        """Return the file of every module that the stub has imported, by name; nothing if it did not answer within
+        `timeout` seconds."""
+        answer = self.process.monitor.list_modules()
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
+            return {}
+        return dict(answer.value)
+
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
         """Return what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
         `timeout` seconds."""

@@ -33,6 +33,7 @@ from ...stub._pb_stub.wire.message_bodies import (
     IsCancelled,
     IsModelReady,
     IsReady,
+    ListModules,
     LoadModel,
     Log,
     MetricFamilyDel,
@@ -299,6 +300,10 @@ class MonitorLink(StubConnection):
     def dump_stacks(self) -> Answer:
         """Ask for the stacks of the threads; the value is a text."""
         return self.ask(DumpStacks())
+
+    def list_modules(self) -> Answer:
+        """Ask which modules are imported; the value is the file of each, by name."""
+        return self.ask(ListModules())
 
     def waits(self) -> Answer:
         """Ask which calls the running `execute` cannot go on without; the value is a Needs."""

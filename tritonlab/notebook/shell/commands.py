@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
+from ...clients.golden import GoldenSet
 from ...core.plain_facts import by_number
 from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
+from ...export.environment.model_imports import imports_of
+from ...export.environment.placed import LOCK, EnvironmentOptions, place_environment
 from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
+from ...export.verify.verdict import Verification
+from ...export.verify.verification import DEFAULT, verify
 from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
@@ -184,9 +189,10 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
     return Text(model.config_pbtxt(), model.config())
 
 
-def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
-    """Export a model. With --zip the report is displayed and the zip file is what the cell shows; with --capture what
-    other cells define is first written in front of the model, which is loaded again if that changes it."""
+def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive | Verification:
+    """Export a model. With --zip the report is displayed and the zip file is what the cell shows; with --verify it is
+    the verdict of real servers. With --capture what other cells define is first written in front of the model, which is
+    loaded again if that changes it."""
     model = context.model(arguments.name)
     if arguments.capture:
         context.workspace.load(arguments.name, if_changed=True, capture=user_namespace())
@@ -198,11 +204,22 @@ def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | E
         include=arguments.include,
         target=arguments.target,
     )
-    if not arguments.zip:
+    say = (lambda text: None) if context.json else print
+    if arguments.env != "none":
+        server, paths = context.workspace.server, [each.path for each in report.reports]
+        place_environment(
+            {path: imports_of(server.model(path.name)) for path in paths if server.model(path.name).modules()},
+            EnvironmentOptions(arguments.env, arguments.verify.split(",")[0] if arguments.verify else DEFAULT),
+            lock=report.repository.with_name(f"{report.repository.name}.{LOCK}"),
+            say=say,
+        )
+    if not arguments.zip and not arguments.verify:
         return report
     if not context.json:
         display(report)
-    return report.zip()
+    if not arguments.verify:
+        return report.zip()
+    return verify(report.repository, triton=arguments.verify, requests=GoldenSet().cases(), say=say)
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
@@ -424,6 +441,14 @@ COMMANDS = {
                 "metavar": "NAME",
                 "help": "a file or pattern that is otherwise left out: hidden, or larger than 100 MB",
             },
+        ),
+        (
+            ("--env",),
+            {"default": "none", "help": "requirements (a lock), dir or archive (relocatable), or the path of a prefix"},
+        ),
+        (
+            ("--verify",),
+            {"nargs": "?", "const": DEFAULT, "help": "prove it on real releases of Triton: --verify=2.51,2.41"},
         ),
     ),
     "artifact": _unread(

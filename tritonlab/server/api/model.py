@@ -209,6 +209,13 @@ class Model:
         found = [stub.reads(record, timeout) for stub in stubs if stub is not None]
         return [each for each in found if each is not None]
 
+    def modules(self, timeout: float = 5.0) -> dict[str, str]:
+        """Return the file of every module that its instances have imported since they were started, by name; modules
+        without a file, which Python itself has, are not among them."""
+        stubs = [instance.stub for instance in self._found().instances]
+        found = [stub.modules(timeout) for stub in stubs if stub is not None]
+        return {name: file for each in found for name, file in each.items()}
+
     def expected_shape(self, name: str) -> str:
         """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""
         return self._found().rules.expected_shape(name)

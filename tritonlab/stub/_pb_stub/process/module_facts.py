@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, List, Mapping
+from typing import Any, Dict, List, Mapping
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -36,3 +36,8 @@ def search_path_of(name: str) -> List[str]:
         return [each for each in own_names(name).get("__path__") or () if issubclass(type(each), str)]
     except Exception:  # what a stand-in has need not be a list, and a namespace package asks for its parent
         return []
+
+
+def files_of_modules() -> Dict[str, str]:
+    """Return the file of every imported module that has one."""
+    return {name: file for name in list(sys.modules) if type(name) is str and (file := file_of(name))}

@@ -10,10 +10,11 @@ from ..api import own_threads
 from ..wire.connection import Connection, LinkClosed
 from ..wire.debugger_bodies import Attach, Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
-from ..wire.message_bodies import Awake, DumpStacks, IsReady, ReadsRecorded, TellReads, Waits, Wake
+from ..wire.message_bodies import Awake, DumpStacks, IsReady, ListModules, ReadsRecorded, TellReads, Waits, Wake
 from . import link_pdb
 from .author_call import result_of
 from .model_context import ModelContext
+from .module_facts import files_of_modules
 from .reads_record import ReadsRecord
 from .stub_bridge import StubBridge
 from .thread_stacks import all_stacks
@@ -31,6 +32,7 @@ class Monitor:
         self._connection = connection
         self._handlers: Dict[Type[Any], Callable[[Any], Any]] = {
             DumpStacks: lambda body: all_stacks(context.loop),
+            ListModules: lambda body: files_of_modules(),
             Waits: lambda body: bridge.running.needs(),
             Postmortem: lambda body: bridge.last_error.look(body.begin),
             Wake: lambda body: bridge.tell(Awake()),

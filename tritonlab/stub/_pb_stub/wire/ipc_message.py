@@ -138,6 +138,7 @@ COMMANDS = (
     _row(13, "POSTMORTEM", TO_STUB, MONITOR, debugger_bodies.Postmortem, Optional[float]),  # None: there is none
     _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, Nothing),
     _row(15, "TELL_READS", TO_STUB, MONITOR, bodies.TellReads, bodies.ReadsRecorded),
+    _row(16, "LIST_MODULES", TO_STUB, MONITOR, bodies.ListModules, Dict[str, str]),  # the file of each that has one
     # execution
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),

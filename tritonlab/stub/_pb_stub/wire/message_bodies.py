@@ -217,6 +217,10 @@ class DumpStacks(NamedTuple):
     """Say what all threads do."""
 
 
+class ListModules(NamedTuple):
+    """Say which modules are imported, and from where."""
+
+
 class Wake(NamedTuple):
     """Send AWAKE."""
 

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tritonlab.export.verify import wheels
+from tritonlab.export.verify.wheels import NoWheel, Wheel, as_release, cache_directory, find_wheel, unpacked
+
+
+def test_every_release_is_pinned_by_version_and_sum() -> None:
+    rows = wheels.wheels()
+    assert list(rows) == sorted(rows, key=wheels.release_number, reverse=True)
+    for wheel in rows.values():
+        assert len(wheel.sha256) == 64 and wheel.file.startswith("nvidia_pytriton-") and wheel.image_python
+        assert wheel.bytes < wheel.unpacked_bytes
+
+
+def test_a_container_names_its_release() -> None:
+    assert [as_release(text) for text in ("24.10", "24.10-py3", "2.36", "path")] == ["2.51", "2.51", "2.36", "path"]
+
+
+def test_a_release_without_a_wheel_says_which_there_are() -> None:
+    with pytest.raises(NoWheel, match=r"no wheel has Triton 2\.60; there are 2\.51, .*2\.36, and none after 2\.51"):
+        find_wheel("2.60")
+
+
+def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_directory() == Path("/caches/tritonlab")
+    monkeypatch.setenv(wheels.CACHE_VARIABLE, str(tmp_path))
+    assert cache_directory() == tmp_path
+
+
+def test_a_wheel_that_is_there_is_not_fetched_and_one_that_fails_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(wheels.CACHE_VARIABLE, str(tmp_path))
+    wheel, said = find_wheel("2.51"), list[str]()
+
+    def fail(wheel: Wheel, directory: Path, cancel: threading.Event) -> None:
+        (directory / wheel.file).write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wheels, "_fetch", fail)
+    with pytest.raises(KeyboardInterrupt):
+        unpacked(wheel, said.append, threading.Event())
+    assert [path.name for path in (tmp_path / "triton").iterdir()] == ["2.51.lock"]
+    assert "55 MB to fetch, 150 MB unpacked" in said[0]
+    (tmp_path / "triton" / "2.51").mkdir()
+    (tmp_path / "triton" / "2.51" / wheel.sha256).touch()
+    assert unpacked(wheel, said.append, threading.Event()).root == tmp_path / "triton" / "2.51"
+    assert len(said) == 1

@@ -1,0 +1,90 @@
+"""Commands that an export runs for the author: pip, conda-pack, an interpreter. They can be cancelled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from ..core.explained import Explained
+from ..core.status import Code
+
+#: Receives one line about what is done now.
+Say = Callable[[str], None]
+
+_LOOK = 0.05
+_LAST_LINES = 12
+
+
+class Cancelled(Explained, Exception):
+    """The author cancelled what was under way; everything it had begun was taken back."""
+
+    code = Code.CANCELLED
+
+
+class CommandFailed(Explained, OSError):
+    """A command that ended with an error, with the last lines that it printed."""
+
+    code = Code.INTERNAL
+
+    def __init__(self, text: str, remedy: str = "") -> None:
+        super().__init__(text)
+        self._remedy = remedy
+
+    def remedy(self) -> str:
+        return self._remedy
+
+
+def run_command(
+    command: Sequence[str],
+    *,
+    cancel: threading.Event,
+    timeout: float = 900.0,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """Run the command in `/` and return what it printed on stdout. Its whole process group ends with the call.
+
+    Raises CommandFailed, or Cancelled once `cancel` is set.
+    """
+    deadline = time.monotonic() + timeout
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=env,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CommandFailed(f"'{command[0]}' cannot be run: {error.strerror or error}") from error
+        try:
+            while process.poll() is None:
+                if cancel.wait(_LOOK):
+                    raise Cancelled(f"{os.path.basename(command[0])} was cancelled")
+                if time.monotonic() > deadline:
+                    raise CommandFailed(f"'{' '.join(command[:4])} …' did not end within {timeout:g} s")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        printed = out.read().decode(errors="replace")
+        if process.returncode:
+            lines = (err.read().decode(errors="replace").strip() or printed.strip()).splitlines()[-_LAST_LINES:]
+            raise CommandFailed(f"'{' '.join(command[:4])} …' ended with {process.returncode}:\n" + "\n".join(lines))
+        return printed
+
+
+def raise_if_cancelled(cancel: threading.Event) -> None:
+    """Raise Cancelled if `cancel` is set."""
+    if cancel.is_set():
+        raise Cancelled("it was cancelled")

@@ -1,0 +1,272 @@
+"""An environment put into the model directories of an export: its files, its parameter in the config, and the stub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...core.config.completed_text import completed_text
+from ...core.config.model_config import ModelConfig, parse_pbtxt
+from ...core.scratch_directory import ScratchDirectory
+from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ...ipc.processes.own_stub import NAME as STUB
+from ..child_command import Say
+from ..verify.wheels import NoWheel, as_release, find_wheel, unpacked, wheels
+from .built_environment import build_environment, check_budget, pack
+from .conda import pack_conda
+from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
+from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
+
+CONFIG = "config.pbtxt"
+LOCK = "requirements.lock"
+#: What `--env` may be, besides the path of a prefix.
+CHOICES = ("requirements", "dir", "archive", "none")
+#: Pythons of the containers: up to 24.10, and since.
+_IMAGE_PYTHON = ("3.10", "3.12")
+_NAMES = {"dir": "env", "archive": "env.tar.gz"}
+
+
+@dataclass(frozen=True)
+class EnvironmentOptions:
+    """What an exported model runs in. `choice`: one of CHOICES, or the path of an environment. `target`: a release of
+    Triton, or the tag of its container. `python`: the version of the environment's Python, by default this one's.
+    `budget`: the most bytes it may have."""
+
+    choice: str = "requirements"
+    target: str = "2.51"
+    python: str = ""
+    budget: int | None = None
+
+    @property
+    def release(self) -> str:
+        return as_release(self.target)
+
+
+@dataclass
+class PlacedEnvironment:
+    """What was put into model directories, and what the author must know of it."""
+
+    python: str = ""
+    pins: tuple[Pin, ...] = ()
+    #: bytes of the environment in one model directory
+    bytes: int = 0
+    has_stub: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "python": self.python,
+            "packages": [f"{pin.name}=={pin.version}" for pin in self.pins],
+            "bytes": self.bytes,
+            "stub_of_wheel": self.has_stub,
+            "warnings": self.warnings,
+        }
+
+
+def place_environment(
+    models: Mapping[Path, StubImports],
+    options: EnvironmentOptions,
+    *,
+    lock: Path,
+    say: Say = lambda text: None,
+    cancel: threading.Event | None = None,
+) -> PlacedEnvironment:
+    """Put the environment of `options` into the model directories, which nothing serves yet, and write `lock`.
+
+    `models`: what each of them imports. All get the same environment, which has what any of them needs. Raises
+    EnvironmentRefused before anything is written; whatever else fails, the directories are as they were.
+    """
+    cancel = cancel or threading.Event()
+    if options.choice == "none":
+        return PlacedEnvironment()
+    if options.choice not in CHOICES:
+        return _place_prefix(
+            models=list(models),
+            prefix=Path(options.choice).expanduser().absolute(),
+            options=options,
+            say=say,
+            cancel=cancel,
+        )
+    python = _chosen_python(options.python)
+    everything = {each.name: each for found in models.values() for each in found.distributions}
+    wanted = pins(everything.values(), options.release, python.version)
+    report = PlacedEnvironment(python=python.version, warnings=_loose_warnings(models.values()))
+    if options.choice != "requirements":
+        if why := python.why_not_relocatable:
+            raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
+        check_budget(python, everything.values(), options.budget, say)
+    say("environment: find out what the packages need")
+    report.pins = tuple(resolved(wanted, python, cancel))
+    text = lock_text(report.pins, options.release, python)
+    if options.choice == "requirements":
+        lock.write_text(text, encoding="utf-8")
+        return report
+    scratch = ScratchDirectory("environment-")
+    try:
+        made = build_environment(python, found=report.pins, directory=scratch.path / "env", say=say, cancel=cancel)
+        if options.choice == "archive":
+            say("environment: pack it")
+            made = pack(made, scratch.path / _NAMES["archive"], cancel)
+        stub = _stub_for(python.version, options, report, say, cancel)
+        _put(list(models), made, _NAMES[options.choice], stub)
+        report.bytes = _bytes_of(made)
+        lock.write_text(text, encoding="utf-8")
+    finally:
+        scratch.remove()
+    say(f"environment: {report.bytes / 1e6:.0f} MB in each model directory")
+    return report
+
+
+def _chosen_python(version: str) -> Python:
+    found = find_python(version) if version else own_python()
+    if found is None:
+        raise EnvironmentRefused(f"this machine has no Python {version}", "install one with pyenv, or name another")
+    return found
+
+
+def _loose_warnings(found: Any) -> list[str]:
+    loose = {name: file for each in found for name, file in each.loose.items()}
+    return [
+        f"module '{name}' comes from {file}, which is in no distribution: put it beside model.py"
+        for name, file in sorted(loose.items())
+    ]
+
+
+def _place_prefix(
+    models: Sequence[Path], prefix: Path, options: EnvironmentOptions, say: Say, cancel: threading.Event
+) -> PlacedEnvironment:
+    """Place an environment of the author's own."""
+    if not prefix.is_dir():
+        raise EnvironmentRefused(f"{prefix} is not a directory", f"use one of {', '.join(CHOICES)}, or a prefix")
+    if why := why_refused(prefix):
+        raise EnvironmentRefused(why, "use --env dir or --env archive, which make a relocatable one, or a conda prefix")
+    version = python_of_prefix(prefix)
+    report = PlacedEnvironment(python=version)
+    numpy = _numpy_of(prefix, version)
+    if needs_numpy_1(options.release) and not numpy.startswith("1."):
+        found = f"has numpy {numpy}" if numpy else "has no numpy"
+        raise EnvironmentRefused(f"{prefix} {found}, and Triton {options.release} needs numpy < 2", "install numpy<2")
+    size = _bytes_of(prefix)
+    say(f"environment: {prefix} has {size / 1e6:.0f} MB")
+    if options.budget is not None and size > options.budget:
+        raise EnvironmentRefused(
+            f"{prefix} has {size / 1e6:.0f} MB; the budget is {options.budget / 1e6:.0f} MB", "set a larger budget"
+        )
+    scratch = ScratchDirectory("environment-")
+    try:
+        made = scratch.path / _NAMES["archive"]
+        if kind_of_prefix(prefix) == "conda":
+            pack_conda(prefix, made, say, cancel)
+        else:
+            say("environment: pack it")
+            pack(prefix, made, cancel)
+        stub = _stub_for(version, options, report, say, cancel)
+        _put(models, made, _NAMES["archive"], stub)
+        report.bytes = _bytes_of(made)
+    finally:
+        scratch.remove()
+    return report
+
+
+def _numpy_of(prefix: Path, version: str) -> str:
+    found = sorted((prefix / "lib" / f"python{version}" / "site-packages").glob("numpy-*.dist-info"))
+    return found[0].name.removeprefix("numpy-").removesuffix(".dist-info") if found else ""
+
+
+def image_python(release: str) -> str:
+    """Return the Python of a release's container, for which its own stub was compiled."""
+    wheel = wheels().get(release)
+    return wheel.image_python if wheel else _IMAGE_PYTHON[not needs_numpy_1(release)]
+
+
+def _stub_for(
+    version: str, options: EnvironmentOptions, report: PlacedEnvironment, say: Say, cancel: threading.Event
+) -> Path | None:
+    """Return the stub of the target's wheel, if the environment's Python is not that of the target's own stub."""
+    if version == image_python(options.release):
+        return None
+    try:
+        wheel = find_wheel(options.release)
+    except NoWheel as error:
+        report.warnings.append(
+            f"the environment has Python {version}, the stub of Triton {options.release} is compiled for "
+            f"{image_python(options.release)}, and {error}: compile a stub for {version}, or use the other Python"
+        )
+        return None
+    if version not in wheel.stubs:
+        known = ", ".join(wheel.stubs)
+        raise EnvironmentRefused(
+            f"the wheel of Triton {options.release} has no stub for Python {version}, only for {known}",
+            f"use a Python of {known}",
+        )
+    report.has_stub = True
+    return unpacked(wheel, say, cancel).stub(version)
+
+
+def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> None:
+    """Put environment, stub and parameter into each model directory; all of them or none."""
+    undo: list[Callable[[], object]] = []
+    try:
+        for model in models:
+            text = _with_parameter(model, f"{MODEL_DIRECTORY}/{name}")
+            for other in {*_NAMES.values()} - {name}:
+                _set_aside(model / other, undo)
+            _set_aside(model / name, undo)
+            undo.append(lambda path=model / name: _remove(path))  # type: ignore[misc]
+            if made.is_dir():
+                shutil.copytree(made, model / name, symlinks=True)
+            else:
+                shutil.copyfile(made, model / name)
+            if stub is not None:
+                _set_aside(model / STUB, undo)
+                undo.append(lambda path=model / STUB: _remove(path))  # type: ignore[misc]
+                shutil.copyfile(stub, model / STUB)
+                (model / STUB).chmod(0o755)
+            _set_aside(model / CONFIG, undo)
+            undo.append(lambda path=model / CONFIG: _remove(path))  # type: ignore[misc]
+            (model / CONFIG).write_bytes(text.encode())
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+    for model in models:
+        for aside in model.glob(f"{_ASIDE}*"):
+            _remove(aside)
+
+
+_ASIDE = ".tritonlab-aside-"
+
+
+def _set_aside(path: Path, undo: list[Callable[[], object]]) -> None:
+    if os.path.lexists(path):
+        aside = path.with_name(_ASIDE + path.name)
+        os.replace(path, aside)
+        undo.append(lambda: os.replace(aside, path))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _with_parameter(model: Path, value: str) -> str:
+    """Return the model's config with the parameter set; the author's text is kept where it can be."""
+    text = (model / CONFIG).read_bytes().decode("utf-8") if (model / CONFIG).exists() else ""
+    config = ModelConfig()
+    config.CopyFrom(parse_pbtxt(text, str(model / CONFIG)))
+    config.parameters[PARAMETER].string_value = value
+    return completed_text(text, config).text
+
+
+def _bytes_of(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(each.lstat().st_size for each in path.rglob("*") if not each.is_dir())
