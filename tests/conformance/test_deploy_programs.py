@@ -58,6 +58,14 @@ MODELS = {
         "1/model.py": COUNT,
     },
 }
+# an ensemble has series of its own from its load
+_STEP = """step {{ model_name: "deployed" model_version: -1
+    input_map {{ key: "IN" value: "{0}" }} output_map {{ key: "OUT" value: "{1}" }} }}"""
+_STEPS = _STEP.format("IN", "T") + _STEP.format("T", "OUT")
+MODELS["deployed_twice"] = {
+    "config.pbtxt": f'platform: "ensemble" {_TENSORS} ensemble_scheduling {{ {_STEPS} }}',
+    "1/.keep": "",
+}
 METRICS = {"deploy_rows": "counter", "deploy_depth": "gauge", "deploy_row_bytes": "histogram"}
 
 
@@ -83,6 +91,7 @@ def deployment(client: Client, doubled: float = 3) -> Deployment:
             [recorded("deployed", [1.5, 0.25], [doubled, 0.5]), recorded("deployed", [7], [14])],
         ),
         DeployedModel("deployed_stream", config(client, "deployed_stream"), {}, [streamed]),
+        DeployedModel("deployed_twice", config(client, "deployed_twice")),
     ]
     return Deployment(models, find("2.51"))
 
@@ -95,7 +104,7 @@ def run(folder: Path, address: str, grpc_address: str, *command: str) -> subproc
 
 
 def test_the_clients_print_the_answers(client: Client, http: RawHTTP, grpc_address: str, tmp_path: Path) -> None:
-    write_deploy_files(tmp_path, deploy_files(deployment(client)))
+    write_deploy_files(tmp_path, deployment(client))
     printed = run(tmp_path, http.address, grpc_address, sys.executable, "client.py")
     assert printed.stdout == "OUT\n[3.  0.5]\n", printed.stderr
     printed = run(tmp_path, http.address, grpc_address, "sh", "client.sh")
@@ -107,7 +116,7 @@ def test_the_clients_print_the_answers(client: Client, http: RawHTTP, grpc_addre
 def test_the_tests_hold_the_server_to_what_was_recorded(
     client: Client, http: RawHTTP, grpc_address: str, tmp_path: Path
 ) -> None:
-    write_deploy_files(tmp_path, deploy_files(deployment(client, doubled=3.1)))
+    write_deploy_files(tmp_path, deployment(client, doubled=3.1))
     here = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_models.py"]
     found = run(tmp_path, http.address, grpc_address, sys.executable, *here)
     assert "FAILED test_models.py::test_deployed_0 " in found.stdout, found.stdout

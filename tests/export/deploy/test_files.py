@@ -37,15 +37,14 @@ def test_files_name_nothing_of_this_machine() -> None:
 
 
 def test_writing_replaces_nothing_unless_requested(tmp_path: Path) -> None:
-    files = deploy_files(deployment())
-    assert len(write_deploy_files(tmp_path, files)) == len(files)
+    assert len(write_deploy_files(tmp_path, deployment())) == len(deploy_files(deployment()))
     assert (tmp_path / "client.sh").stat().st_mode & 0o111
-    assert write_deploy_files(tmp_path, files) == []
+    assert write_deploy_files(tmp_path, deployment()) == []
     (tmp_path / "README.md").write_text("mine")
-    changed = deploy_files(dataclasses.replace(deployment(), peak_shm_bytes=None))
+    changed = dataclasses.replace(deployment(), peak_shm_bytes=None)
     before = (tmp_path / "deploy" / "compose.yaml").read_text()
-    with pytest.raises(FileExistsError, match=r"README\.md exists and differs"):
-        write_deploy_files(tmp_path, {"README.md": files["README.md"], "deploy/compose.yaml": "new"})
+    with pytest.raises(FileExistsError, match=r"\.\w+ exists and differs"):
+        write_deploy_files(tmp_path, changed, ["docker"])
     assert (tmp_path / "deploy" / "compose.yaml").read_text() == before
     written = write_deploy_files(tmp_path, changed, overwrite=True)
     assert tmp_path / "README.md" in written and tmp_path / "client.py" not in written

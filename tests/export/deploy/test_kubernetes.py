@@ -102,7 +102,7 @@ def test_a_mutation_that_the_schemas_take_is_found(path: str, text: str, replace
 @pytest.mark.parametrize("version", ["1.26", "1.37"])
 def test_kubernetes_validate_takes_the_manifests_without_a_warning(version: str, tmp_path: Path) -> None:
     files = files_of(deployment())
-    write_deploy_files(tmp_path, files)
+    write_deploy_files(tmp_path, deployment(), ["k8s"])
     command = [str(VALIDATE), "--strict", "--quiet", "-k", version, *manifests(files)]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert (result.returncode, result.stdout) == (0, "")

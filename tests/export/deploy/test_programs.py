@@ -40,5 +40,15 @@ def test_the_model_s_name_is_quoted_for_the_shell() -> None:
     assert """"$server"'/v2/models/it'"'"'s $x/infer'""" in str(files["client.sh"])
 
 
+def test_texts_in_a_request_are_left_alone() -> None:
+    text = b"""'http://localhost:8000 InferenceServerClient("localhost:8000")"""
+    request = InferenceRequest("m", {"IN": Tensor.from_numpy(np.array([[text]], dtype=object))})
+    answer = recorded("m", 1)
+    files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [Recorded(request, answer.responses)])]))
+    client, shell = str(files["client.py"]), str(files["client.sh"])
+    assert repr(text) in client and client.count("os.environ") == 1
+    assert 'curl -sS "$server"/v2/models/m/infer ' in shell and shell.count("$server") == 1
+
+
 def test_without_recorded_requests_there_is_no_program() -> None:
     assert programs(deployment(models=[DeployedModel("m", CONFIG)])) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from . import docker, kserve, kubernetes, monitoring
@@ -52,11 +52,14 @@ def deploy_files(deployed: Deployment, kinds: Collection[str] = tuple(KINDS)) ->
     return dict(sorted(files.items()))
 
 
-def write_deploy_files(directory: Path, files: Mapping[str, str | bytes], overwrite: bool = False) -> list[Path]:
-    """Write the files below `directory` and return those that were new or changed.
+def write_deploy_files(
+    directory: Path, deployed: Deployment, kinds: Collection[str] = tuple(KINDS), overwrite: bool = False
+) -> list[Path]:
+    """Write the files below `directory`, which holds `models/`, and return those that were new or changed.
 
     Raises FileExistsError, and writes nothing, if one of them is there with other contents; `overwrite` replaces it.
     """
+    files = deploy_files(deployed, kinds)
     contents = {directory / name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     changed = [path for path, data in contents.items() if not (path.is_file() and path.read_bytes() == data)]
     there = [path for path in changed if path.exists()]

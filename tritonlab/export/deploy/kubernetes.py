@@ -67,6 +67,8 @@ def deployment(deployed: Deployment) -> str:
         "startupProbe": _probe("/v2/health/ready", period=5, failures=120),
         "readinessProbe": _probe("/v2/health/ready", period=5, failures=3),
         "livenessProbe": _probe("/v2/health/live", period=10, failures=3),
+        # requests that are on their way to a pod that ends still reach it
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
         "resources": resources(deployed),
         "securityContext": security(),
         "volumeMounts": [shm_mount()],

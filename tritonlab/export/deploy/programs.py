@@ -45,17 +45,19 @@ def _python(model: DeployedModel, text: str) -> str:
         f'"""A request to the model {model.name}: pip install tritonclient[{extra}]\n\n'
         f'The server is at ${variable}, or {address}.\n"""\n\nimport os\n'
     )
-    connect = f'InferenceServerClient("{address}")'
-    return about + text.replace(connect, f'InferenceServerClient(os.environ.get("{variable}", "{address}"))', 1)
+    # the last one: an earlier one is text in an input
+    before, _, after = text.rpartition(f'InferenceServerClient("{address}")')
+    return f'{about}{before}InferenceServerClient(os.environ.get("{variable}", "{address}")){after}'
 
 
 def _shell(model: DeployedModel, text: str) -> str:
-    url = f"http://{_HTTP}"
-    command = text.replace(f"'{url}", '"$server"\'', 1) if f"'{url}" in text else text.replace(url, '"$server"', 1)
+    before, _, after = text.partition(f"http://{_HTTP}")
+    if before.endswith("'"):  # the quote of a path with a space begins behind the variable
+        before, after = before[:-1], f"'{after}"
     return (
         "#!/bin/sh\n"
         f"# A request to the model {model.name}. The server is at $TRITON_HTTP, or {_HTTP}.\n"
-        f'server="http://${{TRITON_HTTP:-{_HTTP}}}"\n{command}'
+        f'server="http://${{TRITON_HTTP:-{_HTTP}}}"\n{before}"$server"{after}'
     )
 
 
