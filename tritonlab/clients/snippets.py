@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -173,14 +174,51 @@ def _pytest(asked: Asked) -> Snippet:
     if any(response.error is not None for response in asked.responses):
         raise NotSendable("a test needs a response to compare with, and this request failed")
     name = f"test_{asked.request.model_name}"
-    kept: dict[str, Any] = {f"input.{key}": _stored(tensor) for key, tensor in asked.request.inputs.items()}
+    wanted = _wanted(asked)
+    text = _test_head(asked, name, wanted) + _test_function(asked, name, wanted)
+    return Snippet(f"{name}.py", text, {f"{name}.npz": _npz(_kept(asked, wanted))})
+
+
+def _wanted(asked: Asked) -> list[InferenceResponse]:
     # a stream ends with a response that holds its flag alone; else every answer counts, also one without outputs
-    wanted = [response for response in asked.responses if response.outputs or not asked.decoupled]
+    return [response for response in asked.responses if response.outputs or not asked.decoupled]
+
+
+def _kept(asked: Asked, wanted: Sequence[InferenceResponse], prefix: str = "") -> dict[str, Any]:
+    """Return the arrays that a test reads, by their names in its `.npz`."""
+    kept = {f"{prefix}input.{key}": _stored(tensor) for key, tensor in asked.request.inputs.items()}
     for number, response in enumerate(wanted):
-        kept |= {f"output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
+        kept |= {f"{prefix}output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
+    return kept
+
+
+def _npz(kept: Mapping[str, Any]) -> bytes:
     file = io.BytesIO()
     np.savez_compressed(file, **kept)
-    return Snippet(f"{name}.py", _test_text(asked, name, wanted), {f"{name}.npz": file.getvalue()})
+    return file.getvalue()
+
+
+def recorded_tests(
+    name: str,
+    cases: Sequence[tuple[InferenceRequest, Sequence[InferenceResponse], Mapping[str, Any]]],
+    address: Address | None = None,
+) -> Snippet:
+    """Return one test for each request, response and config of its model, as a program of that name."""
+    kept: dict[str, Any] = {}
+    every: dict[str, Tensor] = {}
+    answers: list[InferenceResponse] = []
+    tests, decoupled = "", False
+    for number, (request, responses, config) in enumerate(cases):
+        asked = _asked(request, config, responses, address)
+        prefix = f"{number}."
+        every |= {f"{prefix}{key}": tensor for key, tensor in request.inputs.items()}
+        wanted = _wanted(asked)
+        answers += wanted
+        decoupled |= asked.decoupled
+        kept |= _kept(asked, wanted, prefix)
+        tests += _test_function(asked, f"test_{request.model_name}_{number}", wanted, prefix)
+    merged = Asked(InferenceRequest(name, every), address or Address(), decoupled, batching=False, outputs={})
+    return Snippet(f"{name}.py", _test_head(merged, name, answers) + tests, {f"{name}.npz": _npz(kept)})
 
 
 def failure_test(
@@ -207,11 +245,9 @@ def failure_test(
         )
         if not asked.decoupled:
             tests += "    assert answers\n"
-    file = io.BytesIO()
-    np.savez_compressed(file, **kept)
     every = {f"{n}.{key}": tensor for n, request in enumerate(requests) for key, tensor in request.inputs.items()}
     head = _test_head(_asked(InferenceRequest(model, every), config, (), address), name)
-    return Snippet(f"{name}.py", head + tests, {f"{name}.npz": file.getvalue()})
+    return Snippet(f"{name}.py", head + tests, {f"{name}.npz": _npz(kept)})
 
 
 def _test_head(asked: Asked, name: str, wanted: Sequence[InferenceResponse] = ()) -> str:
@@ -247,7 +283,7 @@ def _test_headers(asked: Asked) -> str:
 
 
 def _identifier(name: str) -> str:
-    return name.replace("-", "_").replace(".", "_")
+    return re.sub(r"\W", "_", name)
 
 
 def _loaded(request: InferenceRequest, prefix: str) -> dict[str, str]:
@@ -269,15 +305,14 @@ def _test_asks(asked: Asked) -> str:
     return ask + "        client.stop_stream()\n        answers = found\n"
 
 
-def _test_text(asked: Asked, name: str, wanted: Sequence[InferenceResponse]) -> str:
+def _test_function(asked: Asked, name: str, wanted: Sequence[InferenceResponse], prefix: str = "") -> str:
     checks = [f"    assert len(answers) == {len(wanted)}\n"]
     for number, response in enumerate(wanted):
         for key, tensor in response.outputs.items():
-            checks.append(f"    {_check(number, key, tensor)}\n")
-    inputs = _inputs(asked, _loaded(asked.request, "input."), "    ").rstrip("\n") + "\n"
+            checks.append(f"    {_check(number, key, tensor, prefix)}\n")
+    inputs = _inputs(asked, _loaded(asked.request, f"{prefix}input."), "    ").rstrip("\n") + "\n"
     return (
-        _test_head(asked, name, wanted)
-        + f"\n\ndef {_identifier(name)}():\n"
+        f"\n\ndef {_identifier(name)}():\n"
         + inputs
         + "    with tritonclient.InferenceServerClient(SERVER) as client:\n"
         + _test_asks(asked)
@@ -285,8 +320,8 @@ def _test_text(asked: Asked, name: str, wanted: Sequence[InferenceResponse]) -> 
     )
 
 
-def _check(number: int, key: str, tensor: Tensor) -> str:
-    found, kept = f'answers[{number}].as_numpy("{key}")', f'DATA["output.{number}.{key}"]'
+def _check(number: int, key: str, tensor: Tensor, prefix: str = "") -> str:
+    found, kept = f'answers[{number}].as_numpy("{key}")', f'DATA["{prefix}output.{number}.{key}"]'
     if tensor.datatype is DataType.BYTES:
         return f"assert {found}.ravel().tolist() == deserialize_bytes_tensor({kept}.tobytes()).tolist()"
     if tensor.datatype is DataType.BF16:

@@ -1,0 +1,88 @@
+"""The facts that the deploy files are made of; what they come to for images and sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ..releases import Release
+from ..report import IMAGE
+
+_MIB = 1 << 20
+#: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
+LEAST_SHM_BYTES = 256 * _MIB
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A request that the model was sent, and its responses; without an error."""
+
+    request: InferenceRequest
+    responses: Sequence[InferenceResponse]
+
+
+@dataclass(frozen=True)
+class DeployedModel:
+    """A model of the repository. `config`: in its JSON form, complete. `custom_metrics`: the kinds of the metric
+    families that its code makes, by name: counter, gauge or histogram. `recorded`: requests for the client and tests.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    custom_metrics: Mapping[str, str] = field(default_factory=dict)
+    recorded: Sequence[Recorded] = ()
+
+    @property
+    def instances(self) -> int:
+        """Return how many instances each server runs; one if the config does not say."""
+        return sum(group.get("count", 1) for group in self.config.get("instance_group", ())) or 1
+
+    @property
+    def is_decoupled(self) -> bool:
+        return bool(self.config.get("model_transaction_policy", {}).get("decoupled"))
+
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether an instance group requests a GPU."""
+        return any(group.get("kind") == "KIND_GPU" for group in self.config.get("instance_group", ()))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is deployed. `models`: the first one is what clients call. `peak_shm_bytes`: the most shared memory that the
+    stubs had at one time, None if it was not measured. `has_lock`: whether `requirements.lock` lies beside `models/`.
+    """
+
+    models: Sequence[DeployedModel]
+    release: Release
+    peak_shm_bytes: int | None = None
+    has_lock: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the first model's name as a DNS label, which Kubernetes requires of names."""
+        label = re.sub(r"[^a-z0-9]+", "-", self.models[0].name.lower())[:40].strip("-")
+        return label if re.match("[a-z]", label) else f"model-{label}".rstrip("-")
+
+    @property
+    def base_image(self) -> str:
+        """Return the release's own image."""
+        return f"{IMAGE.rpartition(':')[0]}:{self.release.container.value}-py3"
+
+    @property
+    def image(self) -> str:
+        """Return the name of the image that the Dockerfile makes."""
+        return f"{self.name}:{self.release.container.value}"
+
+    @property
+    def shm_mib(self) -> int:
+        """Return the MiB of shared memory of a container: twice the measured peak, 256 at least."""
+        return -(-max(2 * (self.peak_shm_bytes or 0), LEAST_SHM_BYTES) // _MIB)
+
+    @property
+    def on_gpu(self) -> bool:
+        return any(model.on_gpu for model in self.models)
