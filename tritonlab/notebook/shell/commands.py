@@ -9,21 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from IPython.display import display
-
-from ...clients.golden import GoldenSet
 from ...core.plain_facts import by_number
 from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
-from ...export.environment.model_imports import imports_of
-from ...export.environment.placed import LOCK, EnvironmentOptions, place_environment
-from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportArchive, ExportReport
-from ...export.repository import export
 from ...export.verify.verdict import Verification
-from ...export.verify.verification import DEFAULT, verify
 from ...server.api.server import UNLOAD_SECONDS
-from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
@@ -38,6 +29,7 @@ from ..views.record.record_view import KINDS
 from .artifact_command import artifact
 from .debug_commands import debug, postmortem
 from .edit_command import edit
+from .export_command import OPTIONS, TARGET, export_model
 from .golden_commands import golden, inputs_of
 from .load_commands import LOAD_TEST
 from .logs import LogView, Places
@@ -190,36 +182,7 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive | Verification:
-    """Export a model. With --zip the report is displayed and the zip file is what the cell shows; with --verify it is
-    the verdict of real servers. With --capture what other cells define is first written in front of the model, which is
-    loaded again if that changes it."""
-    model = context.model(arguments.name)
-    if arguments.capture:
-        context.workspace.load(arguments.name, if_changed=True, capture=user_namespace())
-    report = export(
-        model,
-        arguments.directory,
-        overwrite=arguments.overwrite,
-        alone=arguments.alone,
-        include=arguments.include,
-        target=arguments.target,
-    )
-    say = (lambda text: None) if context.json else print
-    if arguments.env != "none":
-        server, paths = context.workspace.server, [each.path for each in report.reports]
-        place_environment(
-            {path: imports_of(server.model(path.name)) for path in paths if server.model(path.name).modules()},
-            EnvironmentOptions(arguments.env, arguments.verify.split(",")[0] if arguments.verify else DEFAULT),
-            lock=report.repository.with_name(f"{report.repository.name}.{LOCK}"),
-            say=say,
-        )
-    if not arguments.zip and not arguments.verify:
-        return report
-    if not context.json:
-        display(report)
-    if not arguments.verify:
-        return report.zip()
-    return verify(report.repository, triton=arguments.verify, requests=GoldenSet().cases(), say=say)
+    return export_model(context.workspace, context.model(arguments.name), arguments, context.json)
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
@@ -336,11 +299,6 @@ def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return ("name",), {"help": "a model", **settings}
 
 
-_TARGET = (
-    ("--target",),
-    {"default": DEFAULT_TARGET, "metavar": "RELEASE", "help": "where it is to run: 2.49, 24.08 or kserve (2.51)"},
-)
-
 COMMANDS = {
     "status": _command("status", _status, "show all models, or the card of one", _name(nargs="?")),
     "load": _command(
@@ -428,28 +386,7 @@ COMMANDS = {
         "write a model repository for a real server",
         _name(),
         (("directory",), {"nargs": "?", "default": DEFAULT_DIRECTORY, "help": "the repository"}),
-        (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
-        (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
-        (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
-        _TARGET,
-        (("--capture",), {"action": "store_true", "help": "write what other cells define in front of the model"}),
-        (
-            ("--include",),
-            {
-                "action": "append",
-                "default": [],
-                "metavar": "NAME",
-                "help": "a file or pattern that is otherwise left out: hidden, or larger than 100 MB",
-            },
-        ),
-        (
-            ("--env",),
-            {"default": "none", "help": "requirements (a lock), dir or archive (relocatable), or the path of a prefix"},
-        ),
-        (
-            ("--verify",),
-            {"nargs": "?", "const": DEFAULT, "help": "prove it on real releases of Triton: --verify=2.51,2.41"},
-        ),
+        *OPTIONS,
     ),
     "artifact": _unread(
         "artifact",
@@ -462,7 +399,7 @@ COMMANDS = {
         lambda context, given: context.model(given.name).preflight(target=given.target),
         "show what of a model will not work on a release of Triton, and what to do",
         _name(),
-        _TARGET,
+        TARGET,
     ),
     "serve": _unread(
         "serve",
