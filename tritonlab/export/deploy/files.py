@@ -64,7 +64,7 @@ def write_deploy_files(
     changed = [path for path, data in contents.items() if not (path.is_file() and path.read_bytes() == data)]
     there = [path for path in changed if path.exists()]
     if there and not overwrite:
-        raise FileExistsError(f"{there[0]} exists and differs; write with overwrite=True, or elsewhere")
+        raise FileExistsError(f"{there[0]} exists and differs")
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(contents[path])

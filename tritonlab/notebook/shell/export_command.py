@@ -128,5 +128,6 @@ def _write_deploy_files(
     try:
         written = write_deploy_files(root, deployed, kinds, overwrite=arguments.overwrite)
     except FileExistsError as error:
-        raise OptionError(f"{error}: the models were exported, the deploy files were not", fix="--overwrite") from None
+        text = f"{error}. The models were exported, the deploy files were not: --overwrite replaces both"
+        raise OptionError(text, fix="--overwrite") from None
     say(f"{len(written)} files were written in {root}; README.md there says how to run them")
