@@ -70,7 +70,7 @@ def verify(
         raise NotADirectoryError(f"{root} is not a model repository: nothing in it has a config.pbtxt or version 1")
     cases = _cases(requests, root)
     hidden = author_paths([*(Path(path).expanduser().resolve() for path in hide), models])
-    locks = (models.with_name(LOCK), root.with_name(f"{root.name}.{LOCK}"))
+    locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
     lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
     wanted = [each for text in ([triton] if isinstance(triton, str) else triton) for each in text.split(",") if each]
     work = _Work(models, names, cases, hide=tuple(hidden), say=say, cancel=cancel)
