@@ -53,6 +53,7 @@ LEVELS: list[list[str]] = [
 #: endpoints with the event loops of grpcio and uvloop, load tests, tuning and views, for those who use none.
 LAZY = {
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.clients.remote"),
+    ("tritonlab", "tritonlab.export.verify.verification"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
@@ -68,6 +69,7 @@ LAZY = {
     ("tritonlab.runtime", "tritonlab.notebook.views.card.load_panel"),
     ("tritonlab.runtime", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.views.record.view_panel", "tritonlab.notebook.views.record.opening"),
+    ("tritonlab.notebook.shell.commands", "tritonlab.notebook.shell.export_command"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.card.load_panel"),
 }
 

@@ -15,7 +15,6 @@ from .core.observe.log_settings import LogSetting
 from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
 from .export.repository import export
-from .export.verify.verification import verify
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.model import Model
 from .notebook.server import Server
@@ -37,6 +36,7 @@ from .server.api.response_iterator import AsyncResponseIterator, RequestInterrup
 from .server.options import Options
 
 if TYPE_CHECKING:
+    from .export.verify.verification import verify
     from .frontends.endpoints import EndpointOptions
 
 __version__ = "0.1.0"
@@ -88,12 +88,13 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the options of the endpoints at their first use, because they need gRPC."""
+    """Import at its first use what needs gRPC."""
     if name == "EndpointOptions":
         from .frontends.endpoints import EndpointOptions
 
         return EndpointOptions
-    if name == "connect":
-    
-        return connect
+    if name == "verify":
+        from .export.verify.verification import verify
+
+        return verify
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -74,6 +74,7 @@ EXAMPLES = {
 }
 #: Lines of subcommands that need more than the name of a model.
 LINES = {
+    "artifact": "artifact m note.txt='kept'",
     "infer": "infer m IN=[[1.0, 2.0]]",
     "golden": "golden check",
     "serve": "serve --http-port 0 --grpc-port 0 --metrics-port 0",

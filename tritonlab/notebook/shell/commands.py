@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ...core.plain_facts import by_number
 from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
-from ...export.report import ExportArchive, ExportReport
-from ...export.verify.verdict import Verification
 from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
@@ -29,7 +27,7 @@ from ..views.record.record_view import KINDS
 from .artifact_command import artifact
 from .debug_commands import debug, postmortem
 from .edit_command import edit
-from .export_command import OPTIONS, TARGET, export_model
+from .export_options import OPTIONS, TARGET
 from .golden_commands import golden, inputs_of
 from .load_commands import LOAD_TEST
 from .logs import LogView, Places
@@ -181,7 +179,9 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
     return Text(model.config_pbtxt(), model.config())
 
 
-def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive | Verification:
+def _export(context: Context, arguments: argparse.Namespace) -> Any:
+    from .export_command import export_model  # with gRPC and all that verifies and deploys
+
     return export_model(context.workspace, context.model(arguments.name), arguments, context.json)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
 from IPython.display import display
 
@@ -13,47 +12,19 @@ from ...export.deploy.files import KINDS, write_deploy_files
 from ...export.deploy.of_models import deployment_of
 from ...export.environment.model_imports import imports_of
 from ...export.environment.placed import LOCK, EnvironmentOptions, place_environment
-from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
 from ...export.verify.verdict import Verification
-from ...export.verify.verification import DEFAULT, verify
+from ...export.verify.verification import verify
 from ...repository.place import repository_path
 from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
+from .export_options import DEFAULT_VERIFIED
 
 #: The repository of an export with deploy files, which are written beside it.
 MODELS = "models"
-
-#: The option of the commands that judge by a release.
-TARGET = (
-    ("--target",),
-    {"default": DEFAULT_TARGET, "metavar": "RELEASE", "help": "where it is to run: 2.49, 24.08 or kserve (2.51)"},
-)
-_INCLUDE = "a file or pattern that is otherwise left out: hidden, or larger than 100 MB"
-#: The options after the name of the model and the directory.
-OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
-    (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
-    (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
-    TARGET,
-    (("--capture",), {"action": "store_true", "help": "write what other cells define in front of the model"}),
-    (("--include",), {"action": "append", "default": [], "metavar": "NAME", "help": _INCLUDE}),
-    (
-        ("--env",),
-        {"default": "none", "help": "requirements (a lock), dir or archive (relocatable), or the path of a prefix"},
-    ),
-    (
-        ("--deploy",),
-        {"default": "", "metavar": "KINDS", "help": f"files beside models/ that deploy it: {','.join(KINDS)}"},
-    ),
-    (
-        ("--verify",),
-        {"nargs": "?", "const": DEFAULT, "help": "prove it on real releases of Triton: --verify=2.51,2.41"},
-    ),
-)
 
 
 def export_model(
@@ -107,7 +78,7 @@ def _place_environment(
     repository = report.repository
     place_environment(
         {repository / model.name: imports_of(model) for model in models if model.modules()},
-        EnvironmentOptions(arguments.env, arguments.verify.split(",")[0] if arguments.verify else DEFAULT),
+        EnvironmentOptions(arguments.env, arguments.verify.split(",")[0] if arguments.verify else DEFAULT_VERIFIED),
         lock=repository.with_name(LOCK if beside else f"{repository.name}.{LOCK}"),
         say=say,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, Unpack
 
@@ -300,14 +299,8 @@ class Model:
             explain=self._explain,
             debugger=core.debugger,
         )
-        return self._start(core.infer, iterator, found)
-
-    def _start(
-        self, infer: Callable[..., None], iterator: ResponseIterator, found: ModelVersion | None
-    ) -> ResponseIterator:
-        request = iterator.request
         try:
-            shielded(infer, request, found)
+            shielded(core.infer, request, found)
         except TritonError as error:
             self._explain(error)
             raise
@@ -356,14 +349,20 @@ class Model:
         tensors = make_tensors(inputs, found.rules.input_types)
         request, core = InferenceRequest(self.name, tensors, model_version=self.version), self._core
         try:
-            iterator = ResponseIterator(
+            answers = ResponseIterator(
                 request,
                 raise_on_error=True,
                 waits_for=core.explain,
                 explain=self._explain,
                 debugger=core.debugger,
             )
-            answers = self._start(core.infer_here, iterator, found)
+            try:
+                shielded(core.infer_here, request, found)
+            except TritonError as error:
+                self._explain(error)
+                raise
+            except KeyboardInterrupt:
+                answers.interrupted()
             response = next(answers, None)
             if response is not None and not response.final:
                 _await_end(answers)
