@@ -39,7 +39,7 @@ def test_a_prefix_and_a_narrow_gateway(behind: tuple[Lab, NarrowProxy]) -> None:
     output = lab.cell(1)
     button(output, "Playground").click()
     button(output, "Send").click()
-    output.locator(".tl-value").wait_for()
+    output.locator(".tl-value:visible").wait_for()
     canvas = lab.cell(2).locator(".tl-view canvas")
     lab.until(canvas, "c => +c.dataset.kept > 0")
 

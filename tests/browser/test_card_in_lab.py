@@ -164,17 +164,17 @@ def test_running_the_cell_again_keeps_the_form(lab: Any) -> None:
     lab.run(1)
     button(lab.cell(1), "Playground").click()
     button(lab.cell(1), "Send").click()
-    lab.cell(1).locator(".tl-value").first.wait_for()
+    lab.cell(1).locator(".tl-value:visible").first.wait_for()
     lab.cell(1).locator("select").first.select_option("Typed")
     lab.cell(1).locator("textarea").first.fill("7.25")
-    before = lab.cell(1).locator(".tl-value").first.inner_text()
+    before = lab.cell(1).locator(".tl-value:visible").first.inner_text()
     editor = lab.cell(1).locator(".cm-content").first
     editor.click()
     editor.press("Control+End")
     editor.press_sequentially("# changed")
     lab.run(1)
     expect(lab.cell(1).locator("textarea").first).to_have_value("7.25")
-    expect(lab.cell(1).locator(".tl-value").first).to_have_text(before, use_inner_text=True)
+    expect(lab.cell(1).locator(".tl-value:visible").first).to_have_text(before, use_inner_text=True)
 
 
 def test_a_saved_notebook_says_what_was(lab: Any) -> None:

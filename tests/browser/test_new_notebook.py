@@ -36,7 +36,7 @@ def test_from_the_launcher_to_a_timeline(lab: Any) -> None:
     tool(lab, "playground").click()
     form = lab.cell(3)
     form.get_by_role("button", name="Send", exact=True).click()
-    form.locator(".tl-value").first.wait_for()
+    form.locator(".tl-value:visible").first.wait_for()
     expect(form).to_contain_text("%triton playground add")
 
     # the timeline of the only model, whatever cell is active

@@ -75,7 +75,7 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
 
     button(output, "Playground").click()
     button(output, "Send").click()
-    value = output.locator(".tl-value")
+    value = output.locator(".tl-value:visible")
     value.wait_for()
     expect(output).to_contain_text("OUTPUT0")
     lab.shot(f"playground_{theme}", value)
@@ -95,7 +95,7 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     button(output, "Send").click()
     lab.wait_text(output, "three columns are one too few")
     lab.wait_text(output, "Cell In[2], line 14")
-    lab.shot(f"playground_error_{theme}", output.locator(".tl-value").last)
+    lab.shot(f"playground_error_{theme}", output.locator(".tl-value:visible").last)
 
     button(output, "Export…").click()
     repository = lab.jupyter.notebooks / f"models_{theme}"
@@ -148,7 +148,7 @@ def test_a_decoupled_model_shows_its_responses(lab: Any, theme: str) -> None:
     output.locator("textarea").first.fill("3")
     button(output, "Send").click()
     lab.wait_text(output, "FINAL")
-    output.locator("tbody tr").nth(3).wait_for()
+    output.locator("tbody tr:visible").nth(3).wait_for()
     lab.shot(f"stream_{theme}")
 
 

@@ -159,7 +159,7 @@ def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monk
     playground.buttons.send.click()
     sending = playground._sent.now()
     assert sending is not None
-    eventually(lambda: "cited: \nrequest " in playground.result.value)
+    eventually(lambda: "cited: request " in playground.result.value)
     playground.buttons.cancel.click()
     assert sending.wait(30)
 
