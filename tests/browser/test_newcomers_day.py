@@ -39,9 +39,9 @@ IN_SIGHT = """output => {
 DRAWN = "output => [...output.querySelectorAll('img')].every(i => i.complete && i.naturalWidth > 200)"
 #: What a person reads of an output: without what is folded away or hidden.
 TEXT = "output => output.innerText.replaceAll('\\u00a0', ' ')"
-#: The tables and the values that the live form of an output shows.
+#: The tables and the values that the live form of an output shows; not the charts, which count what is in view.
 SEEN = """output => [...output.querySelectorAll('.tl-tensors td, .tl-value, .tl-note, .tl-name, .tl-frame > summary')]
-    .filter(part => part.checkVisibility() && part.innerText.trim())
+    .filter(part => part.checkVisibility() && part.innerText.trim() && !part.closest('.tl-chart'))
     .map(part => part.innerText)"""
 
 

@@ -127,8 +127,9 @@ def test_many_requests_have_percentiles_and_a_histogram(lab: Any, theme: str) ->
     lab.wait_text(output, "200 of 200 requests answered")
     lab.wait_text(output, "requests/s")
     expect(output).to_contain_text(re.compile(r"p50\s+p95\s+p99\s+max\s+total"), use_inner_text=True)
-    expect(output.locator(".tl-histogram:visible")).to_have_attribute("aria-label", re.compile("^Latencies of 200 requests"))
-    lab.shot(f"many_{theme}", output.locator(".tl-histogram:visible"))
+    histogram = output.locator(".tl-histogram:visible")
+    expect(histogram).to_have_attribute("aria-label", re.compile("^Latencies of 200 requests"))
+    lab.shot(f"many_{theme}", histogram)
 
 
 @pytest.mark.parametrize("theme", ["dark"], indirect=True)
