@@ -55,6 +55,7 @@ LAZY = {
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.export.verify.verification"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
+    ("tritonlab.__main__", "tritonlab.export.verify.verification"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),

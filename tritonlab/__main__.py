@@ -14,7 +14,6 @@ from typing import Any
 from . import golden_run, preflight_run
 from .export.preflight.judge import DEFAULT_TARGET
 from .export.releases import table_facts, table_text
-from .export.verify import verification
 from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
 from .ipc.processes.interpreter import Interpreter, InterpreterError
@@ -101,7 +100,7 @@ def add_verify_command(commands: Any) -> None:
     parser.add_argument(
         "--triton",
         metavar="RELEASES",
-        default=verification.DEFAULT,
+        default=DEFAULT_TARGET,
         help="2.51,2.41, or tags of containers (24.10), or path: the tritonserver on PATH (%(default)s)",
     )
     parser.add_argument(
@@ -118,6 +117,9 @@ def add_verify_command(commands: Any) -> None:
 def verify_export(options: argparse.Namespace) -> int:
     """Verify an export and print the verdict. Return 1 if it differs or could not be verified, 130 if it was
     interrupted."""
+    # it imports grpcio, which reads its switches then; imported before `serve` sets them, gRPC is a tenth slower
+    from .export.verify import verification
+
     try:
         found = verification.verify(
             options.directory,
