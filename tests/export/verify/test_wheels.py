@@ -5,20 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from tritonlab.export.releases import find
 from tritonlab.export.verify import wheels
-from tritonlab.export.verify.wheels import NoWheel, Wheel, as_release, cache_directory, find_wheel, unpacked
+from tritonlab.export.verify.wheels import NoWheel, Wheel, cache_directory, find_wheel, unpacked
 
 
 def test_every_release_is_pinned_by_version_and_sum() -> None:
     rows = wheels.wheels()
-    assert list(rows) == sorted(rows, key=wheels.release_number, reverse=True)
+    assert list(rows) == sorted(rows, key=lambda release: find(release).order, reverse=True)
     for wheel in rows.values():
-        assert len(wheel.sha256) == 64 and wheel.file.startswith("nvidia_pytriton-") and wheel.image_python
+        assert len(wheel.sha256) == 64 and wheel.file.startswith("nvidia_pytriton-")
         assert wheel.bytes < wheel.unpacked_bytes
-
-
-def test_a_container_names_its_release() -> None:
-    assert [as_release(text) for text in ("24.10", "24.10-py3", "2.36", "path")] == ["2.51", "2.51", "2.36", "path"]
+        assert find(wheel.triton).python.value in wheel.stubs
 
 
 def test_a_release_without_a_wheel_says_which_there_are() -> None:

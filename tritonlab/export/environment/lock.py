@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..child_command import CommandFailed, run_command
-from ..verify.wheels import release_number
+from ..releases import find
 from .python_prefix import Python
 
-#: The last release whose stubs were compiled for numpy 1.
-LAST_WITH_NUMPY_1 = "2.51"
 NUMPY_REASON = (
     "numpy < 2: the stubs of Triton up to 2.51 were compiled for numpy 1. With numpy 2 they answer 200 with 0 bytes"
 )
@@ -113,8 +111,8 @@ def _size(path: str) -> int:
 
 
 def needs_numpy_1(target: str) -> bool:
-    """Return whether the stubs of that release of Triton need numpy 1."""
-    return release_number(target) <= release_number(LAST_WITH_NUMPY_1)
+    """Return whether the stubs of that release of Triton need numpy 1. Raises UnknownTarget."""
+    return bool(find(target).numpy.value == "<2")
 
 
 def pins(distributions: Iterable[Distribution], target: str, python: str) -> list[Pin]:

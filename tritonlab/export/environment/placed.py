@@ -16,7 +16,9 @@ from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ..child_command import Say
-from ..verify.wheels import NoWheel, as_release, find_wheel, unpacked, wheels
+from ..preflight.judge import DEFAULT_TARGET
+from ..releases import find, find_target
+from ..verify.wheels import NoWheel, find_wheel, unpacked
 from .built_environment import build_environment, check_budget, pack
 from .conda import pack_conda
 from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
@@ -26,25 +28,23 @@ CONFIG = "config.pbtxt"
 LOCK = "requirements.lock"
 #: What `--env` may be, besides the path of a prefix.
 CHOICES = ("requirements", "dir", "archive", "none")
-#: Pythons of the containers: up to 24.10, and since.
-_IMAGE_PYTHON = ("3.10", "3.12")
 _NAMES = {"dir": "env", "archive": "env.tar.gz"}
 
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
     """What an exported model runs in. `choice`: one of CHOICES, or the path of an environment. `target`: a release of
-    Triton, or the tag of its container. `python`: the version of the environment's Python, by default this one's.
-    `budget`: the most bytes it may have."""
+    Triton, the tag of its container, or kserve. `python`: the version of the environment's Python, by default this
+    one's. `budget`: the most bytes it may have."""
 
     choice: str = "requirements"
-    target: str = "2.51"
+    target: str = DEFAULT_TARGET
     python: str = ""
     budget: int | None = None
 
     @property
     def release(self) -> str:
-        return as_release(self.target)
+        return str(find_target(self.target).release.triton.value)
 
 
 @dataclass
@@ -181,8 +181,7 @@ def _numpy_of(prefix: Path, version: str) -> str:
 
 def image_python(release: str) -> str:
     """Return the Python of a release's container, for which its own stub was compiled."""
-    wheel = wheels().get(release)
-    return wheel.image_python if wheel else _IMAGE_PYTHON[not needs_numpy_1(release)]
+    return find(release).python.value or "a Python that is not known"
 
 
 def _stub_for(

@@ -17,6 +17,7 @@ from ..child_command import Say, run_command
 from ..environment.built_environment import build_environment
 from ..environment.lock import Pin, pins, resolved
 from ..environment.python_prefix import Python, find_python, own_python
+from ..releases import find
 from .wheels import Wheel, cache_directory, locked
 
 
@@ -51,12 +52,13 @@ def judge_python(wheel: Wheel, version: str, lock: str, say: Say, cancel: thread
             _make(python, wanted, place, say, cancel)
     fixed = () if relocatable else (place, python.prefix, python.libpython.parent)
     libdir = place / "lib" if relocatable else python.libpython.parent
-    return JudgePython(python.version, prefix=place, libdir=libdir, image_python=wheel.image_python, fixed=fixed)
+    image_python = find(wheel.triton).python.value
+    return JudgePython(python.version, prefix=place, libdir=libdir, image_python=image_python, fixed=fixed)
 
 
 def _choose(wheel: Wheel, version: str) -> Python:
     own = own_python().version
-    for each in [version] if version else [wheel.image_python, own, *reversed(wheel.stubs)]:
+    for each in [version] if version else [find(wheel.triton).python.value, own, *reversed(wheel.stubs)]:
         found = find_python(each) if each in wheel.stubs else None
         if found is not None and found.libpython.is_file():
             return found

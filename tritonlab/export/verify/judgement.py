@@ -13,8 +13,8 @@ from ...core.inference.data_type import DataType
 from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...core.status import Code, TritonError
+from ..releases import find
 from .replayed_requests import ALONE, ModelAnswers, responses
-from .wheels import release_number
 
 #: Symbols of a model's verdict, best first.
 EQUAL, NEAR, TEXT, DIFFERS, NOT_LOADED = "=", "~", "t", "D", "X"
@@ -204,16 +204,20 @@ def _errors(
         yield Difference(DIFFERS, where, f"{texts[0]} here, {texts[1]} there")
         return
     one, other = (_plain(error, place) for error, place in zip((ours, theirs), places, strict=True))
-    number = release_number(release) if release[:1].isdigit() else (99,)
     if ours.code is not theirs.code:
-        old = number <= release_number(_STATUS_400_UNTIL)
-        known = old and theirs.code is Code.INVALID_ARG and ours.code in _STATUS_400_FOR
+        is_400 = theirs.code is Code.INVALID_ARG and ours.code in _STATUS_400_FOR
+        known = is_400 and _is_until(release, _STATUS_400_UNTIL)
         why = f"Triton up to {_STATUS_400_UNTIL} answers HTTP 400 for 404, 500 and 501" if known else ""
         yield Difference(DIFFERS, where, f"{ours.code.name} here, {theirs.code.name} there", why)
     if one != other and not one.startswith(f"{other}\n"):
-        known = number <= release_number(_OTHER_WORDS_UNTIL)
+        known = _is_until(release, _OTHER_WORDS_UNTIL)
         why = f"Triton up to {_OTHER_WORDS_UNTIL} has other words" if known else ""
         yield Difference(TEXT, where, f"'{one}' here, '{other}' there", why)
+
+
+def _is_until(release: str, last: str) -> bool:
+    """Return whether a release is not newer than `last`; what a tritonserver on PATH is, nobody knows."""
+    return release[:1].isdigit() and find(release).order <= find(last).order
 
 
 def _plain(error: TritonError, place: str) -> str:

@@ -24,6 +24,8 @@ from ...ipc.processes.own_stub import NAME as STUB
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import CONFIG, LOCK
 from ..environment.python_prefix import why_refused
+from ..preflight.judge import DEFAULT_TARGET
+from ..releases import find
 from .hiding import author_paths
 from .judge_python import judge_python
 from .judge_server import JudgeServer
@@ -31,10 +33,9 @@ from .judgement import judge
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge
 from .replayed_requests import ModelAnswers, replay
 from .verdict import ReleaseVerdict, Verification, page_of
-from .wheels import NoWheel, as_release, find_wheel, unpacked, wheels
+from .wheels import NoWheel, find_wheel, unpacked
 
 #: The release that is asked unless another is named.
-DEFAULT = "2.51"
 ON_PATH = "path"
 _LOAD_SECONDS = 120.0
 #: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
@@ -44,7 +45,7 @@ _TRIES = 2
 def verify(
     directory: str | PathLike[str],
     *,
-    triton: str | Sequence[str] = DEFAULT,
+    triton: str | Sequence[str] = DEFAULT_TARGET,
     requests: str | PathLike[str] | Sequence[GoldenCase] = "golden",
     hide: Sequence[str | PathLike[str]] = (),
     python: str = "",
@@ -61,7 +62,7 @@ def verify(
     `cancel` ends it, and then Cancelled is raised.
 
     The verdict goes to a page and to export.json, in `directory` if it has `models/`, else beside it. Raises
-    NotADirectoryError, or ValueError for requests that cannot be read.
+    NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read.
     """
     root, cancel = Path(directory).expanduser().resolve(), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
@@ -78,7 +79,7 @@ def verify(
     ours = work.run(OwnServer())
     own_place = work.place
     verdicts = []
-    for release in map(as_release, wanted):
+    for release in [text if text == ON_PATH else find(text).triton.value for text in wanted]:
         say(f"Triton {release}")
         try:
             verdicts.append(work.verdict(_judge_for(release, python, lock, work), ours, own_place))
@@ -115,8 +116,7 @@ def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
     try:
         wheel = find_wheel(release)
     except NoWheel as error:
-        known = wheels().get(release)
-        found = find_docker_judge(release, known.container if known else "")
+        found = find_docker_judge(release, find(release).container.value)
         if isinstance(found, str):
             checks = static_findings(work.models, work.names)
             raise NoWheel(f"{error}; {found}. Statically checked: {'; '.join(checks) or 'nothing found'}") from None

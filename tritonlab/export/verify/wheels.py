@@ -39,11 +39,9 @@ class NoWheel(Explained, LookupError):
 
 
 class Wheel(NamedTuple):
-    """One pinned wheel. `stubs`: the Pythons that it has a stub for; `image_python`: that of the release's
-    container."""
+    """One pinned wheel. `stubs`: the Pythons that it has a stub for."""
 
     triton: str
-    container: str
     package: str
     version: str
     file: str
@@ -51,7 +49,6 @@ class Wheel(NamedTuple):
     bytes: int
     unpacked_bytes: int
     stubs: tuple[str, ...]
-    image_python: str
 
     @property
     def size(self) -> str:
@@ -82,17 +79,6 @@ def wheels() -> dict[str, Wheel]:
     text = Path(__file__).with_name("wheels.json").read_text(encoding="utf-8")
     rows = [Wheel(**{**row, "stubs": tuple(row["stubs"])}) for row in json.loads(text)["wheels"]]
     return {wheel.triton: wheel for wheel in rows}
-
-
-def release_number(release: str) -> tuple[int, ...]:
-    """Return the number of a release for comparisons: `2.51` -> (2, 51). Raises ValueError."""
-    return tuple(int(part) for part in release.split("."))
-
-
-def as_release(text: str) -> str:
-    """Return the release of Triton that a person means by `2.51`, or by its container's tag, `24.10`."""
-    by_container = {wheel.container: wheel.triton for wheel in wheels().values()}
-    return by_container.get(text.removesuffix("-py3"), text)
 
 
 def find_wheel(release: str) -> Wheel:

@@ -21,7 +21,6 @@ from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
-from .export_options import DEFAULT_VERIFIED
 
 #: The repository of an export with deploy files, which are written beside it.
 MODELS = "models"
@@ -78,7 +77,7 @@ def _place_environment(
     repository = report.repository
     place_environment(
         {repository / model.name: imports_of(model) for model in models if model.modules()},
-        EnvironmentOptions(arguments.env, arguments.verify.split(",")[0] if arguments.verify else DEFAULT_VERIFIED),
+        EnvironmentOptions(arguments.env, arguments.target),
         lock=repository.with_name(LOCK if beside else f"{repository.name}.{LOCK}"),
         say=say,
     )

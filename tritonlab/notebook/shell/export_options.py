@@ -6,9 +6,6 @@ from typing import Any
 
 from ...export.preflight.judge import DEFAULT_TARGET
 
-#: The release that `--verify` asks unless another is named; its wheel carries a server.
-DEFAULT_VERIFIED = "2.51"
-
 #: The option of the commands that judge by a release.
 TARGET = (
     ("--target",),
@@ -33,6 +30,6 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     (
         ("--verify",),
-        {"nargs": "?", "const": DEFAULT_VERIFIED, "help": "prove it on real releases of Triton: --verify=2.51,2.41"},
+        {"nargs": "?", "const": DEFAULT_TARGET, "help": "prove it on real releases of Triton: --verify=2.51,2.41"},
     ),
 )
