@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from tritonlab.export.environment.placed import EnvironmentOptions
+from tritonlab.notebook.shell import export_command
+
 CELL = """\
 import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
@@ -47,3 +50,14 @@ def test_deploy_files_are_refused_where_they_would_lie_among_the_models(notebook
     assert "%triton export same out/models --deploy=docker" in refused.text
     assert "there are docker, k8s, kserve" in notebook.run("%triton export same out/models --deploy=swarm").text
     assert list(in_a_folder.iterdir()) == []
+
+
+def test_an_environment_is_for_the_target_of_the_export(
+    notebook: Any, in_a_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[EnvironmentOptions] = []
+    monkeypatch.setattr(export_command, "place_environment", lambda models, options, lock, say: asked.append(options))
+    assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
+    for target in ("24.08", "kserve", "2.53"):
+        assert notebook.run(f"%triton export same out --env=dir --target={target}").success
+    assert [options.release for options in asked] == ["2.49", "2.34", "2.53"]
