@@ -40,7 +40,7 @@ USE = "for n in range(4):\n    echo(X=[[1.0]])\nlist(ticks.infer(inputs={'X': [1
 #: The cell of each kind, and the begin of its alternative text.
 KINDS = {
     "timeline": ("echo.view('timeline')", "Timeline of echo: "),
-    "metrics": ("echo.view('metrics')", "Custom metrics: 1 label sets."),
+    "metrics": ("echo.view('metrics')", "Custom metrics: 1 label set."),
     "memory": ("echo.view('memory')", "Memory of echo: "),
     "graph": ("echo.view('graph')", "Graph of echo: request "),
     "streams": ("ticks.view('streams')", "Streams of ticks: 1 ended"),

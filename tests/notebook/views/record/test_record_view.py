@@ -178,3 +178,8 @@ def test_a_view_that_fails_says_so_and_the_others_go_on(
     assert browser.tick() == {"kind": "problem", "text": "This view has stopped: KeyError: 'gone'"}
     assert (browser.view in browser.ticker, other in browser.ticker) == (False, True)
     assert "cannot be shown any more" in caplog.text
+
+
+def test_the_lines_of_a_stored_form_stay_lines_without_a_style() -> None:
+    page = RecordView.page(object.__new__(RecordView), "first line\nsecond <line>", "")
+    assert "first line<br>second &lt;line&gt;" in page

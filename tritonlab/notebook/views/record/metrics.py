@@ -112,7 +112,8 @@ class Metrics(RecordView):
             for (name, labels), ring in sorted(record.series().items())
         ]
         more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-        first = f"Custom metrics: {len(lines)} label sets." if lines else "Custom metrics: none has changed yet."
+        sets = "1 label set" if len(lines) == 1 else f"{len(lines)} label sets"
+        first = f"Custom metrics: {sets}." if lines else "Custom metrics: none has changed yet."
         return "\n".join([first, *lines[:_SHOWN], *more, *(f"  warning: {text}" for text in record.warnings()[:5])])
 
     def to_dict(self) -> dict[str, Any]:

@@ -193,7 +193,8 @@ class RecordView(LiveView):
         """Return the static form: words, pictures (SVG text) with their alternative, and the date."""
         when = time.time()
         pictures = "".join(stored_picture(svg, when, text if n == 0 else "") for n, svg in enumerate(figures))
-        return f"<div class='tl-panel'><div class='tl-text'>{escape(words)}</div>{pictures}{date_line(when)}</div>"
+        lines = escape(words).replace("\n", "<br>")  # a sanitizer drops the style that would keep them
+        return f"<div class='tl-panel'><div class='tl-text'>{lines}</div>{pictures}{date_line(when)}</div>"
 
     def live_of(self, record: ModelRecord) -> dict[str, Any]:
         """Return more of what happens now, from the record, whose lock is held."""
