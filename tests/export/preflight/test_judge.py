@@ -16,11 +16,10 @@ from tritonlab.export.preflight.judge import judge
 from tritonlab.export.preflight.of_model import subject_in
 from tritonlab.export.preflight.subject import Subject
 from tritonlab.ipc.processes.own_stub import NAME
-from tritonlab.stub._pb_stub.wire.message_bodies import LoadedModule, ReadsRecorded
+from tritonlab.stub._pb_stub.wire.message_bodies import ReadsRecorded
 
 HEAD = "import triton_python_backend_utils as pb_utils\n"
 ENVIRONMENT = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }'
-SITE = "/env/lib/python3.11/site-packages/"
 
 
 @pytest.fixture
@@ -33,8 +32,17 @@ def subject(
     directory: Path, source: str = "", config: str = "", python: str = "3.11.2", numpy: str = "1.26.4"
 ) -> Subject:
     (directory / "1" / "model.py").write_text(HEAD + source)
-    reads = ReadsRecorded(python, "/", [], [], [LoadedModule("numpy", "numpy", numpy, f"{SITE}numpy/__init__.py")])
-    return replace(subject_in(directory), config=parse_pbtxt(config, ""), reads=(reads,))
+    site = directory.parent / numpy / "site-packages"
+    facts = site / f"numpy-{numpy}.dist-info"
+    facts.mkdir(parents=True, exist_ok=True)
+    (facts / "METADATA").write_text(f"Name: numpy\nVersion: {numpy}\n")
+    (facts / "RECORD").write_text("numpy/__init__.py,,\n")
+    return replace(
+        subject_in(directory),
+        config=parse_pbtxt(config, ""),
+        reads=(ReadsRecorded(python, "/", [], []),),
+        modules={"numpy": str(site / "numpy" / "__init__.py")},
+    )
 
 
 def rows(found: Preflight) -> list[tuple[str, Prediction]]:

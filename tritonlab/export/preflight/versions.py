@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..releases import Release
 from .finding import Finding, Prediction
-from .reads import imported_by, version_here
+from .reads import imported_by
 from .subject import SourceFile, Subject, line_of, version_of
 
 #: Names that numpy has since 2.0 (and 2.1), with what does the same in numpy 1.
@@ -28,7 +28,8 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
     """P5: numpy 2 with a release that works with numpy 1 only."""
     if release.numpy.value != "<2":
         return
-    here = next(filter(None, (version_here(reads, "numpy") for reads in subject.reads)), "")
+    numpy = next((each.distribution for each in subject.third_party if each.name == "numpy"), None)
+    here = numpy.version if numpy is not None else ""
     if here and version_of(here) >= (2,) and subject.environment_value:
         yield Finding(
             "P5",
