@@ -136,8 +136,8 @@ class LiveView:
         """Display both forms. `around`: a widget that holds this one's, to be shown in its place."""
         if self._shown:
             self._output = uuid.uuid4().hex[:12]  # the output that was shown before keeps its moment
-        if self.subject is not None:
-            before, _latest[self.subject] = _latest.get(self.subject), self
+        if (subject := self.subject) is not None:
+            before, _latest[subject] = _latest.get(subject), self
             if before is not None:
                 before.fix()
         self._fixed = False
