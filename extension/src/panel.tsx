@@ -6,7 +6,7 @@ import { ejectIcon } from "./icons.js";
 import { KernelError, KernelLink } from "./link.js";
 import { KernelLinks } from "./links.js";
 import { Calls, Log, ModelNow, Overview, RequestNow } from "./protocol.js";
-import { ms, rate, seconds } from "./words.js";
+import { duration, seconds, short } from "./views/text.js";
 
 /** The id of the panel. */
 export const PANEL = "tritonlab-panel";
@@ -342,7 +342,7 @@ function traffic(one: ModelNow): string {
   const failed = one.failed ? `, ${one.failed} failed` : "";
   const total = `version ${one.version} · ${one.answered.toLocaleString("en")} answered${failed}`;
   if (one.p50_ms === null || one.p99_ms === null) return `${total} · none in the last 10 s`;
-  return `${total} · ${rate(one.rate)}/s · p50 ${ms(one.p50_ms)} · p99 ${ms(one.p99_ms)}`;
+  return `${total} · ${short(one.rate)}/s · p50 ${duration(one.p50_ms * 1e6)} · p99 ${duration(one.p99_ms * 1e6)}`;
 }
 
 function instance(each: ModelNow["instances"][number]): string {
