@@ -248,7 +248,7 @@ def _listen() -> None:
 
 def _opened(comm: Any, message: Any) -> None:
     @comm.on_msg  # type: ignore[untyped-decorator]
-    def heard(message: Any) -> None:
+    def received(message: Any) -> None:
         data = message["content"]["data"]
         view = _views.get(data["view"])
         if view is not None:

@@ -391,9 +391,9 @@ def _await_end(answers: ResponseIterator) -> None:
         next(answers, None)
     except ModelError as error:
         text = "expected a single response, got 2"
-        told = ModelError(text, reason=error.message, exception=error.exception, log=error.log)
-        told.capsule = error.capsule
-        raise told from None
+        refused = ModelError(text, reason=error.message, exception=error.exception, log=error.log)
+        refused.capsule = error.capsule
+        raise refused from None
 
 
 def _seconds_until(when: int | None, now: int) -> float | None:
