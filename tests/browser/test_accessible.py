@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.test_extension import ECHO, LOAD, accept, marked, panel, toolbar
 from tests.browser.test_notebook_in_lab import button
+from tests.models import cell, initializes
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,11 +34,7 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse([] if error else [pb_utils.Tensor("Y", x)], error=error))
         return responses
 """
-BROKEN = """%%triton_model bad
-class TritonPythonModel:
-    def initialize(self, args):
-        args["nope"]
-"""
+BROKEN = cell("bad", initializes('args["nope"]'))
 KINDS = ("timeline", "streams", "metrics", "memory", "graph")
 VIEWS = [f"view{n} = odd.view('{kind}'); view{n}" for n, kind in enumerate(KINDS)]
 REQUESTS = """import numpy as np

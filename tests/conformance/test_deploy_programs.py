@@ -14,6 +14,7 @@ import numpy as np
 import yaml
 
 from tests.export.deploy.promql import Prometheus, read_metrics
+from tests.models import streams
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
@@ -39,17 +40,7 @@ class TritonPythonModel:
         inputs = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", 2 * value)]) for value in inputs]
 """
-COUNT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for value in pb_utils.get_input_tensor_by_name(request, "IN").as_numpy():
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([value]))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+COUNT = streams("np.array([n])", over="x")
 _TENSORS = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
 MODELS = {
     "deployed": {"config.pbtxt": f'backend: "python" {_TENSORS}', "1/model.py": DOUBLE},

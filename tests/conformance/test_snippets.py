@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tritonclient.http
 
+from tests.models import streams
 from tritonlab.clients.snippets import Address, copy_as, failure_test
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -38,17 +39,7 @@ class TritonPythonModel:
         outputs.append(pb_utils.Tensor("SAID", np.array([json.dumps(said, sort_keys=True)], dtype=object)))
         return pb_utils.InferenceResponse(outputs)
 """
-REPEAT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for value in pb_utils.get_input_tensor_by_name(request, "IN").as_numpy():
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([value]))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+REPEAT = streams("np.array([n])", over="x")
 TYPES = ["FP32", "INT64", "BOOL", "STRING", "FP16"]
 ECHO_CONFIG = 'backend: "python" input [{}] output [{}, {{ name: "SAID" data_type: TYPE_STRING dims: [1] }}]'.format(
     ", ".join(f'{{ name: "IN_{t}" data_type: TYPE_{t} dims: [-1] optional: true }}' for t in TYPES),

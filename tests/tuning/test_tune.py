@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, stored, texts
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, config, lab
+from tests.serving import Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError

@@ -10,8 +10,9 @@ import pytest
 
 import tritonlab
 from tests.ensembles import ensemble_text, step
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, texts
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
+from tests.serving import Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError

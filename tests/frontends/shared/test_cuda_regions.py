@@ -17,6 +17,7 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from tests.conformance.rules import rule
 from tests.driver_process import DriverProcess
+from tests.models import IDENTITY, answers
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import (
     AlreadyExistsError,
@@ -36,17 +37,7 @@ from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
 
 SIZE = 4096
 BAD = "failed to register shared memory region: invalid args"
-DOUBLE = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", 2 * request.inputs()[0].as_numpy())])
-            for request in requests
-        ]
-"""
+DOUBLE = answers("2 * x")
 
 #: Computes on the simulated device, whose memory only its driver reads: nothing is counted as a copy.
 DOUBLE_THERE = """
@@ -217,7 +208,7 @@ def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     made = DOUBLE_THERE.replace("given.numpy() * 2, given.device", "np.full(2, 3, np.float32)")
     made = made.replace("SimulatedArray.from_dlpack(request.inputs()[0])", "request.inputs()[0]")
     lab.load("made_there", made, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
-    lab.load("text", DOUBLE.replace("2 * ", ""), config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
+    lab.load("text", IDENTITY, config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
     options = EndpointOptions(client_shm=True, http_port=0, grpc_port=0, metrics=False)
     with Endpoints.from_server(lab.server, options) as endpoints:
         module = getattr(tritonclient, request.param)

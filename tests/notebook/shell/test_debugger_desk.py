@@ -15,7 +15,8 @@ import nbformat
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from tests.serving import ASK_STOPS, STOPS, alive, eventually, stub_processes
+from tests.models import ASK_STOPS, STOPS
+from tests.serving import alive, eventually, stub_processes
 from tritonlab.notebook.shell.debugger_desk import CellLines
 
 PAUSED = "import time\nwhile not stops.server.debugger.words(): time.sleep(0.01)"

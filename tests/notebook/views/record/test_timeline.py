@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tritonlab
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, texts, titles
 from tests.profile.events import Heard, asked
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, eventually
+from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.notebook.views.record.opening import open_view
