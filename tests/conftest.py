@@ -21,6 +21,8 @@ settings.load_profile("patient")
 
 #: One worker runs these, one after the other: they share a JupyterLab, a Chromium and a page in it.
 BROWSER = "tests/browser/"
+#: But these have servers of their own.
+APART = ("test_behind_a_proxy.py", "test_newcomers_day.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,7 +39,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return BROWSER if nodeid.startswith(BROWSER) else super()._split_scope(nodeid)
+            file = super()._split_scope(nodeid)
+            return BROWSER if file.startswith(BROWSER) and not file.endswith(APART) else file
 
     return Scheduling(config, log)
 

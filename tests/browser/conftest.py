@@ -151,7 +151,7 @@ def chromium(jupyter: JupyterServer) -> Iterator[Any]:
         browser.close()
 
 
-#: What JupyterLab loads into an area where nothing was opened.
+#: The size of a page, in pixels.
 _SIZE = {"width": 1280, "height": 900}
 #: Opens a notebook in a page that shows nothing else.
 _OPEN = """async path => {
@@ -326,6 +326,7 @@ class Pages:
         """Return the page that was given back, or a new one."""
         lab, self._kept = self._kept, None
         if lab is None:
+            self._jupyter.theme(self._jupyter.theme_name)  # a page may have set another
             context = self._chromium.new_context(viewport=_SIZE)
             context.set_default_timeout(PATIENCE * 1000)
             lab = Lab(self._jupyter, context.new_page())

@@ -103,6 +103,7 @@ def test_axe_finds_nothing_serious(lab: Any) -> None:
     output.get_by_text("Request options").click()
     lab.page.locator(".tl-view canvas").first.wait_for()
     lab.wait_text(panel(lab).locator("[role=log]"), "mind the gap")
+    lab.reusable = False
     # JupyterLab's body is empty for axe, which takes all that overflows it for hidden, and would not see its colours
     lab.page.add_style_tag(content="body { height: 100vh; }")
     for theme in ("light", "dark"):
