@@ -152,12 +152,12 @@ def test_all_that_is_said_of_a_request_is_said(kind: str, client: Client, addres
     text = program(kind, asked, client, address, tmp_path)
     if kind == "curl":
         (found,) = json.loads(text)["outputs"]
-        said = json.loads(found["data"][0])
+        document = json.loads(found["data"][0])
     else:
         assert "OUT_FP32" not in text
-        said = json.loads(eval(text.split("SAID\n")[1].strip())[0])
-    assert said["id"] == "it's mine" and said["correlation"] == 42 and said["timeout"] == 7_000_000
-    assert said["parameters"] == {"flag": True, "number": 3, "text": 'a "b"'}
+        document = json.loads(eval(text.split("SAID\n")[1].strip())[0])
+    assert document["id"] == "it's mine" and document["correlation"] == 42 and document["timeout"] == 7_000_000
+    assert document["parameters"] == {"flag": True, "number": 3, "text": 'a "b"'}
 
 
 def test_a_decoupled_model_is_asked_over_a_stream(client: Client, address: Address, tmp_path: Path) -> None:

@@ -32,15 +32,15 @@ def without(name: str, *arguments: str) -> str:
 
 def test_calls_and_streams_are_the_same() -> None:
     """Cancellation, deadlines, large messages, slow readers, the server's end."""
-    said = without("SendStatusFromServerOperation", "tests/frontends/grpc/test_calls.py")
-    assert "28 passed, 1 skipped" in said
+    output = without("SendStatusFromServerOperation", "tests/frontends/grpc/test_calls.py")
+    assert "28 passed, 1 skipped" in output
 
 
 def test_so_are_inference_control_and_the_token() -> None:
-    said = without(
+    output = without(
         "CompletionQueue", "tests/frontends/grpc/test_grpc_server.py", "tests/frontends/test_token.py", "-k", "not http"
     )
-    assert " passed" in said and "skipped" not in said
+    assert " passed" in output and "skipped" not in output
 
 
 def test_this_grpcio_has_what_is_used() -> None:

@@ -23,8 +23,8 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_deploy_files_are_written_beside_the_models(notebook: Any, in_a_folder: Path) -> None:
     assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
-    shown = notebook.run("%triton export same out/models --deploy=docker,k8s --target=24.08")
-    assert shown.success and "files were written in" in shown.text
+    result = notebook.run("%triton export same out/models --deploy=docker,k8s --target=24.08")
+    assert result.success and "files were written in" in result.text
     root = in_a_folder / "out"
     assert (root / "models/same/1/model.py").read_text() == CELL
     assert "tritonserver:24.08-py3" in (root / "deploy/Dockerfile").read_text()

@@ -127,8 +127,8 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
 
 
 def test_a_model_a_recording_and_files_have_the_same_view(heard: Heard, tmp_path: Path) -> None:
-    told = repr(open_view(heard.recording, "timeline"))
-    assert repr(tritonlab.view(heard.recording.save(tmp_path / "day.npz"))) == told
+    text = repr(open_view(heard.recording, "timeline"))
+    assert repr(tritonlab.view(heard.recording.save(tmp_path / "day.npz"))) == text
     trace = tmp_path / "trace.json"
     stamps = (
         "REQUEST_START",
