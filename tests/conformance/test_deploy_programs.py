@@ -15,6 +15,7 @@ import yaml
 
 from tests.export.deploy.promql import Prometheus, read_metrics
 from tests.models import streams
+from tests.serving import NO_PLUGINS
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
@@ -88,7 +89,7 @@ def deployment(client: Client, doubled: float = 3) -> Deployment:
 
 
 def run(folder: Path, address: str, grpc_address: str, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TRITON_HTTP": address, "TRITON_GRPC": grpc_address}
+    environment = {**os.environ, **NO_PLUGINS, "TRITON_HTTP": address, "TRITON_GRPC": grpc_address}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     )

@@ -16,6 +16,7 @@ import pytest
 import tritonclient.http
 
 from tests.models import streams
+from tests.serving import NO_PLUGINS, environment
 from tritonlab.clients.snippets import Address, copy_as, failure_test
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -190,7 +191,9 @@ def test_a_test_holds_the_server_to_what_it_answered(
     with pytest.raises(FileExistsError):
         written.save(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    found = subprocess.run(
+        command, cwd=tmp_path, env=environment(NO_PLUGINS), capture_output=True, text=True, timeout=100
+    )
     assert ("2 passed" if right else "2 failed") in found.stdout, found.stdout
 
 
@@ -226,5 +229,7 @@ def test_the_test_of_a_failure_fails_until_the_model_is_mended(
     failure_test(batch, config_of(client, "echo"), "ValueError: 'x'", address).save(tmp_path)
     failure_test([asked], config_of(client, "repeat"), "KeyError: 1", address).save(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    found = subprocess.run(
+        command, cwd=tmp_path, env=environment(NO_PLUGINS), capture_output=True, text=True, timeout=100
+    )
     assert ("3 passed" if mended else "1 failed, 2 passed") in found.stdout, found.stdout

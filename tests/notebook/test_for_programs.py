@@ -245,10 +245,10 @@ def test_errors_carry_facts(book: Notebook, tmp_path: Path) -> None:
 
 
 def test_an_exception_of_the_author_names_the_line(book: Notebook) -> None:
-    book.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{IDENTITY.replace('x = ', 'x = missing + ')}")
+    book.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{IDENTITY.replace('data = ', 'data = missing + ')}")
     number = book.number()
     result = book.run("m(IN=[[1.0]])")
-    assert result.error_in_exec.where == f"Cell In[{number}], line 10"
+    assert result.error_in_exec.where == f"Cell In[{number}], line 9"
     assert result.error_in_exec.code.name == "INTERNAL"
 
 
