@@ -24,7 +24,7 @@ from ...ipc.processes.own_stub import NAME as STUB_NAME
 from ...ipc.processes.own_stub import find_own_stub, python_of_compiled
 from ...ipc.processes.stub_launcher import KERNEL
 from ...ipc.processes.stub_log import LogBook, LogRecord
-from .backend_choice import PARAMETER, BackendChoice, BackendChoices, Use, offer
+from .backend_choice import PARAMETER, BackendChoice, BackendChoices, Use, choice_words, offer
 
 #: Triton's default of --backend-directory.
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
@@ -39,6 +39,8 @@ _REAL: dict[str, tuple[str, str]] = {
     "repeat": ("numpy", ""),
     "square": ("numpy", ""),
 }
+#: What runs the models of a backend, as people call it.
+_ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch"}
 #: The directories of those that answer in the place of another.
 _INSTEAD = {Use.BORROW: "elsewhere", Use.RECORDED: "elsewhere", Use.STAND_IN: "stand_in"}
 
@@ -205,6 +207,21 @@ def in_own_words(source: ModelSource, error: ModelError) -> TritonError:
 _OWN_WORDS = re.compile(
     rf"BackendError: (?P<code>{'|'.join(code.text for code in Code)}): (?P<text>.*?)\n\nAt:\n", re.DOTALL
 )
+
+
+def runs_shipped(config: ModelConfig) -> bool:
+    """Return whether code of this package answers for the model of a served config."""
+    return PARAMETER in config.parameters or _is_shipped(config)
+
+
+def answer_words(config: ModelConfig) -> str:
+    """Return in plain words what answers for the model of a served config; "" for a model in Python and an
+    ensemble."""
+    if PARAMETER in config.parameters:
+        return choice_words(config)
+    if not _is_shipped(config):
+        return ""
+    return f"real: the model itself, run by {_ENGINES.get(config.backend, 'tritonlab')} here"
 
 
 def _is_shipped(config: ModelConfig) -> bool:
