@@ -21,6 +21,7 @@ LEVELS: list[list[str]] = [
     ["stub._pb_stub.process"],
     ["stub"],
     ["kernel_modules"],
+    ["backends"],
     ["core"],
     ["repository"],
     ["ipc"],
