@@ -16,6 +16,9 @@ HERE = Path(__file__).parent
 WRONG_MODELS = HERE / "wrong"
 RIGHT_MODELS = HERE / "right"
 
+#: What the blocks of shared memory are named by that one of the models leaves behind.
+LEFT_BLOCKS = "corpus_frame_"
+
 RELATIONS = ("company", "neighbours", "answers", "streams", "sequences", "resources", "life", "edges")
 
 
@@ -243,7 +246,7 @@ WRONG = (
             "short = np.array([title[:ROOM] for title in titles.reshape(-1)], dtype=np.object_).reshape(titles.shape)"
         ),
         # text that is cut as bytes
-        seen="triton-inference-server/server#6841",
+        seen="triton-inference-server/server#8039",
         example={"TITLE": ["größere Übergänge".encode()]},
     ),
     # streams
@@ -358,7 +361,7 @@ WRONG = (
         "shared_blocks",
         "resources",
         says=("shared memory|/dev/shm",),
-        line="block = shared_memory.SharedMemory(create=True, size=row.nbytes)",
+        line="block = shared_memory.SharedMemory(name, create=True, size=row.nbytes)",
         lines=("block.close()",),
         # /dev/shm fills up
         seen="triton-inference-server/server#7481",

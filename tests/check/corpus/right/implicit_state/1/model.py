@@ -1,4 +1,4 @@
-"""A leaky integrator; Triton keeps the state between the requests of a sequence."""
+"""A leaky integrator with implicit state, of which the Python backend hands over the initial one each time."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils

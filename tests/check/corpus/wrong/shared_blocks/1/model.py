@@ -1,5 +1,7 @@
 """Hands a frame to a native library through shared memory and answers with its checksum."""
 
+import itertools
+import os
 import zlib
 from multiprocessing import shared_memory
 
@@ -8,8 +10,12 @@ import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
+    def initialize(self, args):
+        self.numbers = itertools.count()
+
     def checksum(self, row):
-        block = shared_memory.SharedMemory(create=True, size=row.nbytes)
+        name = f"corpus_frame_{os.getpid()}_{next(self.numbers)}"
+        block = shared_memory.SharedMemory(name, create=True, size=row.nbytes)
         block.buf[: row.nbytes] = row.tobytes()
         value = zlib.crc32(bytes(block.buf[: row.nbytes]))
         block.close()

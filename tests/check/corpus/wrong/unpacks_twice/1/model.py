@@ -19,7 +19,7 @@ class TritonPythonModel:
             for start in range(0, len(WORDS), 50):
                 file.write("\n".join(WORDS[start : start + 50]) + "\n")
                 file.flush()
-                time.sleep(0.02)
+                time.sleep(0.1)
         with open(self.path) as file:
             words = file.read().split()
         os.remove(self.path)
