@@ -32,6 +32,7 @@ from .golden_commands import golden, inputs_of
 from .load_commands import LOAD_TEST
 from .logs import LogView, Places
 from .parsing import LineParser, parse, unknown
+from .profile_command import PROFILE
 from .results import JsonFacts, Text, without_json
 from .serve_command import serve
 from .variables import bind
@@ -342,6 +343,7 @@ COMMANDS = {
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),
     "load_test": _command("load_test", *LOAD_TEST),
+    "profile": _command("profile", *PROFILE),
     "infer": _unread("infer", _infer, "send one request", "NAME INPUT0=expression, INPUT1=expression"),
     "golden": _unread(
         "golden",
