@@ -45,7 +45,7 @@ LEVELS: list[list[str]] = [
     ["notebook.model"],
     ["notebook.server"],
     ["notebook.shell"],
-    ["golden_run", "preflight_run", "runtime", "model_testing"],
+    ["check_run", "golden_run", "preflight_run", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]
@@ -57,6 +57,7 @@ LAZY = {
     ("tritonlab", "tritonlab.export.verify.verification"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab.__main__", "tritonlab.export.verify.verification"),
+    ("tritonlab.__main__", "tritonlab.check_run"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),

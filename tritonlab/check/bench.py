@@ -24,6 +24,14 @@ from .scratch_model import ScratchModel
 _POOL, _TRIED = 12, 40
 #: Seconds in which an answer must come, at least; and how many times as long as the slowest known one.
 _LEAST_TIMEOUT, _TIMES = 2.0, 20.0
+#: Seconds by which a trial may go on when the time of its relation is over.
+_GRACE = 2.0
+#: Requests that are enough to know if the model is slow.
+_FEW = 4
+
+
+class OutOfTime(Exception):
+    """The time of a relation is over."""
 
 
 class Known(NamedTuple):
@@ -81,6 +89,14 @@ class Bench:
     def over(self) -> bool:
         return self.left <= 0
 
+    def need(self, seconds: float) -> None:
+        """Let what is done now have so many seconds more, at least."""
+        self.deadline = max(self.deadline, self._clock() + seconds)
+
+    def _check_time(self) -> None:
+        if self.left < -_GRACE:
+            raise OutOfTime
+
     # -- requests
 
     @property
@@ -100,6 +116,7 @@ class Bench:
 
     def alone(self, sample: Sample) -> Answer:
         """Send one request, as a sequence of its own where the model has sequences, and wait for its end."""
+        self._check_time()
         self.sent += 1
         if self.sequences:
             flags = SEQUENCE_START | SEQUENCE_END
@@ -107,13 +124,24 @@ class Bench:
         return self.scratch.alone(sample)
 
     def together(self, samples: Sequence[Sample], instance: int = 0) -> list[Answer]:
+        self._check_time()
         self.sent += len(samples)
         return self.scratch.together(samples, instance)
 
     def renew(self, careful: bool = True) -> None:
         """Start new processes, if it has to be done in new ones."""
         if careful:
+            self._check_time()
             self.scratch.fresh()
+
+    def varied(self) -> Sample:
+        """Return a request of new values, of one row and the size of those that are known."""
+        return self.generator.one(self._fill, 1, 2)
+
+    def renew_after_time(self) -> None:
+        """Start new processes for what comes next, after something was cut short."""
+        self.scratch.stop(0.2)
+        self.scratch.start(**self.scratch.override)
 
     def fresh_answer(self, sample: Sample) -> Answer:
         self.renew()
@@ -160,7 +188,7 @@ class Bench:
             candidates = self.generator.candidates(fill)
             taken = len(self.pool)
             for tried in range(_TRIED):
-                if len(self.pool) >= _POOL or self.over():
+                if len(self.pool) >= _POOL or self.over() or self._is_slow():
                     break
                 if tried >= 6 and len(self.pool) == taken:
                     break  # values of this kind are not for this model
@@ -168,6 +196,11 @@ class Bench:
             if len(self.pool) > taken or self.over():
                 self._fill = fill
                 return
+
+    def _is_slow(self) -> bool:
+        """Return whether enough requests are known for a model that takes long for each."""
+        spent = sum(known.answer.seconds for known in (*self.pool, *self.refused))
+        return len(self.pool) >= _FEW and spent > 0.1 * self.left
 
     def _try(self, sample: Sample) -> None:
         answer = self.alone(sample)

@@ -33,7 +33,7 @@ def _plain_values(datatype: DataType, shape: tuple[int, ...], random: Random) ->
         return random.integers(0, 2, shape).astype(np.bool_)
     if datatype is DataType.BF16:
         bits = (random.integers(-16, 17, shape).astype(np.float32) / 4).view(np.uint32) >> 16
-        return bits.astype(np.uint16)
+        return np.asarray(bits, np.uint16)
     if datatype.numpy.kind == "f":
         return (random.integers(-40, 41, shape) / 4).astype(datatype.numpy)
     return random.integers(1, 10, shape).astype(datatype.numpy)
@@ -54,7 +54,7 @@ def _json_texts(datatype: DataType, shape: tuple[int, ...], random: Random) -> N
 
 def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
     if datatype.numpy.kind == "f":
-        return random.integers(0, 65, shape).astype(datatype.numpy) / datatype.numpy.type(64)
+        return np.asarray(random.integers(0, 65, shape) / 64, datatype.numpy)
     if datatype.numpy.kind in "iu" and datatype is not DataType.BF16:
         return random.integers(0, 2, shape).astype(datatype.numpy)
     return _plain_values(datatype, shape, random)

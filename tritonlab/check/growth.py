@@ -12,9 +12,15 @@ import numpy as np
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 #: What is measured, in words of one unit of it.
-KINDS = {"memory": "bytes", "descriptors": "descriptors", "threads": "threads", "shared memory": "bytes"}
+KINDS = {
+    "memory": "bytes",
+    "shared memory": "bytes",
+    "descriptors": "descriptors",
+    "threads": "threads",
+    "objects": "Python objects",
+}
 #: What must be gained per request before it counts: less than that is rounding.
-_LEAST = {"memory": 160.0, "descriptors": 0.02, "threads": 0.02, "shared memory": 160.0}
+_LEAST = {"memory": 160.0, "shared memory": 160.0, "descriptors": 0.02, "threads": 0.02, "objects": 0.4}
 
 
 def measure(pids: Sequence[int]) -> dict[str, float]:
@@ -62,7 +68,7 @@ def slope(requests: Sequence[float], values: Sequence[float]) -> Slope:
     return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
 
 
-def is_steady(requests: Sequence[float], values: Sequence[float]) -> bool:
+def is_steady(values: Sequence[float]) -> bool:
     """Return whether what grew has grown in both halves alike: a cache that fills grows in the first only."""
     half = len(values) // 2
     gains = values[half] - values[0], values[-1] - values[half]

@@ -50,6 +50,10 @@ class Probe:
                 text = source.read_bytes()
                 source.write_bytes(text + _APPENDED.format(directory=str(self._directory)).encode())
 
+    def count(self, ask: Callable[[], object]) -> float:
+        """Return how many blocks Python has allocated for its objects; 0 if that is not known."""
+        return float(self._do("count", ask) or 0)
+
     def trace(self, ask: Callable[[], object]) -> None:
         """Begin to trace allocations."""
         self._do("trace", ask)

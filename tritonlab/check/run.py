@@ -21,7 +21,7 @@ from ..core.status import InvalidArgumentError, TritonError
 from ..server.api.model import Model
 from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
-from .bench import Bench
+from .bench import Bench, OutOfTime
 from .case import Case, Judgement, Relation
 from .check_result import CheckResult, Tried
 from .contacts import Contacts, uses_random
@@ -42,9 +42,11 @@ from .shrink import shrink
 from .strategies import drawing
 
 #: In the order in which they are tried.
-RELATIONS: tuple[Relation, ...] = (ANSWERS, COMPANY, NEIGHBOURS, STREAMS, SEQUENCES, EDGES, LIFE, RESOURCES)
+RELATIONS: tuple[Relation, ...] = (ANSWERS, STREAMS, SEQUENCES, COMPANY, NEIGHBOURS, EDGES, LIFE, RESOURCES)
 #: The share of the time that finding requests may take, and the most seconds of one shrinking.
 _LEARN, _SHRINK = 0.3, 8.0
+#: Seconds that a case may take to be seen a second time.
+_CONFIRM = 20.0
 #: Findings of one relation, at most.
 _FINDINGS = 2
 
@@ -170,7 +172,10 @@ class _Run:
         return bench
 
     def _go(self, bench: Bench, relations: Sequence[Relation]) -> None:
-        bench.learn()
+        try:
+            bench.learn()
+        except OutOfTime:
+            bench.renew_after_time()
         if not bench.pool and not bench.contract:
             self._notes.append(_nothing_taken(bench))
             self._tried += [Tried(one.name, one.explanation, "no request was answered") for one in relations]
@@ -194,6 +199,12 @@ class _Run:
             self._tried.append(Tried(relation.name, relation.explanation))
 
     def _try(self, bench: Bench, relation: Relation, share: float) -> None:
+        try:
+            self._search(bench, relation, share)
+        except OutOfTime:
+            bench.renew_after_time()
+
+    def _search(self, bench: Bench, relation: Relation, share: float) -> None:
         found: set[str] = set()
         for case in relation.search(bench):
             if case.kind in found:
@@ -209,12 +220,16 @@ class _Run:
 
     def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> Finding | None:
         """Do a case again, as it must be seen twice, and make it small."""
+        before, seconds = bench.deadline, min(_SHRINK, max(share / 2, 1.0))
+        bench.need(_CONFIRM)
         judgement = relation.judges[case.kind](bench, case, True)
         if judgement is None:
+            bench.deadline = before
             return None
-        seconds = min(_SHRINK, max(share / 2, 1.0))
+        bench.need(seconds + _CONFIRM)
         if relation.shrinks and case.samples:
             case, judgement = shrink(bench, relation, case, judgement, seconds)
+        bench.deadline = before
         sentence, place = judgement.sentence, judgement.place
         where = ""
         if place is not None:

@@ -31,8 +31,9 @@ from .sample import Answer, Sample
 
 #: Files of more bytes than that are linked, not copied: weights are read, and a copy would take minutes.
 _LINKED = 256 << 20
+_SLOW_END = 0.05
 #: Seconds within which a copy has to end its `finalize` when the check has no more use of it.
-_END = 10.0
+_END = 3.0
 
 
 @dataclass
@@ -129,8 +130,10 @@ class ScratchModel:
         self.server = Server(self.path, kept)
         self.server.instruments.add(self.watch)
         self._others = [each for each, _ in others]
-        self._override: dict[str, Any] = {}
+        self.override: dict[str, Any] = {}
         self.load_seconds = 0.0
+        #: whether its `finalize` was seen not to end; then it is killed at once
+        self._ends_slowly = False
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +155,7 @@ class ScratchModel:
         for each in self._others:
             if self.server.model(each).state != "READY":
                 self.server.load(each)
-        self._override = differing
+        self.override = differing
         began = time.monotonic()
         self.server.load(self.name, config=self.written(**differing))
         self.load_seconds = time.monotonic() - began
@@ -175,18 +178,21 @@ class ScratchModel:
 
     def fresh(self) -> None:
         """Load the copy again as it is now, in new processes."""
-        self.start(**self._override)
+        self.start(**self.override)
 
-    def stop(self, timeout: float = _END) -> float:
-        """Unload the copy and return how many seconds that took."""
+    def stop(self, timeout: float | None = None) -> float:
+        """Unload the copy and return how many seconds that took. `timeout`: after which it is killed."""
         began = time.monotonic()
+        default = _SLOW_END if self._ends_slowly else _END
         with suppress(TritonError):
-            self.server.unload(self.name, timeout=timeout)
-        return time.monotonic() - began
+            self.server.unload(self.name, timeout=timeout or default)
+        seconds = time.monotonic() - began
+        self._ends_slowly = self._ends_slowly or seconds >= _END - 0.1
+        return seconds
 
     def load(self) -> None:
         """Load the copy once more while it serves, as an author who has edited it does."""
-        self.server.load(self.name, config=self.written(**{**self._override, "parameters": self._marked()}))
+        self.server.load(self.name, config=self.written(**{**self.override, "parameters": self._marked()}))
 
     def _marked(self) -> dict[str, Any]:
         """Return its parameters and one that no load had, so that the next load is not for nothing."""

@@ -91,7 +91,7 @@ def arrays(datatype: DataType, shape: Sequence[int]) -> Any:
         elif dtype.kind == "b":
             elements = strategies.booleans()
         else:
-            limits: Any = np.iinfo(dtype)  # type: ignore[type-var]
+            limits: Any = np.iinfo(dtype)
             elements = strategies.integers(int(limits.min), int(limits.max))
     count = int(np.prod(shape, dtype=np.int64))
 

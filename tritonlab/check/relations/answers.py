@@ -22,7 +22,7 @@ def search(bench: Bench) -> Iterator[Case]:
     for known in bench.pool:
         if _problem(bench, known) is not None:
             yield Case(NAME, "alone", (known.sample,))
-            break
+            return
     bench.say("what the stub has logged")
     yield from _find_logged(bench)
     if bench.scratch.batches and not bench.sequences and len(bench.pool) > 1:

@@ -90,9 +90,9 @@ def _find_batch(bench: Bench, is_stateful: bool) -> Case | None:
         if bench.over():
             return None
         if is_stateful:
-            case = Case(NAME, "batch", tuple(known.sample for known in order[:2]), (0, 1))
-            if judge_batch(bench, case, True) is not None:
-                return case
+            pair = Case(NAME, "batch", tuple(known.sample for known in order[:2]), (0, 1))
+            if judge_batch(bench, pair, True) is not None:
+                return pair
             continue
         answers = bench.together([known.sample for known in order])
         for place, (known, answer) in enumerate(zip(order, answers, strict=True)):
@@ -140,12 +140,8 @@ def _reduce(bench: Bench, order: Sequence[Known], place: int) -> Case | None:
                 return case
     for other in others[:4]:
         for count in range(2, len(order)):
-            for numbers in (
-                (0, *[1] * count),
-                (*[1] * count, 0),
-                (*[1] * min(place, count), 0, *[1] * max(count - place, 0)),
-            ):
-                case = Case(NAME, "batch", (victim, other), numbers)
+            for before in (0, count, min(place, count)):
+                case = Case(NAME, "batch", (victim, other), (*[1] * before, 0, *[1] * (count - before)))
                 if judge_batch(bench, case, False) is not None:
                     return case
     return None
@@ -203,7 +199,7 @@ def _value(answer: Answer, difference: Difference) -> str:
 
 
 def _find_crowd(bench: Bench, is_stateful: bool) -> Iterator[Case]:
-    if is_stateful or (NAME, "batch") in bench.found:
+    if is_stateful or {(NAME, "batch"), ("streams", "many")} & bench.found:
         return
     bench.renew()
     for number in range(6):

@@ -35,7 +35,8 @@ def search(bench: Bench) -> Iterator[Case]:
             yield Case(NAME, kind, (known.sample,), facts={"words": known.words})
     bench.say("after edge values")
     yield from _find_poison(bench)
-    if bench.shape.batches and bench.shape.most_rows > 1 and not bench.over():
+    is_stateful = ("company", "state") in bench.found
+    if bench.shape.batches and bench.shape.most_rows > 1 and not (bench.sequences or is_stateful or bench.over()):
         bench.say("many rows")
         yield from _find_rows(bench)
 
@@ -49,6 +50,8 @@ def _harm(bench: Bench, known: Known) -> str:
     if answer.exception is not None and answer.exception.type_name.rpartition(".")[2] in _ACCIDENTS:
         return "accident"
     rows = bench.shape.rows(known.sample)
+    if any(relation == "answers" for relation, _ in bench.found):
+        return ""
     if next(answer_problems(bench.scratch.version.config, known.sample, answer, rows), None) is not None:
         return "answer"
     return ""

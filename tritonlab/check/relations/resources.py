@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-from ..bench import Bench
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from ..bench import Bench, OutOfTime
 from ..case import Case, Judgement, Relation
 from ..growth import KINDS, Slope, is_steady, measure, slope
 from ..probe import TracedLine
-from ..sample import Sample
+from ..sample import Answer, Sample
 
 NAME = "resources"
 #: Points of a measurement; the slope is that of the second half.
 _POINTS = 16
-#: Requests between two points, at least and at most.
-_LEAST, _MOST = 10, 400
+#: Requests between two points, at most.
+_MOST = 400
 #: Requests in flight together.
-_TOGETHER = 16
+TOGETHER = 16
 #: Requests after which a bounded cache is full, mostly.
-_WARM = 1_500
+_WARM = 1_600
+#: Requests for which allocations are traced, and the seconds that this may take.
+_TRACED, _TRACING = 100, 10.0
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -49,149 +52,195 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge whether anything grows with these requests. What grows once is measured again, for longer."""
     bench.renew()
     seconds = float(case.facts["seconds"])
-    send = _sender(bench, case.kind, case.samples[0])
-    warm = _warm_up(send, seconds)
-    first = _grown(bench, send, seconds, warm)
-    if not first:
+    load = Load(bench, case.kind, case.samples[0])
+    try:
+        early = _measured(load, seconds, until=_WARM)
+        # what has a small limit is full before a cache would be
+        first = _grown(early, ("descriptors", "threads"))
+        if not first:
+            first = _grown(_measured(load, seconds), tuple(KINDS))
+        if not first:
+            return None
+        bench.need(3 * seconds + _TRACING)
+        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & {"descriptors", "threads"}
+    except Broken as broken:
+        return _failing(case, load, broken)
+    except OutOfTime:
         return None
-    again = _grown(bench, send, 1.5 * seconds, warm)
-    for kind, (one, series) in again.items():
-        if kind in first:
-            return _judgement(bench, case, kind, one, series, send)
+    for kind in KINDS:
+        if kind in again:
+            found = again[kind] if isinstance(again, dict) else first[kind]
+            return _judgement(bench, case, kind, found, load)
     return None
 
 
-def _judgement(
-    bench: Bench, case: Case, kind: str, found: Slope, series: Mapping[str, Any], send: Callable[[int], None]
-) -> Judgement:
-    line = _line(bench, send) if kind == "memory" else None
+def _failing(case: Case, load: Load, broken: Broken) -> Judgement | None:
+    """Judge a model that has answered many requests and then answers no more."""
+    answer = broken.answer
+    if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
+        return None
+    text = f"After {load.sent:,} requests the model begins to fail: {answer.summary or answer.text()}."
+    return Judgement(text, None, None, answer, answer.place)
+
+
+def _judgement(bench: Bench, case: Case, kind: str, found: Grown, load: Load) -> Judgement:
+    line = _line(bench, load) if kind in ("memory", "objects") else None
     what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
-    each = _amount(kind, found, what)
+    each = _amount(kind, found.slope, what)
     place = (line.file, line.line) if line is not None else None
-    by = f" Most of it is allocated in line {line.line} of {line.name}: {line.source}" if line is not None else ""
-    low, high = (f"{bound:,.3g}" for bound in (found.low, found.high))
-    unit = KINDS[kind]
-    sure = f"between {low} and {high} {unit} each, over {series['requests'][-1]:,.0f} requests"
-    return Judgement(f"{each} ({sure}).{by}", None, None, None, place, {**series, "kind": kind, **found.to_dict()})
+    by = ""
+    if line is not None:
+        size = f", {line.per_request:,.0f} bytes each," if kind == "objects" else ""
+        by = f" Most of it{size} is allocated in line {line.line} of {line.name}: {line.source}"
+    low, high = (f"{bound:,.3g}" for bound in (found.slope.low, found.slope.high))
+    sure = f"between {low} and {high} {KINDS[kind]} each, over {found.requests[-1]:,.0f} requests"
+    series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
+    return Judgement(f"{each} ({sure}).{by}", None, None, None, place, series)
 
 
 def _amount(kind: str, found: Slope, what: str) -> str:
     if kind in ("memory", "shared memory"):
-        each = f"{found.per_request:,.0f} bytes"
-        return f"Each {what} leaves {each} of {kind} behind"
-    name = kind if found.per_request >= 1.5 else kind.removesuffix("s")
+        return f"Each {what} leaves {found.per_request:,.0f} bytes of {kind} behind"
+    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object"}[kind]
+    left = "behind" if kind == "objects" else "open" if kind == "descriptors" else "running"
     if found.per_request >= 0.9:
-        return f"Each {what} leaves {round(found.per_request)} {'file ' if kind == 'descriptors' else ''}{name} open"
-    return f"Every {round(1 / found.per_request)} {what}s leave a {name} behind"
+        count = round(found.per_request)
+        return f"Each {what} leaves {count} {name}{'s' * (count > 1)} {left}"
+    return f"Every {round(1 / found.per_request)} {what}s leave a {name} {left}"
 
 
-def _sender(bench: Bench, kind: str, sample: Sample) -> Callable[[int], None]:
-    """Return a function that sends so many requests. Those that are answered vary, as far as the model takes it."""
-    scratch, counted = bench.scratch, [0]
-    samples: Sequence[Sample] = [sample]
-    if kind == "answered":
-        samples = [one.sample for one in bench.pool]
-    elif kind == "refused":
-        samples = [one.sample for one in bench.refused]
+class Broken(Exception):
+    """An answer without which nothing can be measured: the model died, hangs or fails."""
 
-    def request() -> Any:
-        number = counted[0] = counted[0] + 1
-        one = samples[number % len(samples)]
-        more: dict[str, Any] = {"request_id": f"check-{number}"}
-        if bench.sequences:
-            more |= {"correlation_id": bench.sequence_id(), "flags": 3}
-        return one.request(scratch.name, **more)
+    def __init__(self, sample: Sample, answer: Answer) -> None:
+        super().__init__(answer.text())
+        self.sample = sample
+        self.answer = answer
 
-    def send(count: int) -> None:
-        for start in range(0, count, _TOGETHER):
-            size = min(_TOGETHER, count - start)
-            cancel = {number: 0 if number % 2 else -1 for number in range(size)} if kind == "cancelled" else None
-            answers = scratch.ask([request() for _ in range(size)], cancel=cancel)
-            bench.sent += size
-            for answer in answers:
-                if not answer.ended or answer.died:
+
+class Load:
+    """The requests of one measurement: those that are answered, half of them of new values each time; those that fail;
+    or those that are cancelled.
+    """
+
+    def __init__(self, bench: Bench, kind: str, sample: Sample) -> None:
+        self.bench = bench
+        self.kind = kind
+        self.sent = 0
+        known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
+        self._samples = [one.sample for one in known] or [sample]
+        self._pool = {id(one) for one in self._samples}
+        self._varies = kind == "answered"
+
+    def is_varied(self, sample: Sample) -> bool:
+        """Return whether the request was made for this load, so that nobody knows whether the model takes it."""
+        return id(sample) not in self._pool
+
+    def _next(self) -> Sample:
+        self.sent += 1
+        if self._varies and self.sent % 2:
+            return self.bench.varied()
+        return self._samples[self.sent % len(self._samples)]
+
+    def send(self, count: int) -> None:
+        """Send so many requests. Raises Broken, OutOfTime."""
+        bench, scratch = self.bench, self.bench.scratch
+        for start in range(0, count, TOGETHER):
+            samples = [self._next() for _ in range(min(TOGETHER, count - start))]
+            requests = []
+            for number, sample in enumerate(samples):
+                more: dict[str, Any] = {"request_id": f"check-{self.sent + number}"}
+                if bench.sequences:
+                    more |= {"correlation_id": bench.sequence_id(), "flags": SEQUENCE_START | SEQUENCE_END}
+                requests.append(sample.request(scratch.name, **more))
+            cancel = {n: 0 if n % 2 else -1 for n in range(len(samples))} if self.kind == "cancelled" else None
+            answers = scratch.ask(requests, cancel=cancel)
+            bench.sent += len(samples)
+            for sample, answer in zip(samples, answers, strict=True):
+                if not answer.ended or answer.died or (self.kind == "answered" and not answer.good):
+                    if self.is_varied(sample) and answer.ended and not answer.died:
+                        self._varies = False  # the model does not take all values
+                        continue
                     bench.recover(answer)
-                    raise _Broken
+                    raise Broken(sample, answer)
             if bench.over():
-                raise _Late
-
-    return send
+                raise OutOfTime
 
 
-class _Broken(Exception):
-    """The model died or hung, so that nothing can be measured."""
+class Measured(NamedTuple):
+    """Points of a measurement: requests sent, and what was held then, by kind."""
+
+    requests: list[float]
+    held: list[dict[str, float]]
 
 
-class _Late(Exception):
-    """The time is over."""
+class Grown(NamedTuple):
+    """What has grown: its slope, and the points."""
+
+    slope: Slope
+    requests: list[float]
+    values: list[float]
 
 
-def _warm_up(send: Callable[[int], None], seconds: float) -> int:
-    """Send requests until what the model keeps is there, and return how many go between two points."""
+def _measured(load: Load, seconds: float, until: int = 0) -> Measured:
+    """Send requests and measure now and then, for that time or until so many are sent. Raises Broken, OutOfTime."""
+    found = Measured([0.0], [_held(load)])
     began = time.monotonic()
+    step = TOGETHER
+    load.send(step)
+    rate = step / max(time.monotonic() - began, 1e-3)
+    step = int(min(max(rate * seconds / _POINTS, TOGETHER), until / _POINTS if until else _MOST))
     sent = 0
-    try:
-        while sent < _WARM and time.monotonic() - began < seconds:
-            send(_TOGETHER * 2)
-            sent += _TOGETHER * 2
-    except (_Broken, _Late):
-        return 0
-    rate = sent / max(time.monotonic() - began, 1e-3)
-    return int(min(max(rate * seconds / _POINTS, _LEAST), _MOST))
-
-
-def _grown(
-    bench: Bench, send: Callable[[int], None], seconds: float, step: int
-) -> dict[str, tuple[Slope, dict[str, Any]]]:
-    """Return what has grown, with its slope and the measurements."""
-    if not step:
-        return {}
-    counts: list[float] = [0.0]
-    values = [_settled(bench)]
-    began = time.monotonic()
-    try:
-        while len(values) < _POINTS or (len(values) < 2 * _POINTS and time.monotonic() - began < seconds):
-            send(step)
-            counts.append(counts[-1] + step)
-            values.append(_settled(bench))
-    except (_Broken, _Late):
-        if len(values) < 8:
-            return {}
-    found = {}
-    half = len(values) // 2
-    for kind in KINDS:
-        series = [one[kind] for one in values]
-        if not is_steady(counts, series):
-            continue
-        line = slope(counts[half:], series[half:])
-        if line.grows(kind):
-            found[kind] = line, {"requests": counts, "values": series}
+    while len(found.requests) < _POINTS or (len(found.requests) < 2 * _POINTS and time.monotonic() - began < seconds):
+        if until and (sent >= until or time.monotonic() - began > seconds):
+            break
+        load.send(step)
+        sent += step
+        found.requests.append(float(sent))
+        found.held.append(_held(load))
     return found
 
 
-def _settled(bench: Bench) -> dict[str, float]:
-    return measure(bench.scratch.pids)
+def _held(load: Load) -> dict[str, float]:
+    bench = load.bench
+    held = measure(bench.scratch.pids)
+    if bench.scratch.probe is not None:
+        held["objects"] = bench.scratch.probe.count(lambda: bench.alone(bench.pool[0].sample))
+    return held
 
 
-def _line(bench: Bench, send: Callable[[int], None]) -> TracedLine | None:
+def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, Grown]:
+    """Return what has grown in both halves alike, by the slope of the second."""
+    found = {}
+    half = len(measured.requests) // 2
+    if half < 4:
+        return {}
+    for kind in kinds:
+        values = [one[kind] for one in measured.held]
+        line = slope(measured.requests[half:], values[half:])
+        if is_steady(values) and line.grows(kind):
+            found[kind] = Grown(line, measured.requests, values)
+    return found
+
+
+def _line(bench: Bench, load: Load) -> TracedLine | None:
     """Return the line of the model that allocates what stays, as tracemalloc sees it."""
     probe = bench.scratch.probe
     if probe is None:
         return None
     bench.say("looking for the line")
-    before, bench.deadline = bench.deadline, bench._clock() + 8.0
+    bench.need(_TRACING)
     sample = bench.pool[0].sample
     try:
         bench.renew()
         probe.trace(lambda: bench.alone(sample))
-        send(100)
+        load.send(_TRACED)
         probe.mark(lambda: bench.alone(sample))
-        send(100)
-        return probe.grown(lambda: bench.alone(sample), 100)
-    except (_Broken, _Late):
+        load.send(_TRACED)
+        return probe.grown(lambda: bench.alone(sample), _TRACED)
+    except (Broken, OutOfTime):
         return None
     finally:
-        bench.deadline = before
         bench.renew()
 
 

@@ -33,7 +33,7 @@ def search(bench: Bench) -> Iterator[Case]:
                 "expired": "sequences that expire",
             }[kind]
         )
-        for victim, other in pairs if kind != "expired" else pairs[:1]:
+        for victim, other in pairs[:2] if kind in ("ended", "interleaved") else pairs[:1]:
             if bench.over():
                 return
             case = Case(NAME, kind, (victim.sample, other.sample), (1, 0))
@@ -123,9 +123,7 @@ def judge_restarted(bench: Bench, case: Case, careful: bool) -> Judgement | None
     again = _Steps(bench, victim)
     again.ident = before.ident
     got = [bench.scratch.ask([again.request(bench)])[0] for _ in range(_STEPS)]
-    return _judged(
-        bench, expected, got, "that starts again under its id", "A START does not begin anew.".replace("anew", "again")
-    )
+    return _judged(bench, expected, got, "that starts again under its id", _NOT_RESET)
 
 
 def judge_expired(bench: Bench, case: Case, careful: bool) -> Judgement | None:
