@@ -9,8 +9,6 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 HEAD = """import numpy as np
 import triton_python_backend_utils as pb_utils
 

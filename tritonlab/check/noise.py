@@ -140,7 +140,7 @@ class Noise:
         index = self._first_apart(name, one, two)
         if index is None:
             return None
-        values = [_shown(each, index) for each in (one, two)]
+        values = [value_text(each, index) for each in (one, two)]
         return Difference("value", name, number, index, *values)
 
     def _first_apart(self, name: str, one: Tensor, two: Tensor) -> tuple[int, ...] | None:
@@ -164,7 +164,8 @@ class Noise:
         return tuple(int(place) for place in np.argwhere(~equal)[0])
 
 
-def _shown(tensor: Tensor, index: tuple[int, ...]) -> str:
+def value_text(tensor: Tensor, index: tuple[int, ...]) -> str:
+    """Return one element as a person writes it."""
     if tensor.datatype is DataType.BYTES:
         value = bytes(tensor.numpy()[index])
         try:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 
 from ...ipc.processes.stub_log import UNCHECKED
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
+from ..generated import filled
 from ..problems import answer_problems, broken_text, rule_broken, text_outputs
 from ..sample import Sample
 
 NAME = "answers"
+#: Requests that are tried for what the log has said, lines of a traceback, and the seconds in which a line must come.
+_LOGGED, _LINES, _SETTLE = 4, 30, 0.3
 _FOREIGN = ("Grüße aus Köln", "日本語のテキスト", "naïve café ☃", "🎈🎈🎈")
 
 
@@ -78,45 +83,44 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _find_logged(bench: Bench) -> Iterator[Case]:
-    if _logged(bench) is not None:
-        yield Case(NAME, "logged", (bench.pool[0].sample,))
+    if _logged(bench, 0) is None:
+        return
+    for known in bench.pool[:_LOGGED]:
+        case = Case(NAME, "logged", (known.sample,))
+        if judge_logged(bench, case, True) is not None:
+            yield case
+            return
 
 
-def _logged(bench: Bench) -> tuple[str, tuple[str, int] | None] | None:
-    """Return what the server has said of the model's answers that no client sees."""
-    for record in bench.scratch.server.logs(bench.scratch.name):
+def _logged(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | None:
+    """Return what the server's log says, from that record on, of the model's answers that no client sees."""
+    records = bench.scratch.server.logs(bench.scratch.name)[since:]
+    for number, record in enumerate(records):
         text = record.text
         if text.startswith(UNCHECKED):
             return text.removeprefix(UNCHECKED), (record.file, record.line) if record.file else None
-        if "Unable to send response." in text:
-            what = "closed" if "closed" in text else "more"
-            words = "something is sent after the final flag" if what == "closed" else text.partition("response. ")[2]
-            return words.strip().partition("\n")[0], _place_in(text)
+        before = "\n".join(one.text for one in records[max(number - _LINES, 0) : number + 1])
+        if "Response sender has been closed" in text:
+            return "something is sent after the final flag", _place_in(before)
         if "cannot send more than one response" in text:
-            return "a request is answered twice", _place_in(text)
+            return "a request is answered twice", _place_in(before)
     return None
 
 
 def _place_in(text: str) -> tuple[str, int] | None:
-    """Return the last line of a model.py that a traceback names."""
-    import re
-
+    """Return the last line of a model's file that a traceback names."""
     found = re.findall(r'File "([^"]+\.py)", line (\d+)', text)
-    own = [(file, int(line)) for file, line in found if "_pb_stub" not in file and "site-packages" not in file]
+    own = [(file, int(line)) for file, line in found if "_pb_stub" not in file and "-packages" not in file]
     return own[-1] if own else None
 
 
 def judge_logged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    seen = len(bench.scratch.server.logs(bench.scratch.name))
     bench.renew(careful)
-    for _ in range(3):
-        answer = bench.alone(case.samples[0])
-    import time
-
-    time.sleep(0.1)
-    records = bench.scratch.server.logs(bench.scratch.name)[seen:] if careful else []
-    del records
-    found = _logged(bench)
+    since = len(bench.scratch.server.logs(bench.scratch.name))
+    answer = bench.alone(case.samples[0])
+    until = time.monotonic() + _SETTLE
+    while (found := _logged(bench, since)) is None and time.monotonic() < until:
+        time.sleep(0.02)  # what a thread prints comes later
     if found is None:
         return None
     return Judgement(_said(found[0]), None, None, answer, found[1])
@@ -135,8 +139,6 @@ def _find_broken_text(bench: Bench) -> Iterator[Case]:
 
 
 def _with_text(sample: Sample, names: list[str], text: str) -> Sample:
-    from ..generated import filled
-
     inputs = {name: filled(one, text.encode()) if name in names else one for name, one in sample.inputs.items()}
     return sample.with_inputs(inputs)
 

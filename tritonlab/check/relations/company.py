@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
-from ..noise import Difference
+from ..noise import Difference, value_text
 from ..sample import Answer, Sample
 
 NAME = "company"
@@ -74,7 +74,7 @@ def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         f"after {before}" if not again else "when it is sent a second time" if count == 1 else "when it is sent again"
     )
     return Judgement(
-        _sentence(difference, when, "to a new instance") + " The model keeps something between requests.",
+        sentence_of(difference, when, "to a new instance") + " The model keeps something between requests.",
         difference,
         expected,
         got,
@@ -173,7 +173,7 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 def _batch_sentence(bench: Bench, difference: Difference, case: Case, place: int, expected: Sequence[Answer]) -> str:
     count = len(case.order)
     where = f"as request {place + 1} of a batch of {count}"
-    text = _sentence(difference, where, "alone")
+    text = sentence_of(difference, where, "alone")
     same = all(one.key == case.samples[0].key for one in case.samples)
     if difference.kind == "value" and not same:
         for other, number in enumerate(case.order):
@@ -187,10 +187,8 @@ def _batch_sentence(bench: Bench, difference: Difference, case: Case, place: int
 
 def _value(answer: Answer, difference: Difference) -> str:
     """Return the value that another answer has where two differ."""
-    from ..noise import _shown
-
     try:
-        return _shown(answer.responses[difference.response][difference.output], difference.index)
+        return value_text(answer.responses[difference.response][difference.output], difference.index)
     except (IndexError, KeyError):
         return ""
 
@@ -228,7 +226,7 @@ def judge_crowd(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             difference = bench.noise.differ(victim, got) if number == 0 else None
             if difference is not None:
                 when = f"while {len(case.order) - 1} other requests are under way"
-                return Judgement(_sentence(difference, when, "alone"), difference, victim, got, got.place)
+                return Judgement(sentence_of(difference, when, "alone"), difference, victim, got, got.place)
     return None
 
 
@@ -255,12 +253,12 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
     for number, (got,) in enumerate(answers):
         difference = bench.noise.differ(expected, got)
         if difference is not None:
-            text = _sentence(difference, f"from instance {number + 1} of two", "from the only instance")
+            text = sentence_of(difference, f"from instance {number + 1} of two", "from the only instance")
             return Judgement(text, difference, expected, got, got.place)
     return None
 
 
-def _sentence(difference: Difference, where: str, alone: str) -> str:
+def sentence_of(difference: Difference, where: str, alone: str) -> str:
     """Say in what two answers differ."""
     if difference.kind == "error":
         return f"A request that is answered {alone} fails {where}: {difference.got.removeprefix('error: ')}."
@@ -273,8 +271,6 @@ def _sentence(difference: Difference, where: str, alone: str) -> str:
     what = f"The {difference.kind} of '{difference.output}'"
     return f"{what} is {difference.got} {where}, and {difference.expected} {alone}."
 
-
-sentence_of = _sentence
 
 COMPANY = Relation(
     NAME,
