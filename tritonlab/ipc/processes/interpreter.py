@@ -45,6 +45,9 @@ class Interpreter:
         """Return the environment variables of the process. As in the newest Triton the environment's `activate` script
         is not executed, so what it exports is missing (rule 2.10.4)."""
         found = dict(base)
+        # when it is imported, onnxruntime 1.32 opens a database and starts a thread, to report its use: then no zygote
+        # can import it for a model, and each load takes half a second longer (2026-11-25)
+        found.setdefault("ORT_DISABLE_TELEMETRY", "1")
         root = self.environment
         if root:
             found.pop("PYTHONHOME", None)

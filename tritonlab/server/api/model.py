@@ -15,7 +15,7 @@ from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.link.interrupts import shielded
-from ...ipc.link.stub_link import ReadsRecorded
+from ...ipc.link.stub_link import Profiled, ReadsRecorded
 from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
@@ -214,6 +214,17 @@ class Model:
         stubs = [instance.stub for instance in self._found().instances]
         found = [stub.modules(timeout) for stub in stubs if stub is not None]
         return {name: file for each in found for name, file in each.items()}
+
+    def look_at_lines(self, begin: bool, memory: bool = False, timeout: float = 10.0) -> dict[int, Profiled]:
+        """Begin or end to look at the lines that its instances execute, and return by process id what was found until
+        now. `memory`: at what they keep, instead of their time. An instance that does not answer within `timeout`
+        seconds is left out. `profile` of a notebook's model makes a table of it.
+        """
+        found = self._found()
+        batching = bool(found.config.max_batch_size)
+        stubs = [instance.stub for instance in found.instances]
+        told = {stub.process.pid: stub.profile(begin, memory, batching, timeout) for stub in stubs if stub is not None}
+        return {pid: each for pid, each in told.items() if each is not None}
 
     def expected_shape(self, name: str) -> str:
         """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""

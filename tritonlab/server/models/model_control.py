@@ -13,6 +13,7 @@ from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelError, ModelLoadError, TritonError, UnavailableError, UnsupportedError
 from ...ipc.processes.stub_log import LogRecord
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
+from .backends import MissingBackend
 from .endings import Ending, Endings
 from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, Followed
 from .global_map import GlobalMap
@@ -363,4 +364,6 @@ def _load_failure(name: str, failed: Mapping[int, TritonError], state: ModelStat
     if isinstance(first, ModelError):
         error.exception, error.log = first.exception, first.log
         error.reason = first.reason or first.message
+    if isinstance(first, MissingBackend):
+        error.reason = first.offer
     return error

@@ -11,8 +11,10 @@ from ..wire.connection import Connection, LinkClosed
 from ..wire.debugger_bodies import Attach, Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
 from ..wire.message_bodies import Awake, DumpStacks, IsReady, ListModules, ReadsRecorded, TellReads, Waits, Wake
+from ..wire.profile_bodies import Profile
 from . import link_pdb
 from .author_call import result_of
+from .line_profiler import LineProfiler
 from .model_context import ModelContext
 from .module_facts import files_of_modules
 from .reads_record import ReadsRecord
@@ -37,6 +39,7 @@ class Monitor:
             TellReads: self._tell_reads,
             Postmortem: lambda body: bridge.last_error.look(body.begin),
             Wake: lambda body: bridge.tell(Awake()),
+            Profile: LineProfiler(bridge, context).answer,
         }
         self._reads = reads
 
