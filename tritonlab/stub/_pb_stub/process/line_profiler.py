@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..wire.profile_bodies import Profile, Profiled
 from .line_monitoring import LineMonitoring

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..api import own_threads
 from .author_error import is_library
