@@ -103,7 +103,7 @@ class LineSampler:
                 self._count_waiting(task.get_coro(), nanoseconds, size)
 
     def _count(self, frame: Any, nanoseconds: int, size: int) -> None:
-        seen = set()  # type: Set[Place]
+        seen: Set[Place] = set()
         while frame is not None:
             file, line = frame.f_code.co_filename, frame.f_lineno
             if line is not None and self._files.has(file):
