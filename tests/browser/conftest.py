@@ -267,9 +267,8 @@ class Lab:
             self.page.wait_for_timeout(50)
 
     def save(self) -> None:
-        """Saves the notebook and waits until it is written."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-        self.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+        """Save the notebook, and wait until it is written; a live view may have changed it again by then."""
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.save()")
 
     def wait_text(self, locator: Any, text: str) -> None:
         """Waits until the element's text contains `text`; the element may be drawn anew meanwhile."""
