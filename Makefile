@@ -18,7 +18,7 @@ LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 # What the wheel is built from besides the package: a changed bundle is installed anew.
 BUNDLE := tritonlab/labextension/sources.sha256
 
-.PHONY: help lab demo test releases check bench gpu rules sizes clean extension extension-check watch
+.PHONY: help lab demo test releases exam check bench gpu rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -30,6 +30,7 @@ help:
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
+	@echo "make exam    model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
 	@echo "make sizes   lines of files, functions and classes, circles of imports, hidden calls upward, private names used,"
@@ -106,6 +107,10 @@ bench: $(VENV)/.test $(REFERENCE)/.stamp
 
 releases: $(VENV)/.test
 	$(PY) -m tests.releases
+
+EXAM_ARGS ?=
+exam: $(VENV)/.test
+	$(PY) -m tests.check.exam $(EXAM_ARGS)
 
 gpu: $(VENV)/.test
 	$(PY) -m tests.gpu

@@ -20,7 +20,6 @@ from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back
-from tritonlab.tuning.gain_figure import gain_figure
 from tritonlab.tuning.live_model import LiveModel, Measurement
 from tritonlab.tuning.measured_candidate import MeasuredCandidate, Noise, ranked
 from tritonlab.tuning.offered_load import Load, RequestPattern, loads_of
@@ -29,6 +28,7 @@ from tritonlab.tuning.search import Calibration, ProbeResult, SearchResult, Tria
 from tritonlab.tuning.service_times import ServiceTimes
 from tritonlab.tuning.settings import Settings
 from tritonlab.tuning.tune import Goal, tune
+from tritonlab.tuning.tune_figures import gain_figure
 from tritonlab.tuning.tune_result import TuneResult, TuneRun
 
 __all__ = ["lab"]
