@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 #: Longest that a test waits for a page, in seconds: CI runs other tests beside these.
 PATIENCE = 60.0
+#: Longest that JupyterLab takes to start, once a run; with thirty processes on two cores it took more than a minute.
+START_PATIENCE = 150.0
 #: The module and the application of JupyterLab, and of Notebook 7.
 LAB, NOTEBOOK = ("jupyterlab", "LabApp"), ("notebook", "JupyterNotebookApp")
 _THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
@@ -115,7 +117,7 @@ def serving(base: Path, prefix: str = "", app: tuple[str, str] = LAB) -> Iterato
 
 def _port_once_up(found: Path, prefix: str, process: subprocess.Popen[bytes], log: Path) -> int:
     """Waits until the server answers and returns the port that it has chosen, which it writes to a file."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         try:
             port = int(json.loads(found.read_text())["port"])
@@ -153,6 +155,10 @@ def chromium(jupyter: JupyterServer) -> Iterator[Any]:
 
 #: The size of a page, in pixels.
 _SIZE = {"width": 1280, "height": 900}
+_CHANGE_THEME = """async theme => {
+    await window.jupyterapp.commands.execute('apputils:change-theme', { theme });
+    while (document.body.dataset.jpThemeName !== theme) await new Promise(requestAnimationFrame);
+}"""
 #: Opens a notebook in a page that shows nothing else.
 _OPEN = """async path => {
     const { commands, shell } = window.jupyterapp;
@@ -184,7 +190,7 @@ class Lab:
         #: Whether another test may use the page; one that changes what `close` does not see says no.
         self.reusable = True
         self._loads = 0
-        #: The theme with which `open` loaded JupyterLab; "" once anything else was done with the page.
+        #: The theme of the JupyterLab that `open` loaded; "" once anything else was loaded.
         self._theme = ""
         self._opened = False
         page.on("console", lambda line: self.console.append(line.text) if line.type == "error" else None)
@@ -205,7 +211,10 @@ class Lab:
 
     def open(self, name: str) -> None:
         """Open a notebook, alone in the page: in the JupyterLab that an earlier test left there, or in a new one."""
-        if self._theme == self.jupyter.theme_name and not self._opened and not self._loads:
+        if self._theme and not self._opened and not self._loads:
+            if self._theme != self.jupyter.theme_name:
+                self._theme = self.jupyter.theme_name
+                self.page.evaluate(_CHANGE_THEME, _THEMES[self._theme])
             self.page.evaluate(_OPEN, name)
         else:
             # a workspace of its own, else the tabs of the last test come back
