@@ -155,10 +155,6 @@ def chromium(jupyter: JupyterServer) -> Iterator[Any]:
 
 #: The size of a page, in pixels.
 _SIZE = {"width": 1280, "height": 900}
-_CHANGE_THEME = """async theme => {
-    await window.jupyterapp.commands.execute('apputils:change-theme', { theme });
-    while (document.body.dataset.jpThemeName !== theme) await new Promise(requestAnimationFrame);
-}"""
 #: Opens a notebook in a page that shows nothing else.
 _OPEN = """async path => {
     const { commands, shell } = window.jupyterapp;
@@ -211,10 +207,7 @@ class Lab:
 
     def open(self, name: str) -> None:
         """Open a notebook, alone in the page: in the JupyterLab that an earlier test left there, or in a new one."""
-        if self._theme and not self._opened and not self._loads:
-            if self._theme != self.jupyter.theme_name:
-                self._theme = self.jupyter.theme_name
-                self.page.evaluate(_CHANGE_THEME, _THEMES[self._theme])
+        if self._theme == self.jupyter.theme_name and not self._opened and not self._loads:
             self.page.evaluate(_OPEN, name)
         else:
             # a workspace of its own, else the tabs of the last test come back
