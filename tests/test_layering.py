@@ -36,6 +36,7 @@ LEVELS: list[list[str]] = [
     ["frontends.http", "frontends.grpc"],
     ["frontends"],
     ["frontends.cli"],
+    ["ray", "dynamo"],
     ["load_testing"],
     ["clients", "profile"],
     ["export"],

@@ -84,7 +84,8 @@ def add_preflight_command(commands: Any) -> None:
     parser = commands.add_parser("preflight", help=text, description=f"This command {text}.")
     about = "a model directory, a model repository, or the name of a model in ./model_repository"
     parser.add_argument("place", metavar="DIR_OR_NAME", help=about)
-    parser.add_argument("--target", default=DEFAULT_TARGET, help="2.49, its container as 24.08, or kserve (2.51)")
+    targets = "2.49, its container as 24.08, kserve, dynamo or ray (2.51)"
+    parser.add_argument("--target", default=DEFAULT_TARGET, help=targets)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=lambda options: preflight_run.run(options.place, options.target, as_json=options.json))
 

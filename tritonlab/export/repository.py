@@ -72,7 +72,7 @@ def export(
     an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not there,
     and of files that are left out because they are hidden or have more than 100 MB; `include` names or patterns of such
     files brings them. It also warns of what will not work at `target`, a release of Triton as 2.49, its container as
-    24.08, or kserve. `progress` is called with the bytes written so far and those of all models.
+    24.08, kserve, dynamo or ray. `progress` is called with the bytes written so far and those of all models.
 
     Raises NoRepository where no repository can be, UnknownTarget.
     """

@@ -100,4 +100,6 @@ def _write_deploy_files(
     except FileExistsError as error:
         text = f"{error}. The models were exported, the deploy files were not: --overwrite replaces both"
         raise OptionError(text, fix="--overwrite") from None
+    except ValueError as error:
+        raise OptionError(f"{error}. The models were exported, the deploy files were not") from None
     say(f"{len(written)} files were written in {root}; README.md there says how to run them")
