@@ -60,6 +60,7 @@ LAZY = {
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab.__main__", "tritonlab.export.verify.verification"),
     ("tritonlab.__main__", "tritonlab.check_run"),
+    ("tritonlab.__main__", "tritonlab.dynamo.worker"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
