@@ -109,7 +109,7 @@ class Model(LoadTested, served.Model):
         """
         from .views.record.opening import open_view
 
-        return open_view(self, kind, written=self._written)
+        return open_view(self, kind, written=self._written, profile=lambda seconds: self.profile(seconds=seconds))
 
     @explains_unknown
     def preflight(self, target: str = DEFAULT_TARGET) -> Preflight:
