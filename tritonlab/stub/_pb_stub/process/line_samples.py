@@ -12,7 +12,7 @@ from ..api import own_threads
 from .author_error import is_library
 
 #: Seconds between two looks.
-_PAUSE = 0.002
+_PAUSE = 0.005
 #: How long a look may wait for the interpreter's lock. With Python's 5 ms it would mostly come when the author's code
 #: gives the lock back by itself, and see nothing but the lines that do.
 _SWITCH = 1e-4
