@@ -97,11 +97,10 @@ watch: extension/node_modules
 	$(VENV)/bin/jupyter-builder develop . --overwrite
 	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm watch
 
-# Three at a time, by file, in the order of tests/conftest.py: much of the suite waits for the real server, whose loads
-# take 1.3 s each. On 2 cores that takes 18 min, and two at a time 27. A few that fail are run once more, alone, and
-# those that pass then are named.
+# Four at a time, by file, in the order of tests/conftest.py: much of the suite waits for the real server, whose loads
+# take 1.3 s each. A few that fail are run once more, alone, and those that pass then are named.
 test: check $(REFERENCE)/.stamp
-	$(PY) -m tests.again -n 3 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
+	$(PY) -m tests.again -n 4 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side

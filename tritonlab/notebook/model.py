@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from .views.card.failure_pane import FailurePane
 from .views.open_ports import Ports, open_address
 
 if TYPE_CHECKING:
+    from ..check.check_result import CheckResult
     from ..load_testing.load_run import LoadTest
     from ..load_testing.local_target import LocalTarget
     from ..profile.line_profile import LineProfile
@@ -239,6 +240,42 @@ class Model(LoadTested, served.Model):
         from ..tuning.tune import tune_model
 
         return tune_model(self, {"p99_ms": p99_ms, **load, **most, **requests}, self._written)
+
+    @explains_unknown
+    def check(
+        self,
+        seconds: float = 60.0,
+        *,
+        seed: int = 0,
+        relations: Iterable[str] | None = None,
+        example: Any = None,
+        strategies: Mapping[str, Any] | None = None,
+        side_effects: bool = False,
+        progress: Callable[[Any], object] | bool | None = None,
+    ) -> CheckResult:
+        """Look for what goes wrong in company: answers that depend on other requests, on a batch or on an earlier
+        request; failures that spread; responses, streams and sequences that are not as they should be; leaks.
+
+        A copy of the model, in processes of its own, is sent requests: kept golden ones, the last ones, `example`, and
+        generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model itself
+        goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was found
+        until then. `seed` makes the same requests again.
+
+        relations: those to try, of company, neighbours, answers, streams, sequences, resources, life and edges; all by
+        default. example: inputs by name that the model takes, a request, or a list of these. strategies: for some
+        inputs what makes their values, without the batch dimension: a strategy of hypothesis, a list of values, or a
+        function of a numpy Generator. side_effects: also check a model that talks to others, which a check does
+        thousands of times. progress: called with what is done now, which prints as a line; True prints it.
+
+        Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
+        and ImportError for a strategy without hypothesis.
+        """
+        from ..check.run import CheckOptions, check_model
+
+        call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
+        options = CheckOptions(seconds, seed, relations, example, strategies, side_effects, call)
+        cite = self._workspace.cite if self._workspace is not None else str
+        return check_model(self, options, golden=GoldenSet(), cite=cite)
 
     def _written(self) -> Written | None:
         return self._workspace.written(self.name) if self._workspace is not None else None

@@ -75,16 +75,16 @@ class ModelStub:
         self._crash = CrashReport()
         #: the lines of stderr, kept only while faulthandler is asked for the stacks
         self._blocked: list[str] | None = None
-        said: list[str] = []
+        lines: list[str] = []
         try:
             self.process: StubProcess = pool.acquire(
-                source.interpreter, model=source.path, paths=source.paths, say=said.append, imports=imports
+                source.interpreter, model=source.path, paths=source.paths, say=lines.append, imports=imports
             )
         except (StubStartError, OSError) as error:
             raise _not_started(self.instance, error) from error
         except KeyboardInterrupt as interrupt:
             raise interrupted_load(instance, "", str(interrupt)) from None
-        for text in said:
+        for text in lines:
             self.log("server", "INFO", text)
         self.process.adopt_output(self._on_line)
         self.link = self.process.link

@@ -36,6 +36,7 @@ class Monitor:
             DumpStacks: lambda body: all_stacks(context.loop),
             ListModules: lambda body: files_of_modules(),
             Waits: lambda body: bridge.running.needs(),
+            TellReads: self._tell_reads,
             Postmortem: lambda body: bridge.last_error.look(body.begin),
             Wake: lambda body: bridge.tell(Awake()),
             Profile: LineProfiler(bridge, context).answer,
@@ -56,8 +57,6 @@ class Monitor:
                 # on a thread of its own: one that hangs must not keep this one from saying where it hangs
                 if kind is IsReady:
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
-                elif kind is TellReads:  # it looks at all installed packages, which takes a while
-                    own_threads.start("reads", self._answer, ident, self._tell_reads, BY_NUMBER[command].read(fields))
                 elif kind is Attach:
                     own_threads.start("attach", self._answer, ident, link_pdb.connect, BY_NUMBER[command].read(fields))
                 else:

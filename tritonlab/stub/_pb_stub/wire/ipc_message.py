@@ -90,7 +90,6 @@ _READERS: Dict[Type[Any], Read] = {
         bodies.ReadsRecorded,
         files=_each(_reader(bodies.ReadFile)),
         variables=_each(_reader(bodies.ReadVariable)),
-        modules=_each(_reader(bodies.LoadedModule)),
     ),
     profile_bodies.Profiled: _reader(profile_bodies.Profiled),
     fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),
