@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.interpreters import environment
 from tests.serving import Lab, config, instances
-from tritonlab.server.api.model import Model
+from tritonlab import Model
 
 _FRAME = """
 import numpy as np

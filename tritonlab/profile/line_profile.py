@@ -295,7 +295,8 @@ class LineProfile:
         bar = f"<td class='tl-margin' style='{_MONO};color:#1976d2;white-space:pre'>{_bar(size)}</td>"
         cells = "".join(cell(value, number=True) for value in [*numbers, str(shown)])
         # <pre> keeps the indentation where styles are dropped
-        code = f"<td><pre style='{_MONO};margin:0;padding:0;background:none;border:0;white-space:pre'>{escape(text) or ' '}</pre></td>"
+        look = f"{_MONO};margin:0;padding:0;background:none;border:0;white-space:pre"
+        code = f"<td><pre style='{look}'>{escape(text) or ' '}</pre></td>"
         return f"<tr{' class=tl-dim' if line is None else ''}>{bar}{cells}{code}</tr>"
 
     def _repr_html_(self) -> str:
