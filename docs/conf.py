@@ -1,7 +1,6 @@
-# The documentation site: Sphinx, MyST Markdown, and the PyData theme, as NumPy, pandas and the projects of Jupyter build
-# theirs. Tried beside it on 2026-11-25: Zensical 0.1.3 (the successor of Material for MkDocs) has no notebooks of its
-# own and needs a server for its search; Jupyter Book 2.1.7 has no reference from docstrings and fetches its theme at
-# each build. Sphinx executes notebooks, reads docstrings, and its search works from files.
+# The documentation site: Sphinx, MyST Markdown and the PyData theme, as NumPy, pandas and the projects of Jupyter build
+# theirs: it reads notebooks and docstrings, and its search works without a server. Zensical 0.1.3, the successor of
+# Material for MkDocs, reads no notebooks yet; Jupyter Book 2 makes no reference from docstrings (November 2026).
 """The configuration of Sphinx; `make docs` builds the site into build/docs."""
 
 from __future__ import annotations
@@ -21,13 +20,14 @@ copyright = f"2026, {author}"
 release = version = tritonlab.__version__
 
 extensions = [
-    "generated_reference",
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.viewcode",
+    "generated_reference",  # listens to autodoc
     "sphinx_copybutton",
     "sphinx_design",
 ]
+# The line of a cell magic is not Python, and a `?` in it ends the highlighting of the strict kind.
+suppress_warnings = ["misc.highlighting_failure"]
 exclude_patterns = ["_extensions", "_static", "jupyter_execute"]
 html_theme = "pydata_sphinx_theme"
 html_title = f"tritonlab {release}"

@@ -110,7 +110,9 @@ def _packages() -> Iterator[Finding]:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
             text = f"not installed{needed_for}"
-            yield Finding(requirement.name, State.BAD if is_core else State.NOTE, text, f"pip install 'tritonlab{extra}'")
+            yield Finding(
+                requirement.name, State.BAD if is_core else State.NOTE, text, f"pip install 'tritonlab{extra}'"
+            )
             continue
         if requirement.specifier.contains(version, prereleases=True):
             yield Finding(requirement.name, State.GOOD, version)

@@ -46,14 +46,18 @@ def write_pages(app: Any) -> None:
         "reference/releases.md": releases_page(),
         "how-to/index.md": how_to_page(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
-        "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+        "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "]("),
     }
     pages |= {f"reference/errors/{name}.md": text for name, text in error_files().items()}
     for name, text in pages.items():
         write_if_changed(source / name, text)
     for notebook in notebooks():
-        folder = "tutorial" if notebook.stem == TUTORIAL else "how-to"
-        write_if_changed(source / folder / notebook.name, notebook.read_text(encoding="utf-8"))
+        text = notebook.read_text(encoding="utf-8")
+        if notebook.stem == TUTORIAL:  # the notebooks lie side by side, their pages do not
+            write_if_changed(source / "tutorial" / notebook.name, re.sub(r"\]\((?=\d\d_)", "](../how-to/", text))
+        else:
+            text = text.replace(f"]({TUTORIAL}.ipynb", f"](../tutorial/{TUTORIAL}.ipynb")
+            write_if_changed(source / "how-to" / notebook.name, text)
 
 
 def notebooks() -> list[Path]:
@@ -95,7 +99,7 @@ def how_to_page() -> str:
 
 def first_sentence(text: str) -> str:
     paragraph = next((part for part in text.split("\n\n") if part.strip()), "")
-    return re.split(r"(?<=[.:?!]) ", " ".join(paragraph.split()), maxsplit=1)[0]
+    return re.split(r"(?<=[.?!]) ", " ".join(paragraph.split()), maxsplit=1)[0]
 
 
 def releases_page() -> str:
@@ -136,7 +140,11 @@ def api_page() -> str:
     names = public_objects()
     functions = sorted(name for name, value in names.items() if not inspect.isclass(value))
     classes = sorted(name for name, value in names.items() if inspect.isclass(value))
-    parts = ["# Python API", "All that is public is a name of `tritonlab`; what calls return is on [its own page](returned.md).", "## Functions"]
+    parts = [
+        "# Python API",
+        "All that is public is a name of `tritonlab`; what calls return is on [its own page](returned.md).",
+        "## Functions",
+    ]
     parts += [directive("autofunction", f"tritonlab.{name}") for name in functions]
     parts.append("## Classes")
     for name in classes:
@@ -180,7 +188,10 @@ def returned_page() -> str:
         "between releases; their attributes and methods do not.",
     ]
     for cls in returned_classes():
-        parts += [f"## {cls.__name__}", directive("autoclass", f"{cls.__module__}.{cls.__name__}", "members", "noindex")]
+        parts += [
+            f"## {cls.__name__}",
+            directive("autoclass", f"{cls.__module__}.{cls.__name__}", "members", "noindex"),
+        ]
     return "\n\n".join(parts)
 
 
@@ -198,7 +209,9 @@ def magics_page() -> str:
     for name in CELL_MAGICS:
         magic = getattr(TritonMagics, name)
         parts += [f"## %%{name}", inspect.getdoc(magic) or "", fenced(help_of(line_parser(_Bound(magic))))]
-    parts.append("## %triton\n\nWithout a subcommand it is `%triton status`. `--json` gives what a cell shows to programs.")
+    parts.append(
+        "## %triton\n\nWithout a subcommand it is `%triton status`. `--json` gives what a cell shows to programs."
+    )
     for name, command in sorted(COMMANDS.items()):
         parts += [f"### %triton {name}", fenced(help_of(command.parser))]
     return "\n\n".join(parts)
@@ -242,7 +255,9 @@ def error_files() -> dict[str, str]:
     """Return the pages about errors by the names of their files, and their index."""
     pages = error_pages()
     rows = ["| text | page |", "|---|---|"]
-    rows += [f"| `{cell(page.examples[0].splitlines()[0])[:90]}` | [{name}]({name}.md) |" for name, page in pages.items()]
+    rows += [
+        f"| `{cell(page.examples[0].splitlines()[0])[:90]}` | [{name}]({name}.md) |" for name, page in pages.items()
+    ]
     toc = "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"])
     files = {"index": "\n\n".join(["# Errors", _ABOUT_ERRORS, "\n".join(rows), toc])}
     for name, page in pages.items():
@@ -273,7 +288,10 @@ def configuration_page() -> str:
         if message.full_name in seen:
             continue
         seen.add(message.full_name)
-        parts += [f"## {message.name}" if message.containing_type is None else f"### {dotted(message)}", fields_table(message)]
+        parts += [
+            f"## {message.name}" if message.containing_type is None else f"### {dotted(message)}",
+            fields_table(message),
+        ]
         waiting[:0] = [field.message_type for field in message.fields if field.message_type is not None]
     return "\n\n".join(parts)
 
@@ -295,7 +313,9 @@ def default_of(field: FieldDescriptor) -> Any:
 
 
 def type_of(field: FieldDescriptor) -> str:
-    words = {getattr(FieldDescriptor, name): name[5:].lower() for name in dir(FieldDescriptor) if name.startswith("TYPE_")}
+    words = {
+        getattr(FieldDescriptor, name): name[5:].lower() for name in dir(FieldDescriptor) if name.startswith("TYPE_")
+    }
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         return f"map of {type_of(key)} to {type_of(value)}"

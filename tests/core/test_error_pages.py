@@ -9,7 +9,11 @@ from tritonlab.notebook.authoring import hints
 from tritonlab.notebook.shell.commands import COMMANDS
 
 #: What is advised without a page: texts of our own that say what to do, and what another row finds first.
-WITHOUT = ("there is no model\\.py", "this notebook has no source", "invalid or unsupported gpu id \\d+\\..* are: (?:;|$)")
+WITHOUT = (
+    "there is no model\\.py",
+    "this notebook has no source",
+    "invalid or unsupported gpu id \\d+\\..* are: (?:;|$)",
+)
 
 
 @pytest.mark.parametrize("topic", error_pages())

@@ -1,5 +1,5 @@
-"""What must work wherever tritonlab is installed: a notebook from a cell to READY, a request, both protocols, an export
-that another server loads, and the extension. `python smoke.py DIRECTORY [STUB_PYTHON ...]` runs in that environment, and
+"""What must work wherever tritonlab is installed: a cell to READY, a request, both protocols, an export that another
+server loads, and the extension. `python smoke.py DIRECTORY [STUB_PYTHON ...]` runs in that environment, and
 needs nothing of this repository.
 """
 
