@@ -54,6 +54,7 @@ python_use_unqualified_type_names = True
 
 # The notebooks are executed by `make docs`; a quick build, such as that of the tests, shows the outputs they store.
 nb_execution_mode = os.environ.get("TRITONLAB_DOCS_EXECUTE", "off")
+nb_execution_cache_path = str(HERE.parent / "build" / "docs-executed")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True

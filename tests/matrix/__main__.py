@@ -83,6 +83,7 @@ def try_row(row: Row, wheel: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="matrix-", dir=BUILD) as scratch:
         venv = Path(scratch) / "venv"
         subprocess.run([python, "-m", "venv", str(venv)], check=True)
+        run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--upgrade", "pip"], scratch)
         installed = run([str(venv / "bin" / "pip"), "install", "-q", f"{wheel}[lab]", *row.pins], scratch)
         if installed is not None:
             return f"cannot be installed: {installed}"
@@ -104,7 +105,7 @@ def stub_python(scratch: Path, version: str) -> str:
 
 def run(command: Sequence[str], directory: str) -> str | None:
     """Run it and return None, or the end of what it printed if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=directory)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=directory)
     return None if done.returncode == 0 else (done.stdout + done.stderr).strip()[-1500:] or f"status {done.returncode}"
 
 
