@@ -12,7 +12,7 @@ from ...clients.golden_files import GoldenCase
 from ...core.status import InvalidArgumentError
 from ...export.child_command import Say
 from ...export.environment.placed import EnvironmentOptions
-from ...export.exporting import WholeExport
+from ...export.whole_export import WholeExport
 from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportReport
 from ...export.repository import Progress
