@@ -12,10 +12,10 @@ from ...clients.golden_files import GoldenCase
 from ...core.status import InvalidArgumentError
 from ...export.child_command import Say
 from ...export.environment.placed import EnvironmentOptions
-from ...export.whole_export import WholeExport
 from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportReport
 from ...export.repository import Progress
+from ...export.whole_export import WholeExport
 from .artifact import artifact_of
 from .cells import user_namespace
 from .errors import OptionError
