@@ -200,7 +200,7 @@ def export(
     files beside a repository called models/. capture: write what other cells define and a model uses in front of it,
     and load it again. artifacts: values by the name of the file that keeps them beside model.py, `weights.pt`, or
     `NAME/weights.pt` if there are several models; they are kept as `%triton artifact` keeps them. verify: releases of
-    real Triton servers that have to answer golden requests as the notebook does, True for the target's; the report has
+    real Triton servers that have to answer golden requests and the last ones as the notebook does, True for the target's; the report has
     the verdict. dry_run: write nothing, and report what would be written; capture and artifacts are not looked at.
 
     progress is called with the bytes copied so far and those of all models, say with a line about each step; setting

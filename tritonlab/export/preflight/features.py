@@ -50,7 +50,7 @@ def _unknown(feature: Feature, release: Release) -> str:
 def used_features(subject: Subject) -> dict[str, str]:
     """Return the features that the model uses, with the line of the first use, empty for those of the config."""
     found = {key: "" for key, uses in _IN_CONFIG.items() if uses(subject.config)}
-    if subject.environment and (subject.directory / subject.environment).is_dir():
+    if subject.has_environment_directory:
         found["environment_directory"] = ""
     for source in subject.sources:
         for key, line in _in_source(source, subject.is_decoupled):

@@ -100,6 +100,7 @@ def judge(
         text = f"loads there, and not here: {ours.problem.strip()}"
         return ModelJudgement(ours.name, 0, (Difference(DIFFERS, "load", text),), theirs.load_seconds)
     findings = [
+        *_readiness(ours, theirs),
         *_documents("metadata", ours.metadata, theirs.metadata),
         *_documents("config", ours.config, theirs.config),
         *_answers(ours, theirs, release, places),
@@ -113,6 +114,12 @@ def judge(
         latency_ms=theirs.latency_ms,
         own_latency_ms=ours.latency_ms,
     )
+
+
+def _readiness(ours: ModelAnswers, theirs: ModelAnswers) -> Iterator[Difference]:
+    if ours.ready is not theirs.ready:
+        here, there = ("ready" if each.ready else "not ready" for each in (ours, theirs))
+        yield Difference(DIFFERS, "readiness", f"{here} here, {there} there")
 
 
 def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:

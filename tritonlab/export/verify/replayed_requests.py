@@ -33,6 +33,7 @@ class ModelAnswers:
     name: str
     problem: str = ""
     load_seconds: float = 0.0
+    ready: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     answers: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
@@ -70,6 +71,7 @@ def replay(
             say(f"  {name}: {len(own)} requests")
             try:
                 model.metadata, model.config = http.metadata(name, ""), http.config(name, "")
+                model.ready = server.is_ready(name)
                 _ask(model, cases=own, http=http, grpc=grpc, cancel=cancel)
             except TritonError as error:
                 model.problem = f"it does not answer: {error}"

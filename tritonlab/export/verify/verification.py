@@ -139,12 +139,12 @@ class _Work:
     ) -> None:
         self.models, self.names, self.cases, self.hide = models, names, cases, hide
         self.say, self.cancel = say, cancel
-        self.place, self.hidden, self.restarts = "", "", 0
+        self.place, self.hidden, self.is_hidden, self.restarts = "", "", False, 0
 
     def run(self, who: Judge) -> dict[str, ModelAnswers]:
         """Start a server on a copy, and send it everything."""
         hiding = who.hiding()
-        self.hidden, self.restarts = str(hiding), 0
+        self.hidden, self.is_hidden, self.restarts = str(hiding), hiding.kind == "namespace", 0
         for left in reversed(range(_TRIES)):
             scratch = ScratchDirectory("verify-")
             try:
@@ -184,7 +184,13 @@ class _Work:
         found = [judge(ours[name], theirs[name], self.cases, release=who.release, places=places) for name in self.names]
         seconds = time.monotonic() - begun
         verdict = ReleaseVerdict(
-            who.release, who.name, self.hidden, tuple(found), seconds=seconds, restarts=self.restarts
+            who.release,
+            who.name,
+            self.hidden,
+            self.is_hidden,
+            tuple(found),
+            seconds=seconds,
+            restarts=self.restarts,
         )
         self.say(f"  {verdict.verdict} ({seconds:.0f} s)")
         return verdict
