@@ -44,8 +44,8 @@ def export_models(
     **options: Any,
 ) -> ExportReport:
     """Export models as `tritonlab.export` does. `workspace`: of the notebook, None if the models are not its own;
-    `requests`: what is sent to prove the export besides the last requests, by default the golden ones; `options`: those of
-    `export.repository.export`."""
+    `requests`: what is sent to prove the export besides the last requests, by default the golden ones; `options`: those
+    of `export.repository.export`."""
     given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
     whole = WholeExport(
         target,
