@@ -382,7 +382,7 @@ def models(notebook: Path, environment: Path | None = None) -> dict[str, Release
             "sequence_batching { iterative_sequence: true }\n" + IO.replace("[-1]", "[ 4 ]"),
         ),
         "request_parameters": ReleaseModel(
-            plain("x + request.timeout() + len(request.parameters())"),
+            plain("x + np.float32(request.timeout() + len(request.parameters()))"),
             BATCHED,
             ({**ROW[0], "timeout": 2_000_000, "parameters": {"a": "b"}},),
         ),

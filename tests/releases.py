@@ -31,6 +31,8 @@ from tritonlab.export.verify.wheels import CACHE_VARIABLE, find_wheel, wheels
 EQUAL, DIFFERENT, NOT_LOADED = "equal", "differs", "does not load"
 #: The Python of the containers up to 2.51.
 PYTHON = "3.10"
+#: Triton 2.41 waits for minutes before it says that a model.py raised when it was imported.
+_LOAD_SECONDS = 40.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,15 @@ def table_of(
     cases = [case for name, row in rows.items() for case in row.cases(name)]
     print(f"{len(rows)} models, {len(cases)} requests", flush=True)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)  # noqa: E731
-    verdict = verify(scratch / "models", triton=releases, requests=cases, hide=[notebook], python=PYTHON, say=say)
+    verdict = verify(
+        scratch / "models",
+        triton=releases,
+        requests=cases,
+        hide=[notebook],
+        python=PYTHON,
+        load_seconds=_LOAD_SECONDS,
+        say=say,
+    )
     cells: dict[str, dict[str, Cell]] = {name: {} for name in rows}
     for release in verdict.releases:
         if not release.verified:

@@ -224,7 +224,7 @@ def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
         with Server(tmp_path / "source", warm=0, model_control_mode="explicit") as server:
             server.load(name)
             env = EnvironmentOptions("dir", python=version)
-            report = tritonlab.export(server.model(name), tmp_path / "models", env=env)
+            report = tritonlab.export(server.model(name), tmp_path / "models", env=env, overwrite=True)
         assert report.environment is not None and report.environment.has_stub
         assert f"Python {version}" in str(report) and report.plan.warnings == ()
         assert (tmp_path / "models" / name / "env" / "bin" / f"python{version}").exists()

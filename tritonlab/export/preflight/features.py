@@ -19,6 +19,7 @@ _OUTCOMES = {
     "max_inflight_requests": Prediction.LOAD,
     "timeout": Prediction.DIFFERS,
     "is_ready": Prediction.DIFFERS,
+    "iterative_stream": Prediction.DIFFERS,
 }
 
 
@@ -129,6 +130,7 @@ def _name(function: ast.expr) -> str:
 #: Features that the config shows.
 _IN_CONFIG: dict[str, Callable[[ModelConfig], bool]] = {
     "bf16": lambda config: any(each.data_type == messages.TYPE_BF16 for each in (*config.input, *config.output)),
+    "iterative_stream": lambda config: bool(config.sequence_batching.iterative_sequence),
     "iterative_sequence": lambda config: bool(config.sequence_batching.iterative_sequence),
     "non_linear_format": lambda config: any(each.is_non_linear_format_io for each in (*config.input, *config.output)),
     "max_inflight_requests": lambda config: bool(getattr(config.ensemble_scheduling, "max_inflight_requests", 0)),
