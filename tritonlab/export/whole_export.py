@@ -134,7 +134,9 @@ class WholeExport:
 
         exported = [models[0].server.model(each.path.name) for each in report.reports]
         cases = [*self.cases, *last_cases(exported)]
-        found = verify(report.repository, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel)
+        # the page and the record lie with what is handed over
+        place = report.repository.parent if self.deploy else report.repository
+        found = verify(place, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel)
         return replace(report, verification=found)
 
 
