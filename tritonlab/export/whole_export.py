@@ -20,7 +20,7 @@ from ..repository.place import repository_path
 from .child_command import Say
 from .deploy.files import KINDS, write_deploy_files
 from .deploy.of_models import deployment_of
-from .environment.model_imports import imports_of
+from .environment.lock import imports_of
 from .environment.placed import (
     CHOICES,
     LOCK,
