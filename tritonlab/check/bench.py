@@ -15,9 +15,9 @@ from ..core.config.model_config import ModelConfig
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from .generated import FILLS, Generator, RequestShape, filled, value_edges, with_rows
-from .noise import Noise
+from .noise import AnswerNoise
 from .problems import breaks_a_rule
-from .sample import Answer, Sample
+from .sample import ModelAnswer, Sample
 from .scratch_model import ScratchModel
 
 #: Requests that are known to be taken, at most, and those that are tried to find them.
@@ -38,7 +38,7 @@ class Known(NamedTuple):
     """A request and the answer that it gets alone. `words`: what is special about it."""
 
     sample: Sample
-    answer: Answer
+    answer: ModelAnswer
     words: str = ""
 
 
@@ -63,7 +63,7 @@ class Bench:
         self.generator = generator
         self.shape: RequestShape = generator.shape
         self.random = random
-        self.noise = Noise()
+        self.noise = AnswerNoise()
         self.pool: list[Known] = []
         self.refused: list[Known] = []
         self.edges: list[Known] = []
@@ -114,7 +114,7 @@ class Bench:
         is_text = any(control.kind == 3 and control.data_type == DataType.BYTES for control in controls)
         return f"sequence-{number}" if is_text else number
 
-    def alone(self, sample: Sample) -> Answer:
+    def alone(self, sample: Sample) -> ModelAnswer:
         """Send one request, as a sequence of its own where the model has sequences, and wait for its end."""
         self._check_time()
         self.sent += 1
@@ -123,7 +123,7 @@ class Bench:
             return self.scratch.alone(sample, correlation_id=self.sequence_id(), flags=flags)
         return self.scratch.alone(sample)
 
-    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[Answer]:
+    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
         self._check_time()
         self.sent += len(samples)
         return self.scratch.together(samples, instance)
@@ -143,11 +143,11 @@ class Bench:
         self.scratch.stop(0.2)
         self.scratch.start(**self.scratch.override)
 
-    def fresh_answer(self, sample: Sample) -> Answer:
+    def fresh_answer(self, sample: Sample) -> ModelAnswer:
         self.renew()
         return self.alone(sample)
 
-    def recover(self, answer: Answer) -> None:
+    def recover(self, answer: ModelAnswer) -> None:
         """Start new processes if the last answer says that the old ones are dead or hang."""
         if answer.died or not answer.ended:
             self.scratch.stop(0.2)
@@ -166,7 +166,7 @@ class Bench:
         self._measure_noise()
         self._sweep_edges()
 
-    def prepare(self, samples: Sequence[Sample], answers: Sequence[Answer]) -> None:
+    def prepare(self, samples: Sequence[Sample], answers: Sequence[ModelAnswer]) -> None:
         """Take these requests for all that is known, to do one case again."""
         for sample, answer in zip(samples, answers, strict=True):
             (self.pool if answer.good else self.refused).append(Known(sample, answer))
@@ -276,7 +276,7 @@ class Bench:
         return found
 
 
-def _shapes(answer: Answer) -> list[tuple[str, tuple[int, ...]]]:
+def _shapes(answer: ModelAnswer) -> list[tuple[str, tuple[int, ...]]]:
     return [
         (name, one.shape if one.datatype is not DataType.BYTES else (one.byte_size // 20,))
         for each in answer.responses

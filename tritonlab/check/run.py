@@ -23,19 +23,19 @@ from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
 from .bench import Bench, OutOfTime
 from .case import Case, Judgement, Relation
+from .check_finding import CheckFinding, read_from
 from .check_result import CheckResult, Tried
 from .contacts import Contacts, uses_random
-from .finding import Finding, read_from
 from .generated import Generator, RequestShape
 from .probe import Probe
 from .relations.answers import ANSWERS
 from .relations.company import COMPANY
+from .relations.decoupled_streams import STREAMS
 from .relations.edges import EDGES
 from .relations.life import LIFE
 from .relations.neighbours import NEIGHBOURS
 from .relations.resources import RESOURCES
 from .relations.sequences import SEQUENCES
-from .relations.streams import STREAMS
 from .sample import Sample
 from .scratch_model import ScratchModel
 from .shrink import shrink
@@ -124,7 +124,7 @@ class _Run:
         self._cite = cite
         self._began = time.monotonic()
         self._relation = "start"
-        self._findings: list[Finding] = []
+        self._findings: list[CheckFinding] = []
         self._tried: list[Tried] = []
         self._notes: list[str] = []
 
@@ -218,7 +218,7 @@ class _Run:
             if len(found) >= _FINDINGS or bench.over():
                 return
 
-    def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> Finding | None:
+    def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> CheckFinding | None:
         """Do a case again, as it must be seen twice, and make it small."""
         before, seconds = bench.deadline, min(_SHRINK, max(share / 2, 1.0))
         bench.need(_CONFIRM)
@@ -237,7 +237,7 @@ class _Run:
             file = place[0].replace(str(bench.scratch.path / bench.scratch.name), own)
             judgement = replace(judgement, place=(file, place[1]))
             where = self._cite(f'File "{file}", line {place[1]}')
-        return Finding(
+        return CheckFinding(
             self._model.name,
             relation.name,
             sentence,
@@ -377,7 +377,7 @@ def check_case(
 ) -> None:
     """Do a kept case of a finding again, and raise AssertionError, with what it shows, as long as the model does it.
 
-    case: the directory beside a test that `Finding.to_pytest` has written. model: a model directory, or a model that
+    case: the directory beside a test that `to_pytest` of a finding has written. model: a model directory, or a model that
     serves. Raises FileNotFoundError for a directory that is not there.
     """
     kept = read_from(os.fspath(case))

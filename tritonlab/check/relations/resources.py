@@ -11,7 +11,7 @@ from ..bench import Bench, OutOfTime
 from ..case import Case, Judgement, Relation
 from ..growth import KINDS, Slope, is_steady, measure, slope
 from ..probe import TracedLine
-from ..sample import Answer, Sample
+from ..sample import ModelAnswer, Sample
 
 NAME = "resources"
 #: Points of a measurement; the slope is that of the second half.
@@ -52,7 +52,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge whether anything grows with these requests. What grows once is measured again, for longer."""
     bench.renew()
     seconds = float(case.facts["seconds"])
-    load = Load(bench, case.kind, case.samples[0])
+    load = RepeatedLoad(bench, case.kind, case.samples[0])
     try:
         early = _measured(load, seconds, until=_WARM)
         # what has a small limit is full before a cache would be
@@ -74,7 +74,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
-def _failing(case: Case, load: Load, broken: Broken) -> Judgement | None:
+def _failing(case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
     """Judge a model that has answered many requests and then answers no more."""
     answer = broken.answer
     if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
@@ -83,7 +83,7 @@ def _failing(case: Case, load: Load, broken: Broken) -> Judgement | None:
     return Judgement(text, None, None, answer, answer.place)
 
 
-def _judgement(bench: Bench, case: Case, kind: str, found: Grown, load: Load) -> Judgement:
+def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
     line = _line(bench, load) if kind in ("memory", "objects") else None
     what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
     each = _amount(kind, found.slope, what)
@@ -112,13 +112,13 @@ def _amount(kind: str, found: Slope, what: str) -> str:
 class Broken(Exception):
     """An answer without which nothing can be measured: the model died, hangs or fails."""
 
-    def __init__(self, sample: Sample, answer: Answer) -> None:
+    def __init__(self, sample: Sample, answer: ModelAnswer) -> None:
         super().__init__(answer.text())
         self.sample = sample
         self.answer = answer
 
 
-class Load:
+class RepeatedLoad:
     """The requests of one measurement: those that are answered, half of them of new values each time; those that fail;
     or those that are cancelled.
     """
@@ -174,7 +174,7 @@ class Measured(NamedTuple):
     held: list[dict[str, float]]
 
 
-class Grown(NamedTuple):
+class GrownUse(NamedTuple):
     """What has grown: its slope, and the points."""
 
     slope: Slope
@@ -182,7 +182,7 @@ class Grown(NamedTuple):
     values: list[float]
 
 
-def _measured(load: Load, seconds: float, until: int = 0) -> Measured:
+def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
     """Send requests and measure now and then, for that time or until so many are sent. Raises Broken, OutOfTime."""
     found = Measured([0.0], [_held(load)])
     began = time.monotonic()
@@ -201,7 +201,7 @@ def _measured(load: Load, seconds: float, until: int = 0) -> Measured:
     return found
 
 
-def _held(load: Load) -> dict[str, float]:
+def _held(load: RepeatedLoad) -> dict[str, float]:
     bench = load.bench
     held = measure(bench.scratch.pids)
     if bench.scratch.probe is not None:
@@ -209,7 +209,7 @@ def _held(load: Load) -> dict[str, float]:
     return held
 
 
-def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, Grown]:
+def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, GrownUse]:
     """Return what has grown in both halves alike, by the slope of the second."""
     found = {}
     half = len(measured.requests) // 2
@@ -219,11 +219,11 @@ def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, Grown]:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
         if is_steady(values) and line.grows(kind):
-            found[kind] = Grown(line, measured.requests, values)
+            found[kind] = GrownUse(line, measured.requests, values)
     return found
 
 
-def _line(bench: Bench, load: Load) -> TracedLine | None:
+def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     """Return the line of the model that allocates what stays, as tracemalloc sees it."""
     probe = bench.scratch.probe
     if probe is None:
