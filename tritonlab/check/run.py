@@ -377,8 +377,8 @@ def check_case(
 ) -> None:
     """Do a kept case of a finding again, and raise AssertionError, with what it shows, as long as the model does it.
 
-    case: the directory beside a test that `to_pytest` of a finding has written. model: a model directory, or a model that
-    serves. Raises FileNotFoundError for a directory that is not there.
+    case: the directory beside a test that `to_pytest` of a finding has written. model: a model directory, or a model
+    that serves. Raises FileNotFoundError for a directory that is not there.
     """
     kept = read_from(os.fspath(case))
     options = CheckOptions(side_effects=side_effects)
