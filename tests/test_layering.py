@@ -21,6 +21,7 @@ LEVELS: list[list[str]] = [
     ["stub._pb_stub.process"],
     ["stub"],
     ["kernel_modules"],
+    ["backends"],
     ["core"],
     ["repository"],
     ["ipc"],
@@ -68,6 +69,7 @@ LAZY = {
     ("tritonlab.notebook.model", "tritonlab.notebook.views.card.load_panel"),
     ("tritonlab.notebook.model", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.model", "tritonlab.tuning.tuned_model"),
+    ("tritonlab.notebook.model", "tritonlab.profile.line_profiling"),
     ("tritonlab.notebook.model", "tritonlab.tuning.tune"),
     ("tritonlab.notebook.model", "tritonlab.check.run"),
     ("tritonlab.runtime", "tritonlab.notebook.views.card.load_panel"),
@@ -75,6 +77,7 @@ LAZY = {
     ("tritonlab.notebook.views.record.view_panel", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.shell.commands", "tritonlab.notebook.shell.export_command"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.card.load_panel"),
+    ("tritonlab.notebook.shell.profile_command", "tritonlab.notebook.views.card.load_panel"),
 }
 
 #: Circles of imports for type checkers that are still to be opened: (module, import).

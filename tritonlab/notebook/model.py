@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..check.check_result import CheckResult
     from ..load_testing.load_run import LoadTest
     from ..load_testing.local_target import LocalTarget
+    from ..profile.line_profile import LineProfile
     from ..tuning.tune_result import TuneResult
     from ..tuning.tuned_model import Written
     from ..tuning.what_if import WhatIf
@@ -121,6 +123,47 @@ class Model(LoadTested, served.Model):
         kept = GoldenSet(ask=asks_of(self._server))
         found = preflight(self, target, replay=lambda: kept.check(model=self.name))
         return found.cited(self._workspace.cite) if self._workspace is not None else found
+
+    def profile(
+        self,
+        requests: Sequence[Mapping[str, Any]] | None = None,
+        seconds: float | None = None,
+        *,
+        memory: bool = False,
+        **load: Any,
+    ) -> LineProfile:
+        """Return how long each line of its code takes, by batch size, in the numbers of the cell: `execute`, what it
+        calls, threads, coroutines and helper files. `memory=True`: what each line still holds of what it allocated
+        meanwhile, which slows the model down.
+
+        `requests`: inputs that are sent one after the other, once. With `seconds`, or with options of `load_test` as
+        `concurrency=8`, a load is sent so long (3 s): of `requests`, or of random values. With `seconds` alone, it
+        looks at what others send (5 s without any argument). An interrupt ends it with what was found.
+
+        Lines are timed by events in Python 3.12 and later, as long as these cost little, else by looking where the code
+        is every 2 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
+        no process, and what `load_test` raises.
+        """
+        from ..profile.line_profiling import profile_lines
+
+        if load or (requests is not None and seconds is not None):
+            given = {"inputs": list(requests)} if requests is not None else {}
+            options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **given, **load}
+            found = profile_lines(self, self.server.instruments, lambda: self.load_test(**options), memory, self._cited)
+        elif requests is not None:
+            found = profile_lines(self, self.server.instruments, lambda: self._send_each(requests), memory, self._cited)
+        else:
+            pause = 5.0 if seconds is None else seconds
+            found = profile_lines(self, self.server.instruments, lambda: time.sleep(pause), memory, self._cited)
+        return found
+
+    def _send_each(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        for inputs in requests:
+            for _ in self.infer(inputs=inputs):
+                pass
+
+    def _cited(self, text: str) -> str:
+        return self._workspace.cite(text) if self._workspace is not None else text
 
     def load_target(self) -> LocalTarget:
         from ..load_testing.local_target import LocalTarget

@@ -33,6 +33,7 @@ from .golden_commands import golden, inputs_of
 from .load_commands import LOAD_TEST
 from .logs import LogView, Places
 from .parsing import LineParser, parse, unknown
+from .profile_command import PROFILE
 from .results import JsonFacts, Text, without_json
 from .serve_command import serve
 from .variables import bind
@@ -344,6 +345,7 @@ COMMANDS = {
     ),
     "load_test": _command("load_test", *LOAD_TEST),
     "check": _command("check", *CHECK),
+    "profile": _command("profile", *PROFILE),
     "infer": _unread("infer", _infer, "send one request", "NAME INPUT0=expression, INPUT1=expression"),
     "golden": _unread(
         "golden",
