@@ -34,6 +34,10 @@ class OutOfTime(Exception):
     """The time of a relation is over."""
 
 
+class Stopped(Exception):
+    """The check is to end now, with what was found."""
+
+
 class Known(NamedTuple):
     """A request and the answer that it gets alone. `words`: what is special about it."""
 
@@ -72,6 +76,8 @@ class Bench:
         self.found: set[tuple[str, str]] = set()
         self.deadline = float("inf")
         self.say: Callable[[str], None] = lambda text: None
+        #: called before each request; raises Stopped
+        self.poll: Callable[[], None] = lambda: None
         self.sent = 0
         self._given = given
         self._is_random = is_random
@@ -94,6 +100,7 @@ class Bench:
         self.deadline = max(self.deadline, self._clock() + seconds)
 
     def _check_time(self) -> None:
+        self.poll()
         if self.left < -_GRACE:
             raise OutOfTime
 

@@ -21,7 +21,7 @@ from ..core.status import InvalidArgumentError, TritonError
 from ..server.api.model import Model
 from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
-from .bench import Bench, OutOfTime
+from .bench import Bench, OutOfTime, Stopped
 from .case import Case, Judgement, Relation
 from .check_finding import CheckFinding, read_from
 from .check_result import CheckResult, Tried
@@ -47,6 +47,8 @@ RELATIONS: tuple[Relation, ...] = (ANSWERS, STREAMS, SEQUENCES, COMPANY, NEIGHBO
 _LEARN, _SHRINK = 0.3, 8.0
 #: Seconds that a case may take to be seen a second time.
 _CONFIRM = 20.0
+#: Seconds between two reports of what is done.
+_EVERY = 0.25
 #: Findings of one relation, at most.
 _FINDINGS = 2
 
@@ -124,6 +126,7 @@ class _Run:
         self._cite = cite
         self._began = time.monotonic()
         self._relation = "start"
+        self._text, self._said = "", self._began
         self._findings: list[CheckFinding] = []
         self._tried: list[Tried] = []
         self._notes: list[str] = []
@@ -138,6 +141,8 @@ class _Run:
                 self._go(bench, relations)
         except KeyboardInterrupt:
             stopped = "interrupted"
+        except Stopped:
+            stopped = "stopped"
         if bench is not None:
             sent = bench.sent
             self._notes += [text for text in (bench.noise.sentence(), *bench.notes) if text]
@@ -165,7 +170,7 @@ class _Run:
 
     def _bench(self, scratch: ScratchModel, given: Sequence[Sample]) -> Bench:
         bench = make_bench(scratch, self._model, self._options, given)
-        bench.say = self._say
+        bench.say, bench.poll = self._say, self._poll
         self._say("starting the copy")
         scratch.start(**_batching(scratch))
         bench.deadline = self._began + max(self._options.seconds * _LEARN, 3.0)
@@ -251,9 +256,16 @@ class _Run:
         )
 
     def _say(self, text: str) -> None:
+        """Report what is done now. Raises Stopped if that is answered with False."""
+        self._text, self._said = text, time.monotonic()
         if (progress := self._options.progress) is not None:
-            since = time.monotonic() - self._began
-            progress(Doing(self._relation, text, since, self._options.seconds, len(self._findings)))
+            since = self._said - self._began
+            if progress(Doing(self._relation, text, since, self._options.seconds, len(self._findings))) is False:
+                raise Stopped
+
+    def _poll(self) -> None:
+        if time.monotonic() - self._said > _EVERY:
+            self._say(self._text)
 
 
 def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, given: Sequence[Sample]) -> Bench:

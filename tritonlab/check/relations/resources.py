@@ -154,6 +154,7 @@ class RepeatedLoad:
                     more |= {"correlation_id": bench.sequence_id(), "flags": SEQUENCE_START | SEQUENCE_END}
                 requests.append(sample.request(scratch.name, **more))
             cancel = {n: 0 if n % 2 else -1 for n in range(len(samples))} if self.kind == "cancelled" else None
+            bench.poll()
             answers = scratch.ask(requests, cancel=cancel)
             bench.sent += len(samples)
             for sample, answer in zip(samples, answers, strict=True):
