@@ -45,6 +45,8 @@ from .strategies import drawing
 RELATIONS: tuple[Relation, ...] = (ANSWERS, STREAMS, SEQUENCES, COMPANY, NEIGHBOURS, EDGES, LIFE, RESOURCES)
 #: The share of the time that finding requests may take, and the most seconds of one shrinking.
 _LEARN, _SHRINK = 0.3, 8.0
+#: Seconds that finding requests has in any case: without them nothing can be tried.
+_LEARN_LEAST = 5.0
 #: Seconds that a case may take to be seen a second time.
 _CONFIRM = 20.0
 #: Seconds between two reports of what is done.
@@ -173,7 +175,7 @@ class _Run:
         bench.say, bench.poll = self._say, self._poll
         self._say("starting the copy")
         scratch.start(**_batching(scratch))
-        bench.deadline = self._began + max(self._options.seconds * _LEARN, 3.0)
+        bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)
         return bench
 
     def _go(self, bench: Bench, relations: Sequence[Relation]) -> None:

@@ -127,7 +127,7 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
         for when in (-1, 0, 1) if bench.scratch.decoupled else (-1,):
             got = _with_cancelled(bench, case, together, (when,))[place]
             difference = bench.noise.differ(expected, got)
-            if difference is not None:
+            if difference is not None and (difference.kind == "error" or ("company", "state") not in bench.found):
                 beside = "beside" if together else "after"
                 text = sentence_of(difference, f"{beside} a request that is cancelled", "alone")
                 return Judgement(text, difference, expected, got, got.place)

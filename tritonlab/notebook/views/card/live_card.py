@@ -290,7 +290,8 @@ class LiveCard(LiveView):
 
     def _check_panel(self) -> CheckPanel:
         if self._checking is None:
-            self._checking = CheckPanel(self._workspace.server.model(self.name), self.freeze)
+            model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
+            self._checking = CheckPanel(model, self.freeze)
         return self._checking
 
     def _view_panel(self) -> ViewPanel:
