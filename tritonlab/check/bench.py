@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from ..core.config.model_config import ModelConfig
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
-from .generated import FILLS, Generator, RequestShape, filled, value_edges, with_rows
+from .generated import FILLS, Generator, RequestShape, filled, new_values, value_edges, with_rows
 from .noise import AnswerNoise
 from .problems import breaks_a_rule
 from .sample import ModelAnswer, Sample
@@ -143,7 +144,7 @@ class Bench:
 
     def varied(self) -> Sample:
         """Return a request of new values, of one row and the size of those that are known."""
-        return self.generator.one(self._fill, 1, 2)
+        return self.generator.one(new_values if self._fill is FILLS[0] else self._fill, 1, 2)
 
     def renew_after_time(self) -> None:
         """Start new processes for what comes next, after something was cut short."""
@@ -247,7 +248,7 @@ class Bench:
             answer = self.alone(sample)
             known = Known(sample, answer, words)
             self.edges.append(known)
-            if not answer.good and answer.ended and not answer.died and not breaks_a_rule(answer):
+            if not answer.good and answer.ended and not answer.died:
                 self.refused.append(known)
             self.recover(answer)
 
@@ -266,6 +267,7 @@ class Bench:
             yield "no elements", Sample(self.shape.made(self.random, self._fill, 1, 0))
         if self.shape.batches:
             yield "no rows", with_rows(base, [])
+        yield "timeout is 1 microsecond", replace(base, fields={**base.fields, "timeout": 1})
 
     def amounts(self) -> set[str]:
         """Return the inputs of whole numbers that seem to say how much the model does: with a larger one it answers

@@ -60,6 +60,18 @@ def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random
     return _plain_values(datatype, shape, random)
 
 
+def new_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    """Values that no request had before: random texts, and numbers of many digits."""
+    if datatype is DataType.BYTES:
+        array = np.empty(shape, np.object_)
+        for index in np.ndindex(shape):
+            array[index] = f"text {int(random.integers(1 << 60)):x}".encode()
+        return array
+    if datatype.numpy.kind == "f":
+        return np.asarray(random.normal(size=shape) * 8, datatype.numpy)
+    return _plain_values(datatype, shape, random)
+
+
 #: Kinds of values, those that most models take first.
 FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _json_texts)
 
@@ -166,7 +178,15 @@ def _shaped(value: Any, dims: Sequence[int]) -> Any:
 
 
 #: Edges of values: what is tried, and how an array of floats, of whole numbers or of texts is filled with it.
-FLOAT_EDGES: Mapping[str, float] = {"NaN": np.nan, "infinity": np.inf, "-infinity": -np.inf, "zero": 0.0, "-1": -1.0}
+FLOAT_EDGES: Mapping[str, float] = {
+    "1000": 1000.0,
+    "-1000": -1000.0,
+    "NaN": np.nan,
+    "infinity": np.inf,
+    "-infinity": -np.inf,
+    "zero": 0.0,
+    "-1": -1.0,
+}
 TEXT_EDGES: Mapping[str, bytes] = {
     "an empty text": b"",
     "a blank": b" ",

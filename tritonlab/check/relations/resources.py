@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ..bench import Bench, OutOfTime
 from ..case import Case, Judgement, Relation
-from ..growth import KINDS, Slope, is_steady, measure, slope
+from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope
 from ..probe import TracedLine
 from ..sample import ModelAnswer, Sample
 
@@ -22,8 +22,12 @@ _MOST = 400
 TOGETHER = 16
 #: Requests after which a bounded cache is full, mostly.
 _WARM = 1_600
+#: What has small limits, so that it need not be many thousands.
+_SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
+#: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
+_IDLE = 0.3
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -56,13 +60,13 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     try:
         early = _measured(load, seconds, until=_WARM)
         # what has a small limit is full before a cache would be
-        first = _grown(early, ("descriptors", "threads"))
+        first = _grown(early, _SCARCE)
         if not first:
             first = _grown(_measured(load, seconds), tuple(KINDS))
         if not first:
             return None
         bench.need(3 * seconds + _TRACING)
-        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & {"descriptors", "threads"}
+        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & set(_SCARCE)
     except Broken as broken:
         return _failing(case, load, broken)
     except OutOfTime:
@@ -101,8 +105,10 @@ def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: Repea
 def _amount(kind: str, found: Slope, what: str) -> str:
     if kind in ("memory", "shared memory"):
         return f"Each {what} leaves {found.per_request:,.0f} bytes of {kind} behind"
-    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object"}[kind]
-    left = "behind" if kind == "objects" else "open" if kind == "descriptors" else "running"
+    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object"}.get(
+        kind, "block of shared memory (/dev/shm)"
+    )
+    left = "behind" if kind in ("objects", "blocks") else "open" if kind == "descriptors" else "running"
     if found.per_request >= 0.9:
         count = round(found.per_request)
         return f"Each {what} leaves {count} {name}{'s' * (count > 1)} {left}"
@@ -131,6 +137,12 @@ class RepeatedLoad:
         self._samples = [one.sample for one in known] or [sample]
         self._pool = {id(one) for one in self._samples}
         self._varies = kind == "answered"
+        self._others = shared_blocks()
+        self._settled = False
+
+    def blocks(self) -> set[str]:
+        """Return the names in /dev/shm that are there since the begin."""
+        return shared_blocks() - self._others
 
     def is_varied(self, sample: Sample) -> bool:
         """Return whether the request was made for this load, so that nobody knows whether the model takes it."""
@@ -205,6 +217,7 @@ def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
 def _held(load: RepeatedLoad) -> dict[str, float]:
     bench = load.bench
     held = measure(bench.scratch.pids)
+    held["blocks"] = float(len(load.blocks()))
     if bench.scratch.probe is not None:
         held["objects"] = bench.scratch.probe.count(lambda: bench.alone(bench.pool[0].sample))
     return held
@@ -219,9 +232,16 @@ def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, GrownUse]:
     for kind in kinds:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
-        if is_steady(values) and line.grows(kind):
+        if is_steady(values) and line.grows(kind) and not (kind == "blocks" and _grows_alone()):
             found[kind] = GrownUse(line, measured.requests, values)
     return found
+
+
+def _grows_alone() -> bool:
+    """Return whether others make blocks of shared memory now."""
+    before = shared_blocks()
+    time.sleep(_IDLE)
+    return bool(shared_blocks() - before)
 
 
 def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
