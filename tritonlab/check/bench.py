@@ -230,6 +230,7 @@ class Bench:
         if self._is_random:  # processes forked from one have the state of its random numbers
             answers += [self.alone(first) for _ in range(4)]
         self.noise.learn(answers)
+        self.renew()  # the first request may be what all later answers depend on
         again: list[Known] = [Known(one.sample, self.alone(one.sample)) for one in reversed(self.pool)][::-1]
         for place, (before, after) in enumerate(zip(self.pool, again, strict=True)):
             if self.noise.differ(before.answer, after.answer) is None:

@@ -143,7 +143,11 @@ class Generator:
         for number in range(1 << 30):
             size = sizes[0] if number < 8 else sizes[number % len(sizes)]
             rows = 1 if number % 4 < 3 or not self.shape.batches else min(2 + number % 3, self.shape.most_rows)
-            yield self.one(fill, rows, size)
+            made = self.one(fill, rows, size)
+            if number % 2 and self.shape.optional and len(self.shape.optional) < len(made.inputs):
+                needed = {name: one for name, one in made.inputs.items() if name not in self.shape.optional}
+                made = made.with_inputs(needed)
+            yield made
 
     def one(self, fill: Fill, rows: int, size: int) -> Sample:
         inputs = self.shape.made(self._random, fill, rows, size)

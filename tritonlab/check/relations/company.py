@@ -40,7 +40,8 @@ def _find_state(bench: Bench) -> Case | None:
     """Return two requests of which the second gets another answer after the first than alone."""
     bench.renew()
     asked: list[Sample] = []
-    for known in [*bench.pool, *bench.pool[:4], bench.pool[0]]:
+    half = len(bench.pool) // 2
+    for known in [*bench.pool[half:], *bench.pool, *bench.pool[:half]]:
         answer = bench.alone(known.sample)
         if bench.noise.differ(known.answer, answer) is not None:
             for other in [*reversed(asked[-6:]), known.sample]:
