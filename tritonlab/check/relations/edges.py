@@ -188,7 +188,7 @@ def _find_rows(bench: Bench) -> Iterator[Case]:
     for known in bench.pool:
         for row in range(bench.shape.rows(known.sample)):
             one = with_rows(known.sample, [row])
-            shapes.setdefault(tuple(each.shape for each in one.inputs.values()), []).append(one)
+            shapes.setdefault(tuple((name, each.shape) for name, each in one.inputs.items()), []).append(one)
     rows = max(shapes.values(), key=len)
     counts = sorted({2, 3, min(bench.shape.most_rows, _ROWS)} & set(range(2, bench.shape.most_rows + 1)))
     for count in counts:
