@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tried:
-    """One relation of a check. `left_out`: why it was not tried; "" if it was."""
+    """One relation of a check. `left_out`: why it was not tried; "" if it was. `cut`: whether the time was over before
+    all of it was tried."""
 
     relation: str
     explanation: str
     left_out: str = ""
+    cut: bool = False
 
 
 class CheckResult:
@@ -93,7 +95,9 @@ class CheckResult:
         return "\n".join(lines)
 
     def _mark(self, one: Tried) -> str:
-        return "does not hold" if self.of(one.relation) else "holds"
+        if self.of(one.relation):
+            return "does not hold"
+        return "holds as far as the time went" if one.cut else "holds"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -108,6 +112,7 @@ class CheckResult:
                     "explanation": one.explanation,
                     "tried": not one.left_out,
                     "left_out": one.left_out,
+                    "cut": one.cut,
                     "holds": None if one.left_out else not self.of(one.relation),
                 }
                 for one in self.tried

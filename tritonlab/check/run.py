@@ -51,6 +51,8 @@ _LEARN_LEAST = 5.0
 _CONFIRM = 20.0
 #: Seconds between two reports of what is done.
 _EVERY = 0.25
+#: The requests of earlier failures that are sent, at most.
+_FAILED = 4
 #: Findings of one relation, at most.
 _FINDINGS = 2
 
@@ -101,11 +103,9 @@ class CheckOptions:
         return [one for one in RELATIONS if one.name in wanted]
 
 
-def check_model(
-    model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str, last: Sequence[Sample] = ()
-) -> CheckResult:
-    """Check a model. `golden`: requests that are kept for it; `last`: those that it has got last. An interrupt ends it
-    with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy does not load.
+def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str) -> CheckResult:
+    """Check a model, also with the requests that are kept of its last failures. `golden`: requests that are kept for
+    it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy does not load.
     """
     relations = options.chosen()
     contacts = Contacts.of_model(model)
@@ -115,7 +115,7 @@ def check_model(
             "check(side_effects=True) does it nevertheless"
         )
     run = _Run(model, options, cite)
-    given = [*_examples(model, options.example), *_goldens(model, golden), *last]
+    given = [*_examples(model, options.example), *_goldens(model, golden), *_failed(model)]
     return run.check(relations, given, contacts)
 
 
@@ -202,14 +202,17 @@ class _Run:
             self._relation, bench.deadline = relation.name, time.monotonic() + share
             if share < 0.05:
                 continue
-            self._try(bench, relation, share)
-            self._tried.append(Tried(relation.name, relation.explanation))
+            is_whole = self._try(bench, relation, share)
+            self._tried.append(Tried(relation.name, relation.explanation, cut=not is_whole))
 
-    def _try(self, bench: Bench, relation: Relation, share: float) -> None:
+    def _try(self, bench: Bench, relation: Relation, share: float) -> bool:
+        """Try a relation; return whether its time was enough."""
         try:
             self._search(bench, relation, share)
         except OutOfTime:
             bench.renew_after_time()
+            return False
+        return not bench.over()
 
     def _search(self, bench: Bench, relation: Relation, share: float) -> None:
         found: set[str] = set()
@@ -358,6 +361,15 @@ def _goldens(model: Model, golden: GoldenSet | None) -> list[Sample]:
     with suppress(ValueError, OSError):
         return [Sample.from_request(case.request()) for case in golden.cases(model.name) if not case.error]
     return []
+
+
+def _failed(model: Model) -> list[Sample]:
+    """Return the requests that have failed last, as far as they were kept."""
+    found: list[Sample] = []
+    for failure in model.failures:
+        with suppress(TritonError):
+            found += [Sample.from_request(request) for request in failure.requests()]
+    return found[-_FAILED:]
 
 
 def _nothing_taken(bench: Bench) -> str:

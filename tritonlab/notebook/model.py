@@ -256,8 +256,8 @@ class Model(LoadTested, served.Model):
         """Look for what goes wrong in company: answers that depend on other requests, on a batch or on an earlier
         request; failures that spread; responses, streams and sequences that are not as they should be; leaks.
 
-        A copy of the model, in processes of its own, is sent requests: kept golden ones, the last ones, `example`, and
-        generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model itself
+        A copy of the model, in processes of its own, is sent requests: golden ones, those of kept failures, `example`,
+        and generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model itself
         goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was found
         until then. `seed` makes the same requests again.
 
