@@ -105,7 +105,8 @@ class CheckOptions:
 
 def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str) -> CheckResult:
     """Check a model, also with the requests that are kept of its last failures. `golden`: requests that are kept for
-    it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy does not load.
+    it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy
+    does not load.
     """
     relations = options.chosen()
     contacts = Contacts.of_model(model)

@@ -257,9 +257,9 @@ class Model(LoadTested, served.Model):
         request; failures that spread; responses, streams and sequences that are not as they should be; leaks.
 
         A copy of the model, in processes of its own, is sent requests: golden ones, those of kept failures, `example`,
-        and generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model itself
-        goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was found
-        until then. `seed` makes the same requests again.
+        and generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model
+        itself goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was
+        found until then. `seed` makes the same requests again.
 
         relations: those to try, of company, neighbours, answers, streams, sequences, resources, life and edges; all by
         default. example: inputs by name that the model takes, a request, or a list of these. strategies: for some
