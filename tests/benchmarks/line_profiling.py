@@ -1,4 +1,4 @@
-"""What a profile of lines costs while it is on: `python -m tests.benchmarks.line_profiling [--rounds 30]`.
+"""What a profile of lines costs while it is on: `python -m tests.benchmarks.line_profiling [--rounds 80]`.
 
 Each round sends the same requests with the profile off and on, in turn the one and the other first. The model answers
 with the CPU time that its thread took in `execute`, which a busy machine does not change much; the ratio is the median
@@ -41,10 +41,10 @@ class TritonPythonModel:
 """
 #: The body of `execute`, and how many requests a round sends.
 KINDS = {
-    "little to do": ("y = request.inputs()[0].as_numpy() + 1", 600),
-    "numpy": ("y = self.weights @ self.weights", 40),
-    "a loop of Python": ("y = [n * n for n in range(20_000)]", 40),
-    "a loop of lines": ("for n in range(20_000):\n                y = n * n\n                y += 1", 30),
+    "little to do": ("y = request.inputs()[0].as_numpy() + 1", 100),
+    "numpy": ("y = self.weights @ self.weights", 5),
+    "a loop of Python": ("y = [n * n for n in range(20_000)]", 8),
+    "a loop of lines": ("for n in range(20_000):\n                y = n * n\n                y += 1", 6),
 }
 PYTHONS = ("3.11", "3.12")
 
@@ -75,7 +75,7 @@ def measure(model: Model, count: int, rounds: int) -> tuple[float, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.line_profiling")
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=80)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as directory:
         lab = Lab(Path(directory))
