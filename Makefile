@@ -116,7 +116,8 @@ bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side
 
 releases: $(VENV)/.test
-	$(PY) -m tests.releases
+	$(PY) -m tests.releases --write docs/reference/models-by-release.md
+	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
 
 EXAM_ARGS ?=
 exam: $(VENV)/.test
