@@ -1,7 +1,7 @@
 // One comm to one kernel, and what it has told.
 import { ISignal, Signal } from "@lumino/signaling";
 
-import { Calls, Heard, InputBox, Model, PROTOCOL, TARGET } from "./protocol.js";
+import { Calls, Heard, InputBox, Model, Progress, PROTOCOL, TARGET } from "./protocol.js";
 
 /** The part of JupyterLab's kernel connection that a link uses. */
 export interface Kernel {
@@ -39,6 +39,7 @@ export class KernelError extends Error {
 
 interface Waiting {
   resolve: (value: never) => void;
+  progress?: (progress: Progress) => void;
   reject: (error: Error) => void;
 }
 
@@ -80,11 +81,15 @@ export class KernelLink {
   }
 
   /** Asks the kernel, and opens the link before if need be. Rejects with a KernelError. */
-  async ask<K extends keyof Calls>(name: K, given: Calls[K]["with"]): Promise<Calls[K]["ok"]> {
+  async ask<K extends keyof Calls>(
+    name: K,
+    given: Calls[K]["with"],
+    progress?: (progress: Progress) => void,
+  ): Promise<Calls[K]["ok"]> {
     if (!(await this.connect())) throw new KernelError("absent", "the kernel has not loaded tritonlab");
     const id = this._next++;
     return new Promise((resolve, reject) => {
-      this._waiting.set(id, { resolve: resolve, reject });
+      this._waiting.set(id, { resolve: resolve, reject, progress });
       this._comm?.send({ id, do: name, with: given } as never);
     });
   }
@@ -140,6 +145,8 @@ export class KernelLink {
     } else if ("typing" in heard) {
       if (heard.typing) void this.ask("typing", this.inputBox()).catch(() => undefined);
       else this.kernel.hasPendingInput = false; // otherwise JupyterLab runs no cell: the box for the line is gone
+    } else if ("progress" in heard) {
+      this._waiting.get(heard.id)?.progress?.(heard.progress);
     } else if ("id" in heard) {
       const waiting = this._waiting.get(heard.id);
       this._waiting.delete(heard.id);

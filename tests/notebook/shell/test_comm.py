@@ -137,14 +137,14 @@ def test_an_export_is_planned_then_written(window: Window, notebook: Notebook, t
     assert plan["models"][0]["added"] == ["1/model.py", "config.pbtxt"]
     assert not repository.exists()
 
-    done = window.ask("export", model="echo", directory=str(repository))
+    done = window.ask("export", models=["echo"], directory=str(repository))
     assert (repository / "echo" / "1" / "model.py").read_text() == IDENTITY
     assert done["models"][0]["files"] == ["1/model.py", "config.pbtxt"]
 
     (repository / "echo" / "1" / "model.py").write_text("# edited\n")
     assert window.ask("plan", models=["echo"], directory=str(repository))["models"][0]["changed"] == ["1/model.py"]
-    assert window.ask("export", model="echo", directory=str(repository))["kind"] == "ExportConflict"
-    done = window.ask("export", model="echo", directory=str(repository), overwrite=True)
+    assert window.ask("export", models=["echo"], directory=str(repository))["kind"] == "ExportConflict"
+    done = window.ask("export", models=["echo"], directory=str(repository), overwrite=True)
     assert (Path(done["models"][0]["backup"]) / "1" / "model.py").read_text() == "# edited\n"
 
 
