@@ -54,6 +54,8 @@ LEVELS: list[list[str]] = [
 LAZY = {
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.export.verify.verification"),
+    ("tritonlab.export.exporting", "tritonlab.export.verify.verification"),
+    ("tritonlab.runtime", "tritonlab.notebook.authoring.exporting"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab.__main__", "tritonlab.export.verify.verification"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),

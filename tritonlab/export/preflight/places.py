@@ -62,10 +62,11 @@ def _is_secret(file: str, environment: str) -> bool:
 def mode_bits(subject: Subject) -> Iterator[Finding]:
     """P11: programs that object storage would bring without the right to execute them."""
     environment = subject.environment
-    if environment and (subject.directory / environment).is_dir():
+    is_packed = environment.endswith(".gz") if subject.exported else not (subject.directory / environment).is_dir()
+    if environment and not is_packed:
         what = f"{environment}/bin/python"
         remedy = f"pack {environment} as a tar.gz, which keeps modes"
-    elif (subject.directory / NAME).exists() and subject.stub_python:
+    elif subject.stub_python:
         what, remedy = NAME, "serve the model from a writable copy, where Triton sets the mode itself"
     else:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,17 @@ from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME, python_of_compiled
 from ...repository.model_tree import ModelTree
+
+
+class ExportedEnvironment(NamedTuple):
+    """An environment that an export puts into the model's directory. `name`: of the directory or archive; `packages`:
+    the versions of its distributions by their names; `has_stub`: whether a compiled stub for its Python is beside
+    it."""
+
+    name: str
+    python: str
+    packages: Mapping[str, str]
+    has_stub: bool
 
 
 class SourceFile(NamedTuple):
@@ -28,7 +39,8 @@ class SourceFile(NamedTuple):
 @dataclass(frozen=True)
 class Subject:
     """One model. `reads`: one for each instance that told it; none of an ensemble, nor of a model that is not loaded.
-    `shm_bytes`: the shared memory that it took so far, 0 if that is not known."""
+    `shm_bytes`: the shared memory that it took so far, 0 if that is not known. `exported`: the environment that is
+    exported with it, in the place of one that its config names."""
 
     name: str
     tree: ModelTree
@@ -36,6 +48,7 @@ class Subject:
     reads: tuple[ReadsRecorded, ...] = ()
     shm_bytes: int = 0
     versions: tuple[str, ...] = field(default=("1",))
+    exported: ExportedEnvironment | None = None
 
     @property
     def directory(self) -> Path:
@@ -70,16 +83,23 @@ class Subject:
     @property
     def environment_value(self) -> str:
         """The value of EXECUTION_ENV_PATH; empty if there is none."""
+        if self.exported is not None:
+            return f"{MODEL_DIRECTORY}/{self.exported.name}"
         return str(self.config.parameters[PARAMETER].string_value) if PARAMETER in self.config.parameters else ""
 
     @property
     def stub_python(self) -> str:
         """The Python that the model's own compiled stub was built for; empty if it has none."""
+        if self.exported is not None and self.exported.has_stub:
+            return self.exported.python
         return python_of_compiled(self.directory / NAME)
 
     @property
     def python(self) -> str:
-        """The Python that ran the model here, such as `3.11.2`; empty if that is not known."""
+        """The Python that ran the model here, or that is exported with it, such as `3.11.2`; empty if that is not
+        known."""
+        if self.exported is not None:
+            return self.exported.python
         return self.reads[0].python if self.reads else ""
 
     @property

@@ -18,7 +18,6 @@ from ..authoring.workspace import Workspace
 from ..model import Model
 from ..views.card.card_display import LoadingCard, card_of
 from ..views.card.draining import draining_text
-from ..views.card.export_panel import DEFAULT_DIRECTORY
 from ..views.card.live_card import LiveCard
 from ..views.card.statistics_text import samples, statistics_text
 from ..views.card.status_table import StatusView
@@ -180,9 +179,11 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> Any:
-    from .export_command import export_model  # with gRPC and all that verifies and deploys
+    from .export_command import export_named  # with what makes environments and deploy files
 
-    return export_model(context.workspace, context.model(arguments.name), arguments, context.json)
+    for name in (arguments.name, *arguments.place[:-1]):
+        context.model(name)  # raises, with why it was not loaded
+    return export_named(context.workspace, arguments, context.json)
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
@@ -385,7 +386,6 @@ COMMANDS = {
         _export,
         "write a model repository for a real server",
         _name(),
-        (("directory",), {"nargs": "?", "default": DEFAULT_DIRECTORY, "help": "the repository"}),
         *OPTIONS,
     ),
     "artifact": _unread(

@@ -1,0 +1,146 @@
+"""Everything of an export in one call: built in one place, written at the end or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tritonlab
+from tests.export.environment.test_placed import prefix_of
+from tests.serving import write_model
+from tritonlab import Model, Server
+from tritonlab.export.child_command import Cancelled
+from tritonlab.export.environment.lock import EnvironmentRefused
+from tritonlab.export.exporting import ExportOptionError
+from tritonlab.export.report import ExportConflict
+from tritonlab.export.repository import export
+
+IDENTITY = """
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)]) for x in inputs]
+"""
+TEXT = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Model]]:
+    source = tmp_path_factory.mktemp("exporting") / "source"
+    for name in ("one", "two"):
+        write_model(source, name, IDENTITY, TEXT)
+    with Server(source, warm=0) as server:
+        yield [server.model("one"), server.model("two")]
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_without_options_it_is_the_plain_export(models: list[Model], tmp_path: Path) -> None:
+    export(models[0], tmp_path / "plain")
+    report = tritonlab.export(models[0], tmp_path / "whole")
+    assert files(tmp_path / "plain") == files(tmp_path / "whole")
+    assert sorted(os.listdir(tmp_path)) == ["plain", "whole"]
+    facts = report.to_dict()
+    assert (facts["environment"], facts["verification"], facts["beside"]["added"]) == (None, None, [])
+    assert facts["bytes"] == sum(map(len, files(tmp_path / "whole").values()))
+
+
+def test_models_environment_and_deploy_files_are_written_together(models: list[Model], tmp_path: Path) -> None:
+    prefix = prefix_of(tmp_path / "prefix")
+    seen: list[str] = []
+    report = tritonlab.export(models, tmp_path / "out/models", env=str(prefix), deploy="docker,k8s", say=seen.append)
+    written = files(tmp_path / "out")
+    for name in ("one", "two"):
+        assert {f"models/{name}/1/model.py", f"models/{name}/config.pbtxt", f"models/{name}/env.tar.gz"} <= set(written)
+        assert b"$$TRITON_MODEL_DIRECTORY/env.tar.gz" in written[f"models/{name}/config.pbtxt"]
+    assert {"README.md", "deploy/Dockerfile", "deploy/compose.yaml", "deploy/k8s/hpa.yaml"} <= set(written)
+    assert sorted(os.listdir(tmp_path)) == ["out", "prefix"]
+    assert any("prefix has" in line for line in seen)
+    assert report.environment is not None and report.environment.name == "env.tar.gz"
+    assert report.bytes == sum(len(data) for name, data in written.items() if name.startswith("models/"))
+    assert "env.tar.gz has" in str(report) and "deploy/" in report.tree()
+    # the numpy of this kernel does not matter any more
+    assert not [warning for each in report.reports for warning in each.plan.warnings]
+    again = tritonlab.export(models, tmp_path / "out/models", env=str(prefix), deploy=["docker", "k8s"])
+    assert files(tmp_path / "out") == written and not any(each.plan.differs for each in again.reports)
+
+
+def test_a_refused_environment_leaves_nothing(models: list[Model], tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=60)
+    with pytest.raises(EnvironmentRefused, match="is a virtual environment: it has no interpreter"):
+        tritonlab.export(models, tmp_path / "new/models", env=str(venv), deploy=["docker"])
+    assert os.listdir(tmp_path) == ["venv"]
+    (tmp_path / "models" / "one").mkdir(parents=True)
+    (tmp_path / "models" / "one" / "mine").write_text("precious")
+    with pytest.raises(EnvironmentRefused):
+        tritonlab.export(models, tmp_path / "models", env=str(venv), overwrite=True)
+    assert files(tmp_path / "models") == {"one/mine": b"precious"}
+    assert sorted(os.listdir(tmp_path)) == ["models", "venv"]
+
+
+@pytest.mark.parametrize("step", range(1, 4))
+def test_a_cancelled_export_leaves_nothing(models: list[Model], tmp_path: Path, step: int) -> None:
+    """It is cancelled while the models are copied, at the first line of the environment, and at its last."""
+    prefix, cancel, lines = prefix_of(tmp_path / "prefix"), threading.Event(), 0
+
+    def say(text: str) -> None:
+        nonlocal lines
+        lines += 1
+        if lines == step - 1:
+            cancel.set()
+
+    def progress(done: int, total: int) -> None:
+        if step == 1:
+            cancel.set()
+
+    with pytest.raises(Cancelled):
+        tritonlab.export(models, tmp_path / "out", env=str(prefix), progress=progress, say=say, cancel=cancel)
+    assert os.listdir(tmp_path) == ["prefix"]
+
+
+def test_what_lies_beside_the_repository_is_not_replaced_unasked(models: list[Model], tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(ExportConflict, match=r"(?s)change README\.md.*Nothing was written"):
+        tritonlab.export(models, tmp_path / "models", deploy="docker")
+    assert files(tmp_path) == {"README.md": b"mine"}
+    tritonlab.export(models, tmp_path / "models", deploy="docker", overwrite=True)
+    (backup,) = (tmp_path / "models.backup").iterdir()
+    assert backup.name.startswith("README.md-") and backup.read_text() == "mine"
+    assert (tmp_path / "README.md").read_text().startswith("# one on Triton")
+
+
+def test_a_dry_run_says_what_would_be_written(models: list[Model], tmp_path: Path) -> None:
+    prefix = prefix_of(tmp_path / "prefix")
+    report = tritonlab.export(models, tmp_path / "models", env=str(prefix), deploy="kserve", dry_run=True)
+    assert os.listdir(tmp_path) == ["prefix"]
+    assert report.dry_run and "Nothing was written" in str(report)
+    assert report.beside is not None and "deploy/kserve/serving-runtime.yaml" in report.beside.added
+    assert report.environment is not None and report.environment.name == "env.tar.gz"
+    refused = tmp_path / "refused"
+    refused.mkdir()
+    with pytest.raises(EnvironmentRefused):
+        tritonlab.export(models, tmp_path / "models", env=str(refused), dry_run=True)
+
+
+def test_options_that_cannot_be_are_refused_before_anything_is_written(models: list[Model], tmp_path: Path) -> None:
+    with pytest.raises(ExportOptionError, match="there are docker, k8s, kserve"):
+        tritonlab.export(models, tmp_path / "models", deploy="swarm")
+    with pytest.raises(ExportOptionError, match="beside a repository called models/"):
+        tritonlab.export(models, tmp_path / "out", deploy="docker")
+    with pytest.raises(TypeError, match="did you mean 'alone'"):
+        tritonlab.export(models, tmp_path / "out", alon=True)  # type: ignore[call-arg]
+    assert os.listdir(tmp_path) == []
