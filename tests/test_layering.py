@@ -73,6 +73,7 @@ LAZY = {
     ("tritonlab.runtime", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.views.record.view_panel", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.shell.commands", "tritonlab.notebook.shell.export_command"),
+    ("tritonlab.notebook.shell.comm_calls", "tritonlab.notebook.shell.comm_export"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.card.load_panel"),
 }
 

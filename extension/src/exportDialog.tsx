@@ -194,12 +194,16 @@ function Findings({ task, place }: Part & { place: Place }): JSX.Element | null 
       {found.map((one) => (
         <li key={one.model + one.row + one.sentence} data-row={one.row} data-stops={stops(one)}>
           {several && <b>{one.model}: </b>}
-          {one.sentence}
+          {several ? one.sentence : capitalised(one.sentence)}
           <Source found={one} />. <span className="tritonlab-dim">Mend: {one.remedy}.</span>
         </li>
       ))}
     </ul>
   );
+}
+
+function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function Source({ found }: { found: Found }): JSX.Element | null {
@@ -223,7 +227,7 @@ function Target({ task, fields, choices }: Chosen): JSX.Element {
       <Findings task={task} place="target" />
       {notes.map((note) => (
         <p key={note} className="tritonlab-dim">
-          {note}.
+          {capitalised(note)}.
         </p>
       ))}
     </>

@@ -14,20 +14,20 @@ from tests.browser.test_extension import LOAD, accept, marked, open_notebook, to
 pytestmark = pytest.mark.timeout(300)
 
 SCALE = "SCALE = 3.0"
-#: Uses what another cell defines, and a coroutine, which releases before 2.43 do not have.
+#: Uses what another cell defines, and a call that releases before 2.39 do not have.
 SCALED = """%%triton_model scaled --input IN:FP32[-1] --output OUT:FP32[-1]
 import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
-    async def execute(self, requests):
-        return [self.answer(request) for request in requests]
+    def execute(self, requests):
+        return [self.answer(request) for request in requests if not request.is_cancelled()]
 
     def answer(self, request):
         return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy() * SCALE)])
 """
 #: A judge that needs no server: it is slow enough to be cancelled, and says what a real one does.
 JUDGE = """
-import tritonlab.export.verify.verification as verification
+import importlib
 from tritonlab.export.child_command import raise_if_cancelled
 from tritonlab.export.verify.verdict import ReleaseVerdict, Verification
 import time
@@ -43,7 +43,7 @@ def judged(directory, *, triton, say, cancel, **rest):
     verdicts = (ReleaseVerdict(triton[0], "a fake judge", problem="nobody was asked"),)
     return Verification(directory, verdicts, ("Triton 2.51: nobody was asked",), page, page.with_suffix(".json"))
 
-verification.verify = judged
+importlib.import_module("tritonlab.export.verify.verification").verify = judged
 JUDGE_STEPS = 4
 """
 

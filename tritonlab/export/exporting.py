@@ -17,7 +17,7 @@ from ..clients.golden_files import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path
-from .child_command import Say
+from .child_command import Cancelled, Say
 from .deploy.files import KINDS, write_deploy_files
 from .deploy.of_models import deployment_of
 from .environment.model_imports import imports_of
@@ -131,9 +131,12 @@ class WholeExport:
         # it imports grpcio, which takes half a second
         from .verify.verification import verify
 
-        found = verify(
-            report.repository, triton=self.verify, requests=self.cases, hide=self.hide, say=say, cancel=cancel
-        )
+        try:
+            found = verify(
+                report.repository, triton=self.verify, requests=self.cases, hide=self.hide, say=say, cancel=cancel
+            )
+        except Cancelled:
+            raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
         return replace(report, verification=found)
 
 

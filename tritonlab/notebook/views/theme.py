@@ -1,4 +1,4 @@
-"""The looks of everything tritonlab draws in a notebook: one style sheet for what is live, and inline styles for what is
+"""The looks of everything tritonlab draws in a notebook: a style sheet for what is live, inline styles for what is
 stored.
 
 Colours are JupyterLab's theme variables, then VS Code's, then plain values, so that the same HTML reads well in light
