@@ -61,6 +61,7 @@ LAZY = {
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
+    ("tritonlab.runtime", "tritonlab.notebook.authoring.hints"),
     ("tritonlab.notebook.views.playground.open_playground", "tritonlab.notebook.views.playground.playground"),
     ("tritonlab.runtime", "tritonlab.clients.remote"),
     ("tritonlab.load_testing.load_tested", "tritonlab.load_testing.load_run"),

@@ -43,7 +43,6 @@ from .core.unknown_option import UnknownOption, explains_unknown
 from .export.preflight.judge import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
-from .notebook.authoring.hints import hint
 from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model
 from .notebook.server import Server
@@ -266,6 +265,7 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     Raises UnavailableError if no such server is there.
     """
     from .clients import remote
+    from .notebook.authoring.hints import hint
     from .notebook.views.card.load_panel import show_progress
 
     return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress, advise=hint)

@@ -1,7 +1,7 @@
 // What a person, a key or a program can have done: each command says its arguments and answers with plain JSON.
 import { JupyterFrontEnd } from "@jupyterlab/application";
 import { ICommandPalette, Notification } from "@jupyterlab/apputils";
-import { PathExt } from "@jupyterlab/coreutils";
+import { PageConfig, PathExt, URLExt } from "@jupyterlab/coreutils";
 import { NotebookPanel } from "@jupyterlab/notebook";
 import { downloadIcon } from "@jupyterlab/ui-components";
 import { CommandRegistry } from "@lumino/commands";
@@ -164,13 +164,15 @@ function addExports(
       return { exported: [done] as never };
     }
     const open = (path: string): void => void app.commands.execute("filebrowser:open-path", { path });
-    const done = await exportDialog({ link, models: names, directory: settings.directory, contentsPath, open });
+    const downloadUrl = (path: string): string => URLExt.join(PageConfig.getBaseUrl(), "files", URLExt.encodeParts(path));
+    const around = { link, models: names, directory: settings.directory, contentsPath, open, downloadUrl };
+    const done = await exportDialog(around);
     return { exported: (done ? [done] : []) as never };
   };
   add(Commands.exportNotebook, {
     label: "Export to Repository…",
     icon: downloadIcon,
-    caption: "Write the notebook's models as a Triton model repository",
+    caption: "Write the notebook's models as a Triton model repository, with what it takes to run and to prove them",
     describedBy: takes({ model: NAME, directory, overwrite, ...OPTIONS }),
     isVisible: () => speaksTriton(links),
     execute: (args) => run(null, args),

@@ -18,6 +18,8 @@ export async function exportDialog(around: Around): Promise<Done | null> {
 }
 
 class ExportDialog extends Dialog<void> {
+  private _wasRunning = false;
+
   constructor(private readonly _task: ExportTask) {
     super({
       title: _task.around.models.length === 1 ? `Export ${_task.around.models[0]}` : "Export to repository",
@@ -46,13 +48,14 @@ class ExportDialog extends Dialog<void> {
   private _label(): void {
     const { done, running, cancelling, replaces, allowed } = this._task;
     const [cancel, accept] = this.node.querySelectorAll<HTMLButtonElement>(".jp-Dialog-footer .jp-Dialog-button");
-    label(cancel, done ? "Close" : running ? "Cancel the export" : "Cancel");
+    label(cancel, done ? "Close" : cancelling ? "Cancelling…" : running ? "Cancel the export" : "Cancel");
     label(accept, replaces ? "Replace, keep a backup" : "Export");
-    cancel.disabled = cancelling;
     accept.hidden = done !== null;
     accept.disabled = !allowed;
     accept.classList.toggle("jp-mod-warn", replaces);
-    if (done || (running && document.activeElement === document.body)) cancel.focus();
+    // the field or the button that had the focus is disabled or gone, and keys would go nowhere
+    if (done || (running && !this._wasRunning)) cancel.focus();
+    this._wasRunning = running;
   }
 }
 
@@ -464,7 +467,7 @@ function Plans({ task }: Part): JSX.Element {
           <Changes of={{ ...beside, removed: [] }} />
         </section>
       )}
-      {plan.bytes > 0 && <p className="tritonlab-dim">{size(plan.bytes)} in all.</p>}
+      {plan.bytes > 0 && <p className="tritonlab-dim">The models have {size(plan.bytes)} in all.</p>}
     </div>
   );
 }
@@ -534,6 +537,7 @@ function Result({ task, done }: Part & { done: Done }): JSX.Element {
       <pre className="tritonlab-tree" tabIndex={0} aria-label="What was written">
         {done.tree}
       </pre>
+      <Zip task={task} />
       {done.environment?.text && <p>Environment: {done.environment.text}.</p>}
       {models
         .filter((one) => one.backup)
@@ -551,6 +555,27 @@ function Result({ task, done }: Part & { done: Done }): JSX.Element {
       <Command title="or here:" line={done.commands[1]} />
       <Command title="The same in Python:" line={task.python} />
     </div>
+  );
+}
+
+function Zip({ task }: Part): JSX.Element {
+  const { zipped, error } = task;
+  if (error) return <p className="tritonlab-error">{error}</p>;
+  if (!zipped) {
+    return (
+      <div>
+        <button type="button" className="tritonlab-button" onClick={() => void task.zip()}>
+          Zip
+        </button>
+      </div>
+    );
+  }
+  const name = zipped.path.slice(zipped.path.lastIndexOf("/") + 1);
+  const url = zipped.contents === null ? null : task.around.downloadUrl(zipped.contents);
+  return (
+    <p>
+      {url === null ? <code>{zipped.path}</code> : <a href={url} download={name}>{zipped.path}</a>} ({size(zipped.bytes)})
+    </p>
   );
 }
 

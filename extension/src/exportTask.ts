@@ -20,6 +20,7 @@ export interface Around {
   directory: string;
   contentsPath: (relative: string) => string | null;
   open: (contents: string) => void;
+  downloadUrl: (contents: string) => string;
 }
 
 /** Guarantees: of several answers about what would be done the one to the last question counts; one export runs at a
@@ -38,6 +39,7 @@ export class ExportTask {
   bytes: { done: number; total: number } | null = null;
   lines: string[] = [];
   done: Done | null = null;
+  zipped: { path: string; bytes: number; contents: string | null } | null = null;
   readonly changed = new Signal<this, void>(this);
   private _asked = 0;
   private _job = "";
@@ -139,6 +141,19 @@ export class ExportTask {
     this.cancelling = true;
     this.changed.emit();
     await this.around.link.ask("cancel_export", { job: this._job }).catch(() => undefined); // it has ended already
+  }
+
+  /** Packs what was written, beside the repository. */
+  async zip(): Promise<void> {
+    const { link, contentsPath } = this.around;
+    try {
+      const found = await link.ask("zip_export", { job: this._job });
+      this.zipped = { ...found, contents: contentsPath(found.relative) };
+      this.error = "";
+    } catch (error) {
+      this.error = text(error);
+    }
+    this.changed.emit();
   }
 
   private _hear(progress: Progress): void {

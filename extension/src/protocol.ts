@@ -192,6 +192,7 @@ export interface Calls {
     with: { models: string[]; directory: string; overwrite?: boolean; job?: string } & ExportOptions;
     ok: Exported;
   };
+  zip_export: { with: { job: string }; ok: { path: string; relative: string; bytes: number } };
   cancel_export: { with: { job: string }; ok: { cancelled: boolean } };
   load: { with: { name: string }; ok: { name: string; state: State } };
   unload: { with: { name: string }; ok: { name: string } };

@@ -44,7 +44,7 @@ def judged(directory, *, triton, say, cancel, **rest):
     return Verification(directory, verdicts, ("Triton 2.51: nobody was asked",), page, page.with_suffix(".json"))
 
 importlib.import_module("tritonlab.export.verify.verification").verify = judged
-JUDGE_STEPS = 4
+JUDGE_STEPS = 40
 """
 
 

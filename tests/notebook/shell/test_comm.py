@@ -211,6 +211,9 @@ def test_the_panels_export_is_that_of_python(window: Window, scaled: None, tmp_p
     told = [message["progress"] for message in window.heard if "progress" in message]
     assert 0 < told[-1]["done"] <= told[-1]["total"]
     assert window.ask("cancel_export", job="1") == {"cancelled": False}  # it has ended
+    zipped = window.ask("zip_export", job="1")
+    assert Path(zipped["path"]).stat().st_size == zipped["bytes"] > 0 and zipped["path"].endswith("models-echo.zip")
+    assert "not known" in window.ask("zip_export", job="2")["text"]
     bad = window.ask("export", models=["echo"], directory=str(place), artifacts={"w.npy": "1 / 0"})
     assert bad["text"] == "w.npy = 1 / 0: ZeroDivisionError: division by zero"
 

@@ -35,6 +35,10 @@ def _cancel_export(workspace: Workspace, job: str) -> JsonAnswer:
     return _export_calls().cancel_export(workspace, job)
 
 
+def _zip_export(workspace: Workspace, job: str) -> JsonAnswer:
+    return _export_calls().zip_export(workspace, job)
+
+
 def _export_calls() -> Any:
     from . import comm_export  # with what makes environments and deploy files
 
@@ -89,6 +93,7 @@ CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "plan": _plan,
     "export": _export,
     "cancel_export": _cancel_export,
+    "zip_export": _zip_export,
     "load": _load,
     "unload": _unload,
     "stop": _stop,

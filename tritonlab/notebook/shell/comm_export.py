@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core.status import InvalidArgumentError
+from ...core.status import InvalidArgumentError, NotFoundError
 from ...export import left_out
 from ...export.deploy.files import KINDS
 from ...export.environment.lock import EnvironmentRefused
@@ -39,9 +39,11 @@ _START = Path.cwd()
 #: Seconds between two messages about the bytes that were copied.
 _TELL_EVERY = 0.1
 
-#: The exports that are under way, by the name that the window gave each.
+#: The exports that are under way, and the last that were written, by the name that the window gave each.
 _running: dict[str, threading.Event] = {}
-_guard = threading.Lock()  # guards _running
+_done: dict[str, ExportReport] = {}
+_guard = threading.Lock()  # guards both
+_KEPT = 8
 
 
 def choices(workspace: Workspace) -> JsonAnswer:
@@ -116,7 +118,22 @@ def export(
     finally:
         with _guard:
             _running.pop(job, None)
+    with _guard:
+        _done[job] = report
+        for old in list(_done)[:-_KEPT]:
+            del _done[old]
     return _written(report)
+
+
+def zip_export(workspace: Workspace, job: str) -> JsonAnswer:
+    """Pack what an export has written, beside the repository (`report.zip()`)."""
+    with _guard:
+        report = _done.get(job)
+    if report is None:
+        raise NotFoundError("that export is not known any more: export again")
+    archive = report.zip()
+    path = archive.path
+    return {"path": str(path), "relative": os.path.relpath(path, _START), "bytes": path.stat().st_size}
 
 
 def cancel_export(workspace: Workspace, job: str) -> JsonAnswer:
