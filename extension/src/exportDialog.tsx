@@ -76,22 +76,22 @@ interface Chosen extends Part {
 function Body({ task }: Part): JSX.Element {
   const { done, fields, choices } = task;
   if (done) return <Result task={task} done={done} />;
+  if (task.running) return <Running task={task} />;
   return (
     <div className="tritonlab-form">
-      <fieldset className="tritonlab-fields" disabled={task.running}>
-        <Directory task={task} />
-        {task.around.models.length > 1 && <Models task={task} />}
-        {fields && choices && <Options task={task} fields={fields} choices={choices} />}
-      </fieldset>
-      {task.plan && <Plans task={task} />}
-      {!task.plan && !task.error && <p className="tritonlab-dim">Looking at what is there…</p>}
-      {task.fields && <Python task={task} />}
-      {task.running && <Running task={task} />}
       {task.error && (
         <p className="tritonlab-error" role="alert">
           {task.error}
         </p>
       )}
+      <div className="tritonlab-fields">
+        <Directory task={task} />
+        {task.around.models.length > 1 && <Models task={task} />}
+        {fields && choices && <Options task={task} fields={fields} choices={choices} />}
+      </div>
+      {task.plan && <Plans task={task} />}
+      {!task.plan && !task.error && <p className="tritonlab-dim">Looking at what is there…</p>}
+      {task.fields && <Python task={task} />}
     </div>
   );
 }
@@ -509,9 +509,14 @@ function Running({ task }: Part): JSX.Element {
   const now = cancelling ? "Cancelling…" : lines.at(-1)?.trim() || `Writing ${task.names.join(", ")}`;
   const done = bytes && bytes.done < bytes.total && !lines.length ? bytes.done / bytes.total : undefined;
   return (
-    <div className="tritonlab-field">
+    <div className="tritonlab-form tritonlab-field">
+      <p className="tritonlab-dim">
+        {task.names.join(", ")} to {task.plan?.directory ?? task.directory}
+      </p>
       <label>
-        <span role="status">{now}</span>
+        <span className="tritonlab-now" aria-live="polite">
+          {now}
+        </span>
         <progress max={1} value={done} />
       </label>
       {bytes && (

@@ -125,7 +125,7 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     option(lab, "Proof").get_by_role("checkbox").check()
     lab.wait_text(panel(lab).locator(".tritonlab-plans"), "deploy/Dockerfile")
     accept(lab).click()
-    lab.wait_text(panel(lab).get_by_role("status"), "step 2 of 3")
+    lab.wait_text(panel(lab).locator(".tritonlab-now"), "step 2 of 3")
     lab.shot("export_panel_running")
     no_faults(lab, ".tritonlab-export")
     verdict = panel(lab).locator(".tritonlab-verdict")
@@ -152,7 +152,7 @@ def test_a_cancelled_export_ends_and_says_so(lab: Any) -> None:
     lab.wait_text(said(lab, "Proof"), "Triton 2.51")
     expect(accept(lab)).to_be_enabled()
     accept(lab).click()
-    lab.wait_text(panel(lab).get_by_role("status"), "step 1 of 3")
+    lab.wait_text(panel(lab).locator(".tritonlab-now"), "step 1 of 3")
     lab.page.keyboard.press("Escape")  # the first ends what runs, the panel stays and says so
     lab.wait_text(panel(lab).get_by_role("alert"), "cancelled")
     expect(panel(lab).locator("progress")).to_have_count(0)
