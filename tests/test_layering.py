@@ -54,7 +54,7 @@ LEVELS: list[list[str]] = [
 LAZY = {
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.export.verify.verification"),
-    ("tritonlab.export.exporting", "tritonlab.export.verify.verification"),
+    ("tritonlab.export.whole_export", "tritonlab.export.verify.verification"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.exporting"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab.__main__", "tritonlab.export.verify.verification"),

@@ -144,6 +144,7 @@ def load(
     config: str | Mapping[str, Any] | PathLike[str] | None = None,
     files: Files | None = None,
     version: int | None = None,
+    sample: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Model:
     """Load a model into the notebook's server and return it READY, as `%%triton_model` does.
@@ -151,12 +152,15 @@ def load(
     source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
     there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
     paths to copy or a dict of name -> bytes or path. options: the fields of `ConfigOptions`, such as
-    `max_batch_size=8`, `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`.
+    `max_batch_size=8`, `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`. sample:
+    the inputs of a request; those, and the outputs that the model answers it with, are the config's.
 
     Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
     given = ConfigOptions.from_keywords(**options) if options else None
-    default_workspace().load(name, source, config=config, files=files, version=version, options=given)
+    default_workspace().load(
+        name, source, config=config, files=files, version=version, options=given, sample=sample
+    )
     return default_server().model(name)
 
 
@@ -200,8 +204,9 @@ def export(
     files beside a repository called models/. capture: write what other cells define and a model uses in front of it,
     and load it again. artifacts: values by the name of the file that keeps them beside model.py, `weights.pt`, or
     `NAME/weights.pt` if there are several models; they are kept as `%triton artifact` keeps them. verify: releases of
-    real Triton servers that have to answer golden requests as the notebook does, True for the target's; the report has
-    the verdict. dry_run: write nothing, and report what would be written; capture and artifacts are not looked at.
+    real Triton servers that have to answer golden requests and the last ones as the notebook does, True for the
+    target's; the report has the verdict. dry_run: write nothing, and report what would be written; capture and
+    artifacts are not looked at.
 
     progress is called with the bytes copied so far and those of all models, say with a line about each step; setting
     `cancel` ends it, and Cancelled is raised.

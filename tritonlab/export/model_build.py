@@ -40,6 +40,11 @@ class ModelBuild:
         return cls(model, subject_of(model, include), target)
 
     @property
+    def incomplete(self) -> tuple[str, ...]:
+        """What of the model has to be copied before it can be deployed."""
+        return tuple(left_out.incomplete(self.subject.tree.left_out))
+
+    @property
     def on_gpu(self) -> bool:
         return any(group.get("kind") == "KIND_GPU" for group in self.model.config().get("instance_group", ()))
 

@@ -68,7 +68,8 @@ class ExportReport:
     """What an export did. `path` is the model directory; `image` is the container of the target; `backup` is where the
     former directory is now; `composing`
     reports on the models that were exported with this one; `on_gpu`: whether an instance group requests a GPU;
-    `preflight`: what will not work at the target, and what depends on how it is set up. The first model's report has
+    `preflight`: what will not work at the target, and what depends on how it is set up; `incomplete`: which files were
+    too large to be exported unasked, so that the model does not deploy yet. The first model's report has
     what is there once: `beside`, the files beside the repository, `environment`, `verification`, and
     `dry_run`: whether nothing was written.
     """
@@ -80,6 +81,7 @@ class ExportReport:
     composing: tuple[ExportReport, ...] = ()
     on_gpu: bool = False
     preflight: Preflight | None = None
+    incomplete: tuple[str, ...] = ()
     beside: ExportPlan | None = None
     environment: PlacedEnvironment | None = None
     verification: Verification | None = None
@@ -101,13 +103,17 @@ class ExportReport:
 
     def tree(self) -> str:
         """Return the exported part of the repository, one line for each directory and file."""
-        lines = [f"{self.repository}/"]
+        lines = [*self._incomplete(), f"{self.repository}/"]
         for report in self.reports:
             state = "" if report.plan.differs else "  (was up to date)"
             lines += [f"  {report.path.name}/{state}", *_tree(report.plan.files, "    ")]
         if self.beside is not None and self.beside.files:
             lines += [f"{self.beside.path}/", *_tree(self.beside.files, "  ")]
         return "\n".join(lines)
+
+    def _incomplete(self) -> Iterator[str]:
+        for report in self.reports:
+            yield from (f"{report.path.name} is not complete: {sentence}" for sentence in report.incomplete)
 
     def commands(self) -> tuple[str, str]:
         """Return the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
@@ -172,6 +178,7 @@ class ExportReport:
                     "name": report.path.name,
                     "path": str(report.path),
                     "files": list(report.plan.files),
+                    "incomplete": list(report.incomplete),
                     "backup": str(report.backup) if report.backup is not None else None,
                     "preflight": report.preflight.to_dict() if report.preflight is not None else None,
                 }

@@ -210,7 +210,13 @@ class _Work:
         """Return what was done, the first model's report with those of the others in it."""
         own, *others = [
             ExportReport(
-                plan.path, plan, build.target.release.image, backup=backup, on_gpu=build.on_gpu, preflight=preflight
+                plan.path,
+                plan,
+                build.target.release.image,
+                backup=backup,
+                on_gpu=build.on_gpu,
+                preflight=preflight,
+                incomplete=build.incomplete,
             )
             for build, plan, preflight, backup in zip(
                 self._builds, built.plans, built.preflights, backups or [None] * len(built.plans), strict=True

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.export import exporting
+from tritonlab.export import whole_export
 from tritonlab.export.environment.placed import EnvironmentOptions, PlacedEnvironment
 
 CELL = """\
@@ -63,7 +63,7 @@ def test_an_environment_is_for_the_target_of_the_export(
         asked.append(options)
         return PlacedEnvironment()
 
-    monkeypatch.setattr(exporting, "place_environment", place)
+    monkeypatch.setattr(whole_export, "place_environment", place)
     assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
     for target in ("24.08", "kserve", "2.53"):
         more = "--env-python=3.12 --env-budget=300" * (target == "2.53")

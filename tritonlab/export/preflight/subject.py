@@ -81,6 +81,13 @@ class Subject:
         return os.path.normpath(value.removeprefix(f"{MODEL_DIRECTORY}/")) if value.startswith(MODEL_DIRECTORY) else ""
 
     @property
+    def has_environment_directory(self) -> bool:
+        """Return whether the environment in the model's directory is a directory, not an archive."""
+        if self.exported is not None:
+            return not self.exported.name.endswith(".gz")
+        return bool(self.environment) and (self.directory / self.environment).is_dir()
+
+    @property
     def environment_value(self) -> str:
         """The value of EXECUTION_ENV_PATH; empty if there is none."""
         if self.exported is not None:

@@ -12,10 +12,10 @@ from ...clients.golden_files import GoldenCase
 from ...core.status import InvalidArgumentError
 from ...export.child_command import Say
 from ...export.environment.placed import EnvironmentOptions
-from ...export.exporting import WholeExport
 from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.report import ExportReport
 from ...export.repository import Progress
+from ...export.whole_export import WholeExport
 from .artifact import artifact_of
 from .cells import user_namespace
 from .errors import OptionError
@@ -44,8 +44,8 @@ def export_models(
     **options: Any,
 ) -> ExportReport:
     """Export models as `tritonlab.export` does. `workspace`: of the notebook, None if the models are not its own;
-    `requests`: what is sent to prove the export, by default the golden requests; `options`: those of
-    `export.repository.export`."""
+    `requests`: what is sent to prove the export besides the last requests, by default the golden ones; `options`: those
+    of `export.repository.export`."""
     given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
     whole = WholeExport(
         target,

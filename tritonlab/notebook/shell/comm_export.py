@@ -16,7 +16,6 @@ from ...export import left_out
 from ...export.deploy.files import KINDS
 from ...export.environment.lock import EnvironmentRefused
 from ...export.environment.placed import CHOICES
-from ...export.exporting import ExportOptionError
 from ...export.needed_models import needed_models
 from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.preflight.names import undefined_names
@@ -24,6 +23,7 @@ from ...export.preflight.subject import SourceFile
 from ...export.releases import UnknownTarget, find, find_target, releases, table_facts
 from ...export.report import ExportReport
 from ...export.verify.wheels import NoWheel, find_wheel
+from ...export.whole_export import ExportOptionError
 from ...repository.model_tree import Omission, read_tree
 from ...repository.place import repository_path
 from ..authoring.cells import user_namespace

@@ -10,8 +10,8 @@ from typing import Any
 from IPython.display import display
 
 from ...export.environment.placed import EnvironmentOptions
-from ...export.exporting import ExportOptionError
 from ...export.report import ExportArchive, ExportReport
+from ...export.whole_export import ExportOptionError
 from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.exporting import export_models

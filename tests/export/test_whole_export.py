@@ -17,9 +17,9 @@ from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export.child_command import Cancelled
 from tritonlab.export.environment.lock import EnvironmentRefused
-from tritonlab.export.exporting import ExportOptionError
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export
+from tritonlab.export.whole_export import ExportOptionError
 
 IDENTITY = """
 import triton_python_backend_utils as pb_utils

@@ -29,6 +29,7 @@ from .environment.placed import (
     place_environment,
     planned_environment,
 )
+from .last_cases import last_cases
 from .report import ExportReport
 from .repository import Progress, export
 
@@ -56,8 +57,9 @@ class ExportOptionError(Explained, ValueError):
 @dataclass(frozen=True)
 class WholeExport:
     """What is exported with the models. `env`: an environment, by one of its CHOICES, the path of a prefix, or its
-    options; `deploy`: kinds of deploy files; `verify`: releases of Triton that have to prove it; `cases`: requests for
-    that and for the clients, the golden ones and the last ones; `hide`: directories that the servers must not see."""
+    options; `deploy`: kinds of deploy files; `verify`: releases of Triton that have to prove it, with the last requests
+    of the models; `cases`: golden requests for that and for the clients; `hide`: directories that the servers must not
+    see."""
 
     target: str
     env: str | EnvironmentOptions = "none"
@@ -125,15 +127,16 @@ class WholeExport:
             cancel=cancel,
             **options,
         )
-        return report if dry_run or not self.verify else self._verified(report, say, cancel)
-
-    def _verified(self, report: ExportReport, say: Say, cancel: threading.Event) -> ExportReport:
+        if dry_run or not self.verify:
+            return report
         # it imports grpcio, which takes half a second
         from .verify.verification import verify
 
+        exported = [models[0].server.model(each.path.name) for each in report.reports]
+        cases = [*self.cases, *last_cases(exported)]
         try:
             found = verify(
-                report.repository, triton=self.verify, requests=self.cases, hide=self.hide, say=say, cancel=cancel
+                report.repository, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel
             )
         except Cancelled:
             raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
