@@ -272,3 +272,10 @@ def test_after_a_tuning_the_report_has_the_time_of_the_authors_own_load(workspac
     assert again.seconds == pytest.approx(first.seconds, abs=0.02) and again.ready_at > first.ready_at
     workspace.load("m", IDENTITY, options=OPTIONS)
     assert workspace.report("m").seconds != again.seconds  # type: ignore[union-attr]
+
+
+def test_a_config_of_another_model_leaves_no_empty_field_in_an_export(workspace: Workspace, tmp_path: Path) -> None:
+    first = workspace.load("m", IDENTITY, options=OPTIONS)
+    config = {**first.config(), "name": "other", "model_transaction_policy": {"decoupled": False}}
+    report = export(workspace.load("other", IDENTITY, config=config), tmp_path / "models")
+    assert "model_transaction_policy" not in (report.path / "config.pbtxt").read_text()

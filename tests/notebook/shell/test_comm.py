@@ -330,3 +330,24 @@ def test_open_ports_are_told(window: Window, workspace: Workspace) -> None:
     assert window.ask("overview")["ports"] == endpoints.places
     workspace.ports.close()
     assert window.ask("overview")["ports"] == {}
+
+
+STEPS = """%%triton_config whole
+platform: "ensemble"
+input { name: "A" data_type: TYPE_FP32 dims: -1 }
+output { name: "B" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling { step { model_name: "part" model_version: -1
+  input_map { key: "IN" value: "A" } output_map { key: "OUT" value: "B" } } }
+"""
+
+
+def test_an_ensemble_and_its_step_are_exported_once_each(window: Window, notebook: Notebook, tmp_path: Path) -> None:
+    notebook.run(MODEL.replace("echo", "part").replace(" --max-batch-size 8", ""))
+    notebook.run(STEPS)
+    for names in (["whole", "part"], ["part", "whole"], ["whole"]):
+        done = window.ask("export", models=names, directory=str(tmp_path / "x"))
+        assert sorted(each["name"] for each in done["models"]) == ["part", "whole"]
+        assert [line.strip() for line in done["tree"].splitlines()].count("part/  (was up to date)") <= 1
+        assert sum(line.strip().startswith(("part/", "whole/")) for line in done["tree"].splitlines()) == 2
+    plan = window.ask("plan", models=["whole"], directory=str(tmp_path / "x"))
+    assert [(each["name"], each["needed_by"]) for each in plan["models"]] == [("whole", ""), ("part", "whole")]

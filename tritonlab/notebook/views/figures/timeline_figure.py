@@ -36,7 +36,8 @@ def last_executions(record: ModelRecord) -> list[dict[str, float]]:
 
 def timeline_figure(record: ModelRecord, wall: int) -> str:
     """Return the last executions as SVG text, a lane for each instance, above each its requests while they waited, and
-    below all what happened besides: errors, restarts, states; empty if there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    below all what happened besides: errors, restarts, states; empty if there is none. `wall`: add it to a time of the
+    record to get nanoseconds since the epoch.
     """
     with record.lock:
         batches, requests = last_executions(record), record.requests.rows()
