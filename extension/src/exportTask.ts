@@ -124,7 +124,7 @@ export class ExportTask {
     this.changed.emit();
     const given = { models: this.names, directory: this.directory, overwrite: this.replaces, job: this._job };
     try {
-      const found = await link.ask("export", { ...given, ...this.options }, (progress) => this._hear(progress));
+      const found = await link.ask("export", { ...given, ...this.options }, (progress) => this._receive(progress));
       const page = found.verification && contentsPath(found.verification.relative);
       this.done = { ...found, contents: contentsPath(found.relative), page };
     } catch (error) {
@@ -156,7 +156,7 @@ export class ExportTask {
     this.changed.emit();
   }
 
-  private _hear(progress: Progress): void {
+  private _receive(progress: Progress): void {
     if ("line" in progress) this.lines = [...this.lines, progress.line].slice(-LINES);
     else this.bytes = progress;
     this.changed.emit();

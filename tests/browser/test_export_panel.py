@@ -38,7 +38,7 @@ def judged(directory, *, triton, say, cancel, **rest):
         for _ in range(JUDGE_STEPS):
             raise_if_cancelled(cancel)
             time.sleep(0.05)
-    page = directory.with_name(f"{directory.name}.verify.html")
+    page = directory / "verify.html"
     page.write_text("<!doctype html><html lang='en'><title>proved</title><h1>Proved</h1>")
     verdicts = (ReleaseVerdict(triton[0], "a fake judge", problem="nobody was asked"),)
     return Verification(directory, verdicts, ("Triton 2.51: nobody was asked",), page, page.with_suffix(".json"))
@@ -137,7 +137,7 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     assert "SCALE = 3.0" in (root / "models" / "scaled" / "1" / "model.py").read_text()
     verdict.get_by_role("link").click()  # to the page, in JupyterLab
     lab.page.keyboard.press("Escape")
-    lab.page.locator(".lm-TabBar-tabLabel", has_text="models.verify.html").wait_for()
+    lab.page.locator(".lm-TabBar-tabLabel", has_text="verify.html").wait_for()
     assert (lab.foreign, lab.errors) == ([], [])
 
 

@@ -23,6 +23,7 @@ from tritonlab import Server
 from tritonlab.clients.golden_files import GoldenCase
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.child_command import Cancelled
+from tritonlab.export.compared_trees import compare_trees
 from tritonlab.export.environment.placed import EnvironmentOptions
 from tritonlab.export.environment.python_prefix import find_python
 from tritonlab.export.last_cases import last_cases
@@ -234,3 +235,9 @@ def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
     assert found.passed, str(found)
     if hiding.find_hiding([]).kind == "namespace":
         assert str(Path(sys.base_prefix).resolve()) in found.releases[0].hidden
+    # what was exported is exported again as it is, with its environment and the compiled stub
+    with Server(tmp_path / "models", warm=0, model_control_mode="explicit") as server:
+        server.load("m0")
+        again = tritonlab.export(server.model("m0"), tmp_path / "again")
+    compared = compare_trees(tmp_path / "again" / "m0", tmp_path / "models" / "m0")
+    assert not compared.differs and len(compared.unchanged) > 1000, again

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import tritonlab
 from tests.export.environment.test_placed import prefix_of
+from tests.export.test_placement import CALLS
 from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export.child_command import Cancelled
+from tritonlab.export.compared_trees import compare_trees
+from tritonlab.export.environment import built_environment, placed
 from tritonlab.export.environment.lock import EnvironmentRefused
+from tritonlab.export.environment.python_prefix import Python
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export
 from tritonlab.export.whole_export import ExportOptionError
+from tritonlab.repository.place import SCRATCH
 
 IDENTITY = """
 import triton_python_backend_utils as pb_utils
@@ -144,3 +152,88 @@ def test_options_that_cannot_be_are_refused_before_anything_is_written(models: l
     with pytest.raises(TypeError, match="did you mean 'alone'"):
         tritonlab.export(models, tmp_path / "out", alon=True)  # type: ignore[call-arg]
     assert os.listdir(tmp_path) == []
+
+
+def test_two_exports_with_an_environment_are_equal_byte_for_byte(
+    models: list[Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a directory and as an archive; Python, pip and the wheel are stand-ins."""
+    prefix = prefix_of(tmp_path / "python", "3.11")
+    library, executable = prefix / "lib" / "libpython3.11.so.1.0", prefix / "bin" / "python3.11"
+    executable.touch(0o755)
+    python = Python(
+        "3.11", prefix, executable, library, standard_library=library.parent / "python3.11", full_version="3.11.7"
+    )
+    stub = tmp_path / "stub"
+    stub.write_bytes(b"\x7fELF")
+
+    def install(python: object, requirements: list[str], site: Path, cancel: threading.Event) -> None:
+        for each in requirements:
+            (site / f"{each}.txt").write_text(each)
+
+    monkeypatch.setattr(built_environment, "install", install)
+    monkeypatch.setattr(placed, "resolved", lambda wanted, python, cancel: wanted)
+    monkeypatch.setattr(placed, "unpacked", lambda wheel, say, cancel: SimpleNamespace(stub=lambda version: stub))
+    monkeypatch.setattr(placed, "own_python", lambda: python)
+    for choice, name in (("dir", "env"), ("archive", "env.tar.gz")):
+        for number in (1, 2):
+            root = tmp_path / f"{choice}{number}"
+            report = tritonlab.export(models[0], root / "models", env=choice, deploy="docker")
+            assert report.environment is not None and report.environment.name == name
+        first, second = tmp_path / f"{choice}1", tmp_path / f"{choice}2"
+        compared = compare_trees(first, second)
+        assert not compared.differs and compared.bytes == report.bytes + sum(
+            path.stat().st_size for path in second.rglob("*") if path.is_file() and "models" not in path.parts
+        )
+        again = tritonlab.export(models[0], first / "models", env=choice, deploy="docker")
+        assert not again.plan.differs and again.beside is not None and not again.beside.differs
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_everything_or_nothing_is_written_whatever_fails(
+    models: list[Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """Each call of the system fails once, before or after it did its work: models, environment and deploy files."""
+    prefix, count, fatal = prefix_of(tmp_path / "prefix"), 0, -1
+
+    def failing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **settings: Any) -> Any:
+            nonlocal count
+            if fatal < 0 or not any("place_" in str(each) for each in arguments):
+                return real(*arguments, **settings)
+            count += 1
+            at = count
+            if at == fatal and not after:
+                raise OSError(errno.EIO, "disk on fire")
+            result = real(*arguments, **settings)
+            if at == fatal:
+                raise OSError(errno.EIO, "disk on fire")
+            return result
+
+        return call
+
+    for module, name in CALLS:
+        monkeypatch.setattr(module, name, failing(getattr(module, name)))
+    number = 1
+    while True:
+        place, count, fatal = tmp_path / f"place_{number}", 0, -1
+        (place / "models" / "two").mkdir(parents=True)
+        (place / "models" / "two" / "mine").write_text("precious")
+        (place / "README.md").write_text("mine")
+        before = files(place)
+        fatal = number
+        try:
+            tritonlab.export(models, place / "models", env=str(prefix), deploy="docker", overwrite=True)
+        except OSError as error:
+            assert "disk on fire" in str(error)
+        fatal = -1
+        found = files(place)
+        if found != before:  # then all of it is there
+            assert {f"models/{name}/env.tar.gz" for name in ("one", "two")} <= set(found), number
+            assert found["README.md"] != b"mine" and "deploy/compose.yaml" in found, number
+            assert "models/two/mine" not in found
+        assert not list(tmp_path.rglob(f"{SCRATCH}*"))
+        if count < number:
+            break
+        number += 1
+    assert number > 30

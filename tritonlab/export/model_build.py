@@ -12,9 +12,10 @@ from ..core.config.completed_text import CompletedText, completed_text
 from ..core.config.model_config import parse_pbtxt
 from ..repository.layout import CONFIG_FILE
 from ..repository.model_tree import KEEPS
+from ..server.models.backend_choice import choice_words
 from . import left_out
 from .deployable_config import deployable_config
-from .machine_bound import starts_our_stub, warnings
+from .machine_bound import check_deployable, never_ran, starts_our_stub, warnings
 from .preflight.finding import Prediction, Preflight
 from .preflight.judge import judge
 from .preflight.of_model import subject_of
@@ -37,7 +38,10 @@ class ModelBuild:
 
     @classmethod
     def of(cls, model: Model, include: Sequence[str], target: Target) -> ModelBuild:
-        return cls(model, subject_of(model, include), target)
+        subject = subject_of(model, include)
+        if answers := choice_words(subject.config):
+            check_deployable(model.name, answers, subject.tree.files)
+        return cls(model, subject, target)
 
     @property
     def incomplete(self) -> tuple[str, ...]:
@@ -63,14 +67,15 @@ class ModelBuild:
             if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there
                 (new / version / KEEPS).touch()
         text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
-        served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
-        config = deployable_config(served, parse_pbtxt(text, str(authored)), files=files)
+        served, written = parse_pbtxt(self.model.config_pbtxt(), "the served config"), parse_pbtxt(text, str(authored))
+        answers = choice_words(served)
+        config = deployable_config(written if answers else served, written, files=files)
         completed = completed_text(text, config)
         (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
         if authored.is_file():
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, source, files), *_rewritten(text, completed))
-        return (*found, *left_out.sentences(tree.left_out))
+        return (*found, *never_ran(answers), *left_out.sentences(tree.left_out))
 
 
 def stops(preflight: Preflight) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ..repository.place import repository_path
 from .child_command import Cancelled, Say
 from .deploy.files import KINDS, write_deploy_files
 from .deploy.of_models import deployment_of
-from .environment.model_imports import imports_of
+from .environment.lock import imports_of
 from .environment.placed import (
     CHOICES,
     LOCK,
@@ -134,10 +134,10 @@ class WholeExport:
 
         exported = [models[0].server.model(each.path.name) for each in report.reports]
         cases = [*self.cases, *last_cases(exported)]
+        # the page and the record lie with what is handed over
+        place = report.repository.parent if self.deploy else report.repository
         try:
-            found = verify(
-                report.repository, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel
-            )
+            found = verify(place, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel)
         except Cancelled:
             raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
         return replace(report, verification=found)

@@ -7,20 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.models import counts
 from tritonlab.export import whole_export
 from tritonlab.export.environment.placed import EnvironmentOptions, PlacedEnvironment
 
-CELL = """\
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def initialize(self, args):
-        kind = pb_utils.MetricFamily.COUNTER
-        self.family = pb_utils.MetricFamily(name="seen_rows", description="rows", kind=kind)
-        self.seen = self.family.Metric(labels={})
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]) for x in inputs]
-"""
+CELL = counts("seen_rows", reads="X", writes="Y")
 OPTIONS = "--quiet --input X:FP32[2] --output Y:FP32[2]"
 
 
@@ -32,10 +23,10 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_deploy_files_are_written_beside_the_models(notebook: Any, in_a_folder: Path) -> None:
     assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
-    shown = notebook.run("%triton export same out/models --deploy=docker,k8s --target=24.08")
+    result = notebook.run("%triton export same out/models --deploy=docker,k8s --target=24.08")
     root = in_a_folder / "out"
-    assert shown.success and f"{root}/README.md says how to run" in shown.text
-    assert "tritonserver:24.08-py3 tritonserver" in shown.text
+    assert result.success and f"{root}/README.md says how to run" in result.text
+    assert "tritonserver:24.08-py3 tritonserver" in result.text
     assert (root / "models/same/1/model.py").read_text() == CELL
     assert "tritonserver:24.08-py3" in (root / "deploy/Dockerfile").read_text()
     assert {path.name for path in (root / "deploy/k8s").iterdir()} == {"deployment.yaml", "hpa.yaml", "service.yaml"}
@@ -75,8 +66,8 @@ def test_an_environment_is_for_the_target_of_the_export(
 def test_several_models_with_artifacts_are_written_at_once_or_only_shown(notebook: Any, in_a_folder: Path) -> None:
     for name in ("one", "two"):
         assert notebook.run(f"%%triton_model {name} {OPTIONS}\n{CELL}").success
-    shown = notebook.run("%triton export one two out/models --dry-run --deploy=docker")
-    assert "Nothing was written" in shown.text and "Dockerfile" in shown.text
+    result = notebook.run("%triton export one two out/models --dry-run --deploy=docker")
+    assert "Nothing was written" in result.text and "Dockerfile" in result.text
     assert list(in_a_folder.iterdir()) == []
     report = notebook.run("%triton export one two out/models --artifact \"two/words.json=['a','b']\"").result
     assert [each.path.name for each in report.reports] == ["one", "two"]

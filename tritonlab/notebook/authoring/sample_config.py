@@ -21,7 +21,7 @@ from .config_options import ConfigOptions
 from .errors import OptionError
 
 if TYPE_CHECKING:
-    from ..model import Model
+    from ...server.api.model import Model
 
 #: Before the description of the outputs, in the error that the lines below answer with.
 _MARK = "tritonlab: the outputs are "
