@@ -46,7 +46,7 @@ LEVELS: list[list[str]] = [
     ["notebook.model"],
     ["notebook.server"],
     ["notebook.shell"],
-    ["check_run", "golden_run", "preflight_run", "runtime", "model_testing"],
+    ["check_run", "doctor", "golden_run", "preflight_run", "quickstart", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]
