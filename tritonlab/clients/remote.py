@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..core.explained import Explained
+from ..core.explained import Explained, Explanation
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.outputs import Outputs
@@ -182,8 +182,8 @@ class RemoteModel(LoadTested):
             raise InternalError(f"model '{self.name}' did not answer")
         return Outputs({name: tensor.numpy() for name, tensor in outcome.outputs.items()})
 
-    def _explain(self, error: Explained) -> tuple[str, str]:
-        return "", self._advise(error.symptom(), self._config_of)
+    def _explain(self, error: Explained) -> Explanation:
+        return Explanation(advice=self._advise(error.symptom(), self._config_of))
 
     def _config_of(self, name: str) -> dict[str, Any] | None:
         try:
