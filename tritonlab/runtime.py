@@ -256,9 +256,10 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     Raises UnavailableError if no such server is there.
     """
     from .clients import remote
+    from .notebook.authoring.hints import hint
     from .notebook.views.card.load_panel import show_progress
 
-    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress)
+    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress, advise=hint)
 
 
 def playground(model: Model) -> Playground:

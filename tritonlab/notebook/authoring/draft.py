@@ -225,7 +225,10 @@ class Draft:
         Raises OptionError if a cell's config text is there already, because neither may be dropped silently.
         """
         if isinstance(config, Mapping):
-            given = ConfigText(print_pbtxt(from_json(dict(config))), "config=", model=self.name)
+            message = from_json(dict(config))
+            if not message.model_transaction_policy.ListFields():  # it said that it is not decoupled
+                message.ClearField("model_transaction_policy")
+            given = ConfigText(print_pbtxt(message), "config=", model=self.name)
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
             given = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():
