@@ -209,13 +209,14 @@ def test_a_cancelled_request_is_cancelled_there(server: Server, borrowed: Borrow
 
 def test_a_config_that_contradicts_the_servers(borrowed: Borrowed, tmp_path: Path) -> None:
     write(tmp_path, "same", {}, config("NUMBER FP32 -1; TEXT STRING -1", "DOUBLE INT32 -1"))
-    with Server(tmp_path, model_control_mode="explicit", backends={"same": borrowed.choice()}) as server:
-        with pytest.raises(ModelLoadError) as caught:
-            server.load("same")
-    assert (
-        "config.pbtxt of 'same' has the input 'NUMBER' TYPE_FP32 [-1], and where it is borrowed from it is 'NUMBER'"
-        in (str(caught.value))
-    )
+    choices = {"same": borrowed.choice()}
+    with (
+        Server(tmp_path, model_control_mode="explicit", backends=choices) as server,
+        pytest.raises(ModelLoadError) as caught,
+    ):
+        server.load("same")
+    text = "config.pbtxt of 'same' has the input 'NUMBER' TYPE_FP32 [-1], and where it is borrowed from it is 'NUMBER' TYPE"
+    assert text in str(caught.value)
 
 
 @rule("2.17.2", "2.17.3")

@@ -167,7 +167,8 @@ def _difference(inputs: Sequence[RawTensor], recorded: Sequence[RawTensor]) -> t
 def _difference_of_elements(tensor: RawTensor, other: RawTensor) -> tuple[float, str]:
     if tensor.datatype not in NUMPY:
         return 1.0, "its bytes are others"
-    one, two = (np.frombuffer(each.data, NUMPY[tensor.datatype]) for each in (tensor, other))
+    kind: Any = NUMPY[tensor.datatype]
+    one, two = np.frombuffer(tensor.data, kind), np.frombuffer(other.data, kind)
     differ = ~((one == two) | ((one != one) & (two != two)))
     count = int(differ.sum())
     if tensor.datatype == "BOOL" or not count:
