@@ -215,7 +215,7 @@ def test_a_config_that_contradicts_the_servers(borrowed: Borrowed, tmp_path: Pat
         pytest.raises(ModelLoadError) as caught,
     ):
         server.load("same")
-    text = "config.pbtxt of 'same' has the input 'NUMBER' TYPE_FP32 [-1], and where it is borrowed from it is 'NUMBER' TYPE"
+    text = "config.pbtxt of 'same' has the input 'NUMBER' TYPE_FP32 [-1], and where it is borrowed from it is 'NUMBER'"
     assert text in str(caught.value)
 
 
