@@ -40,12 +40,13 @@ LEVELS: list[list[str]] = [
     ["clients", "profile"],
     ["export"],
     ["tuning"],
+    ["check"],
     ["notebook.authoring"],
     ["notebook.views"],
     ["notebook.model"],
     ["notebook.server"],
     ["notebook.shell"],
-    ["golden_run", "preflight_run", "runtime", "model_testing"],
+    ["check_run", "golden_run", "preflight_run", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]
@@ -57,6 +58,7 @@ LAZY = {
     ("tritonlab", "tritonlab.export.verify.verification"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab.__main__", "tritonlab.export.verify.verification"),
+    ("tritonlab.__main__", "tritonlab.check_run"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
@@ -67,12 +69,15 @@ LAZY = {
     ("tritonlab.notebook.model", "tritonlab.notebook.views.card.load_panel"),
     ("tritonlab.notebook.model", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.model", "tritonlab.tuning.tuned_model"),
+    ("tritonlab.notebook.model", "tritonlab.profile.line_profiling"),
     ("tritonlab.notebook.model", "tritonlab.tuning.tune"),
+    ("tritonlab.notebook.model", "tritonlab.check.run"),
     ("tritonlab.runtime", "tritonlab.notebook.views.card.load_panel"),
     ("tritonlab.runtime", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.views.record.view_panel", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.shell.commands", "tritonlab.notebook.shell.export_command"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.card.load_panel"),
+    ("tritonlab.notebook.shell.profile_command", "tritonlab.notebook.views.card.load_panel"),
 }
 
 #: Circles of imports for type checkers that are still to be opened: (module, import).

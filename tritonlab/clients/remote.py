@@ -105,9 +105,7 @@ class RemoteServer:
 class RemoteModel(LoadTested):
     """A model of a server elsewhere."""
 
-    def __init__(
-        self, link: Link, name: str, version: int = -1, show_progress: ShowProgress = no_progress
-    ) -> None:
+    def __init__(self, link: Link, name: str, version: int = -1, show_progress: ShowProgress = no_progress) -> None:
         self._link = link
         self._progress = show_progress
         self.name = name
@@ -151,7 +149,7 @@ class RemoteModel(LoadTested):
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Send one request and return its one answer. Raises the server's TritonError."""
-        types = {said["name"]: DataType[said["datatype"]] for said in self.metadata()["inputs"]}
+        types = {tensor["name"]: DataType[tensor["datatype"]] for tensor in self.metadata()["inputs"]}
         given = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
         tensors = {name: tensor.to_host() for name, tensor in given.items()}
         outcome = self.send(InferenceRequest(self.name, tensors), decoupled=False)

@@ -49,6 +49,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
         tree=_tree(directory, config, include),
         config=config,
         reads=tuple(found),
+        modules=model.modules(),
         shm_bytes=shm,
         versions=versions,
     )

@@ -160,13 +160,13 @@ class Workspace:
 
         Raises ConfigTextError with line and column; then the former text stays.
         """
-        said = ConfigText(text, model=name)
+        parsed = ConfigText(text, model=name)
         if body is not None:
-            said = replace(said, source=body.label, offset=body.offset)
-        config = said.message
+            parsed = replace(parsed, source=body.label, offset=body.offset)
+        config = parsed.message
         with self._lock:
             written = self._written(name)
-            written.draft = written.draft.with_cell_config(said)
+            written.draft = written.draft.with_cell_config(parsed)
         return config
 
     def awaits_source(self, name: str, written: str) -> bool:

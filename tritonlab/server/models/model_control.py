@@ -124,8 +124,8 @@ class ModelControl:
 
     def _known(self, identifier: str) -> LoadedModel:
         """Return the model, a new one if there is none yet."""
-        namespace, name = self.repository.split(identifier)
-        return self.models.add(identifier, name, namespace)
+        known = self.models.get(identifier)
+        return known if known is not None else self.models.add(identifier, *self.repository.split(identifier))
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Load again the ensembles that contain a model, also those that its absence had taken down (rule 5.7.4), and
