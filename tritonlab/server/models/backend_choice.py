@@ -50,6 +50,7 @@ _FIELDS: dict[Use, dict[str, tuple[type, ...]]] = {
         "delay_ms": (int, float),
         "delay_ms_per_element": (int, float),
         "responses": (int,),
+        "answers": (str,),
         "directory": (str,),
     },
 }
@@ -88,6 +89,9 @@ class BackendChoice:
         _check(name, use, given)
         if use is Use.RECORDED or given.get("record") or given.get("otherwise") == Use.RECORDED.value:
             given["directory"] = os.path.abspath(base / given.get("directory", RECORDINGS))
+        for path in ("directory", "answers") if use is Use.STAND_IN else ():
+            if path in given:
+                given[path] = os.path.abspath(base / given[path])
         return cls(use, given)
 
     @property
