@@ -17,6 +17,8 @@ from ...export.repository import export
 from ...export.verify.verdict import Verification
 from ...export.verify.verification import verify
 from ...repository.place import repository_path
+from ...server.api.model import Model as ServedModel
+from ...server.models.backends import runs_shipped
 from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
@@ -76,11 +78,16 @@ def _place_environment(
     models = [workspace.server.model(each.path.name) for each in report.reports]
     repository = report.repository
     place_environment(
-        {repository / model.name: imports_of(model) for model in models if model.modules()},
+        {repository / model.name: imports_of(model) for model in models if _imports(model)},
         EnvironmentOptions(arguments.env, arguments.target),
         lock=repository.with_name(LOCK if beside else f"{repository.name}.{LOCK}"),
         say=say,
     )
+
+
+def _imports(model: ServedModel) -> bool:
+    """Return whether the model's own code imports anything: not an ensemble's, nor that of another backend."""
+    return bool(model.modules()) and not any(runs_shipped(version.config) for version in model.versions())
 
 
 def _write_deploy_files(
