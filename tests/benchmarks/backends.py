@@ -29,7 +29,7 @@ from tritonlab import Model, Server
 
 BAR = 1.3
 WIDTH, OUT = 64, 16
-ROUNDS = 600
+ROUNDS = 300
 
 BEFORE = """
 import triton_python_backend_utils as pb_utils
