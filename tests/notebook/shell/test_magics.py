@@ -338,6 +338,7 @@ COMMANDS_OF_MODELS = [
     "export",
     "preflight",
     "playground",
+    "check",
 ]
 
 
