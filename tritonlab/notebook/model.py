@@ -110,7 +110,7 @@ class Model(LoadTested, served.Model):
         """
         from .views.record.opening import open_view
 
-        return open_view(self, kind, written=self._written)
+        return open_view(self, kind, written=self._written, profile=lambda seconds: self.profile(seconds=seconds))
 
     @explains_unknown
     def preflight(self, target: str = DEFAULT_TARGET) -> Preflight:
@@ -141,7 +141,7 @@ class Model(LoadTested, served.Model):
         looks at what others send (5 s without any argument). An interrupt ends it with what was found.
 
         Lines are timed by events in Python 3.12 and later, as long as these cost little, else by looking where the code
-        is every 2 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
+        is every 5 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
         no process, and what `load_test` raises.
         """
         from ..profile.line_profiling import profile_lines

@@ -140,7 +140,10 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%triton nonsense", "UsageError: %triton has no command 'nonsense'; it has status, load"),
         ("%triton load m", "FileError: there is no model.py for 'm' yet: run a %%triton_model m cell first"),
         ("%triton unlaod m", "UsageError: %triton has no command 'unlaod': did you mean 'unload'?"),
-        ("%triton help exprot", "UsageError: %triton has no command 'exprot': did you mean 'export'?"),
+        (
+            "%triton help exprot",
+            "UsageError: %triton has no command and no page about an error 'exprot': did you mean 'export'?",
+        ),
         ("%%triton_model m --instanses 2\npass\n", "arguments: --instanses 2: did you mean '--instances'?"),
         ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
         ("%triton load_test m --seconds 1", "UsageError: unrecognized arguments: --seconds 1\n"),
@@ -165,6 +168,7 @@ def test_an_option_and_the_config_cell_that_disagree(notebook: Any) -> None:
     assert f"--max-batch-size and Cell In[{number}], line 3, both set max_batch_size: keep one of them" in result.text
     assert notebook.run("%triton config m --clear").success
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+
 
 BROKEN = ADD.replace("import triton", "import notthere\nimport triton", 1)
 #: A model that runs with one largest batch only.
@@ -347,7 +351,7 @@ def test_a_name_that_is_nearly_one_is_said(notebook: Any, command: str) -> None:
     notebook.run(f"%%triton_model add_sub {OPTIONS} --quiet\n{ADD}")
     result = notebook.run(f"%triton {command} ad_sub")
     assert not result.success
-    assert result.text.rstrip().endswith("Hint: did you mean 'add_sub'?")
+    assert result.text.rstrip().endswith("Hint: did you mean 'add_sub'?\nMore: %triton help unknown-model")
 
 
 def test_a_call_of_a_decoupled_model_says_once_what_to_do(notebook: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..wire.profile_bodies import Profile, Profiled
 from .line_monitoring import LineMonitoring
@@ -107,7 +107,7 @@ class _Times:
 
     def _sample_only(self) -> None:
         self.way = "monitoring, then sampling"
-        self._sampler.only_waiting = False
+        self._sampler.look_at_all()
 
     def _size_of(self, ident: int) -> int:
         """Return the size of the batch that a thread works for: 0 if it is not the one of `execute`. 0 as thread stands
@@ -138,7 +138,8 @@ def _held_lines() -> List[Any]:
     import tracemalloc
 
     gc.collect()  # else cycles that nobody needs any more count
-    files, held = AuthorFiles(), {}  # type: AuthorFiles, Dict[Tuple[str, int], List[int]]
+    files = AuthorFiles()
+    held: Dict[Tuple[str, int], List[int]] = {}
     for trace in tracemalloc.take_snapshot().traces:
         for frame in reversed(trace.traceback):  # the innermost is the last
             if files.has(frame.filename):
