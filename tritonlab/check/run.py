@@ -146,6 +146,11 @@ class _Run:
             stopped = "interrupted"
         except Stopped:
             stopped = "stopped"
+        except TritonError as error:
+            if bench is None or not (bench.pool or bench.contract):
+                raise
+            stopped = "its copy starts no more"
+            self._notes.append(f"The check ended early: {error.message.strip().partition(chr(10))[0]}")
         if bench is not None:
             sent = bench.sent
             self._notes += [text for text in (bench.noise.sentence(), *bench.notes) if text]
@@ -211,6 +216,11 @@ class _Run:
         try:
             self._search(bench, relation, share)
         except OutOfTime:
+            bench.renew_after_time()
+            return False
+        except TritonError as error:
+            text = error.message.strip().partition("\n")[0]
+            self._notes.append(f"'{relation.name}' was not finished: {text}")
             bench.renew_after_time()
             return False
         return not bench.over()
