@@ -254,8 +254,8 @@ class _Run:
         sentence, place = judgement.sentence, judgement.place
         where = ""
         if place is not None:
-            own = str(self._model.directory)
-            file = place[0].replace(str(bench.scratch.path / bench.scratch.name), own)
+            copy, _, inside = place[0].rpartition(f"/{bench.scratch.name}/")
+            file = str(self._model.directory / inside) if "/check-" in copy else place[0]
             judgement = replace(judgement, place=(file, place[1]))
             where = self._cite(f'File "{file}", line {place[1]}')
         return CheckFinding(
