@@ -120,6 +120,7 @@ class ModelAnswer:
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """The line of the author's that raised, if one has."""
-        frames: Sequence[Any] = self.exception.frames if self.exception is not None else ()
+        """The author's line that raised, or that called the library which did, if there is one."""
+        every: Sequence[Any] = self.exception.frames if self.exception is not None else ()
+        frames = [one for one in every if "-packages/" not in one.file and "/lib/python" not in one.file] or every
         return (frames[-1].file, frames[-1].line) if frames else None
