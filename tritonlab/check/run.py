@@ -45,6 +45,8 @@ from .strategies import drawing
 RELATIONS: tuple[Relation, ...] = (ANSWERS, STREAMS, SEQUENCES, COMPANY, NEIGHBOURS, EDGES, LIFE, RESOURCES)
 #: The share of the time that finding requests may take, and the most seconds of one shrinking.
 _LEARN, _SHRINK = 0.3, 8.0
+#: The share of the time that the first answer may take.
+_FIRST = 0.15
 #: Seconds that finding requests has in any case: without them nothing can be tried.
 _LEARN_LEAST = 5.0
 #: Seconds that a case may take to be seen a second time.
@@ -179,6 +181,7 @@ class _Run:
     def _bench(self, scratch: ScratchModel, given: Sequence[Sample]) -> Bench:
         bench = make_bench(scratch, self._model, self._options, given)
         bench.say, bench.poll = self._say, self._poll
+        scratch.timeout = max(scratch.timeout, self._options.seconds * _FIRST)
         self._say("starting the copy")
         scratch.start(**_batching(scratch))
         bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)

@@ -332,6 +332,7 @@ class ScratchModel:
             after=one.after,
             polled=id(one.request) in self.watch.polled,
             died=died,
+            busy=not ended and any(each.payload is not None for each in self.instances),
         )
 
 
