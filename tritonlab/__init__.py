@@ -26,6 +26,7 @@ from .runtime import (
     golden,
     load,
     load_panel,
+    open_repository as open,
     playground,
     recording,
     reset,

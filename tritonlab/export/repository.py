@@ -63,7 +63,8 @@ def export(
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
     author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
-    report says so. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
+    report says so. A model of a repository that was opened (`tritonlab.open`), or that cells write over one of it, has
+    the config that is there, byte for byte but for what cells have edited. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
     it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
@@ -119,7 +120,7 @@ def _export(
         done += size
         progress(done, total)
 
-    with _scratch_directory(scratch_place(repository)) as scratch:
+    with scratch_directory(scratch_place(repository)) as scratch:
         plans = []
         for build in builds:
             new = Path(scratch) / build.model.name
@@ -144,7 +145,7 @@ def _is_to_place(plan: ExportPlan) -> bool:
 
 
 @contextlib.contextmanager
-def _scratch_directory(parent: Path) -> Iterator[str]:
+def scratch_directory(parent: Path) -> Iterator[str]:
     """Make a directory for as long as the context lasts. Its name is known before it is made, so that an interrupt at
     any moment leaves nothing."""
     path = str(parent / scratch_name())
@@ -212,6 +213,10 @@ class _Build:
 
     def plan(self, new: Path, target: Path, copied: Callable[[str, int], object] = lambda file, size: 0) -> ExportPlan:
         """Write the model to `new`, which may take the place of `target`, and return the plan for that."""
+        if self.model.server.core.repository.is_kept(self.model.name):
+            served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
+            found = (*warnings(served, self.source, ()), *self._stops())
+            return plan_as_it_is(self.tree, new, target, found, copied)
         files, authored = self.tree.files, self.source / CONFIG_FILE
         new.mkdir(parents=True)
         self.tree.copy(new, besides={CONFIG_FILE, *starts_our_stub(self.source, files)}, copied=copied)
@@ -228,7 +233,7 @@ class _Build:
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, self.source, files), *_rewritten(text, completed))
         found = (*found, *left_out.sentences(self.tree.left_out), *self._stops())
-        return replace(_compare(new, target), warnings=tuple(dict.fromkeys(found)))
+        return replace(compare(new, target), warnings=tuple(dict.fromkeys(found)))
 
     def _stops(self) -> Iterator[str]:
         """Yield what pre-flight found that makes the model fail or answer otherwise at the target."""
@@ -239,6 +244,15 @@ class _Build:
                 yield str(finding)
 
 
+def plan_as_it_is(
+    tree: ModelTree, new: Path, target: Path, found: Sequence[str], copied: Callable[[str, int], object]
+) -> ExportPlan:
+    """Write a tree to `new` without changing anything in it, and return the plan for `target`; `found` are warnings."""
+    new.mkdir(parents=True)
+    tree.copy(new, copied=copied)
+    return replace(compare(new, target), warnings=tuple(dict.fromkeys((*found, *left_out.sentences(tree.left_out)))))
+
+
 def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
     """Yield a warning if the author's text was not kept."""
     if text.strip() and completed.printed_for:
@@ -247,7 +261,8 @@ def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
         yield f"its {CONFIG_FILE} was rewritten{lost}: {fields} had to be completed in place"
 
 
-def _compare(new: Path, target: Path) -> ExportPlan:
+def compare(new: Path, target: Path) -> ExportPlan:
+    """Return the plan for the directory `target` to become as `new` is. Raises FileExistsError if it is none."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise FileExistsError(f"{target} exists and is not a directory; nothing was written")
     ours, theirs = _entries(new), _entries(target)
