@@ -41,7 +41,7 @@ LEVELS: list[list[str]] = [
     ["tuning"],
     ["notebook.authoring"],
     ["notebook.views"],
-    ["notebook.model", "notebook.repository"],
+    ["notebook.model", "notebook.opened"],
     ["notebook.server"],
     ["notebook.shell"],
     ["golden_run", "preflight_run", "runtime", "model_testing"],

@@ -44,7 +44,7 @@ from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model
-from .notebook.repository import Repository
+from .notebook.opened import Repository
 from .notebook.server import Server
 from .notebook.views.playground.open_playground import open_playground
 from .profile.recorder import Recorder

@@ -105,9 +105,7 @@ class RemoteServer:
 class RemoteModel(LoadTested):
     """A model of a server elsewhere."""
 
-    def __init__(
-        self, link: Link, name: str, version: int = -1, show_progress: ShowProgress = no_progress
-    ) -> None:
+    def __init__(self, link: Link, name: str, version: int = -1, show_progress: ShowProgress = no_progress) -> None:
         self._link = link
         self._progress = show_progress
         self.name = name

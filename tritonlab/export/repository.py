@@ -63,9 +63,9 @@ def export(
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
     author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
-    report says so. A model of a repository that was opened (`tritonlab.open`), or that cells write over one of it, has
-    the config that is there, byte for byte but for what cells have edited. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
-    it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+    report says so. The config of a repository's model (`tritonlab.open`) stays as it is, but for what a cell edits. A
+    directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then it is moved to
+    `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
     its BLS calls name; `alone` leaves them out. They are written together: if one of the directories is in the way, or

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -101,9 +100,7 @@ def export_whole(
             raise ExportConflict(files)
         with Placement(repository) as placement:
             backups = [
-                placement.place(scratch / plan.path.name, plan.path)
-                if plan.differs or not plan.path.exists()
-                else None
+                placement.place(scratch / plan.path.name, plan.path) if plan.differs or not plan.path.exists() else None
                 for plan in plans
             ]
             for name in (*files.added, *files.changed):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .load_target import LoadTarget
 
 
-
 class LoadOptions(TypedDict, total=False):
     """The options of `load_test`, which explains each of them."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...core.config.model_config import ConfigError, ModelConfig, parse_pbtxt
 from ...core.config.model_config_rules import is_ensemble, polled
+from ...export.needed_models import named_in
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_repository_manager import select_versions
 from ...repository.model_tree import ModelTree, read_tree
@@ -66,6 +67,23 @@ class BaseDirectory:
     @property
     def is_ensemble(self) -> bool:
         return self.config is not None and is_ensemble(self.config)
+
+    @property
+    def kind(self) -> str:
+        """What runs the model: `Python`, `ensemble`, `backend NAME`; "" if its config does not say."""
+        if self.is_ensemble:
+            return "ensemble"
+        if self.is_python:
+            return "Python"
+        return f"backend {self.config.backend}" if self.config is not None and self.config.backend else ""
+
+    def needs(self) -> list[str]:
+        """Return the models that its files name: the steps of an ensemble, else those of BLS calls."""
+        if self.config is not None and self.is_ensemble:
+            return list(dict.fromkeys(step.model_name for step in self.config.ensemble_scheduling.step))
+        python = [file for file in self.tree.files if file.startswith(f"{self.newest()}/") and file.endswith(".py")]
+        found = (other for file in python for other in named_in((self.path / file).read_bytes()))
+        return [other for other in dict.fromkeys(found) if other != self.path.name]
 
     @property
     def model_file(self) -> str:
@@ -126,6 +144,23 @@ class BaseDirectory:
             return False
         content = path.read_bytes()
         return is_text(content) and bool(content.strip())
+
+
+def models_in_order(bases: Mapping[str, BaseDirectory]) -> list[str]:
+    """Return the names of a repository's models, each after those that it needs."""
+    needs = {name: [other for other in base.needs() if other in bases] for name, base in bases.items()}
+    done: dict[str, None] = {}
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        for other in needs[name]:
+            if other not in way and other not in done:
+                visit(other, (*way, other))
+        done[name] = None
+
+    for name in bases:
+        if name not in done:
+            visit(name, (name,))
+    return list(done)
 
 
 def _parsed(directory: Path) -> ModelConfig:

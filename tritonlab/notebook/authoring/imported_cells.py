@@ -13,7 +13,9 @@ from .errors import FileError
 from .model_line import joined, shown_path
 
 
-def imported_cells(name: str, base: BaseDirectory, *, version: int | None = None, start: Path | None = None) -> list[str]:
+def imported_cells(
+    name: str, base: BaseDirectory, *, version: int | None = None, start: Path | None = None
+) -> list[str]:
     """Return the texts of the cells: the config, the helper files, and last the model itself, or the config of an
     ensemble, which loads it. Other files stay where they are.
 
@@ -49,7 +51,9 @@ def _cell(words: list[str], base: BaseDirectory, file: str) -> str:
 
 
 def _says_something(base: BaseDirectory, name: str) -> bool:
-    return base.has_config and base.can_be_cell(CONFIG_FILE) and ConfigText(base.config_text(), model=name).says_something
+    return (
+        base.has_config and base.can_be_cell(CONFIG_FILE) and ConfigText(base.config_text(), model=name).says_something
+    )
 
 
 def _check_source(name: str, base: BaseDirectory, source: str) -> None:
@@ -59,7 +63,9 @@ def _check_source(name: str, base: BaseDirectory, source: str) -> None:
         raise FileError(f"'{name}' has no {source}; {fix}", field=source, fix=fix)
     if not base.can_be_cell(source):
         fix = f"edit the file where it is, {base.path / source}: it is loaded again when it changes"
-        raise FileError(f"{source} of '{name}' is empty, not a text, or has more than {MOST_BYTES:,} bytes: {fix}", fix=fix)
+        raise FileError(
+            f"{source} of '{name}' is empty, not a text, or has more than {MOST_BYTES:,} bytes: {fix}", fix=fix
+        )
 
 
 def _versions_with_source(base: BaseDirectory) -> Iterator[str]:

@@ -13,17 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ...core.clock import SystemClock
-from ...core.config.load_advice import load_advice
 from ...core.plain_facts import by_number
 from ...core.status import ModelLoadError, NotFoundError, TritonError
-from ...export.needed_models import named_in
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import CONFIG_FILE, fingerprint, version_numbers
 from ...repository.model_repository_manager import ModelRepositoryManager
 from ...schedulers.timer import Timer
 from ...server.models.repository_poller import RepositoryPoller
 from ...server.observe.why import failed_load
-from .base_directory import BaseDirectory
+from .base_directory import BaseDirectory, models_in_order
 from .errors import FileError
 from .imported_cells import imported_cells
 
@@ -153,29 +151,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
     def in_order(self) -> list[str]:
         """Return the names, each after the models that it needs: those of an ensemble's steps, and those that its BLS
         calls name."""
-        names = list(self)
-        needs = {name: [other for other in self.needs(name) if other in names] for name in names}
-        done: dict[str, None] = {}
-
-        def visit(name: str, way: tuple[str, ...]) -> None:
-            for other in needs[name]:
-                if other not in way and other not in done:
-                    visit(other, (*way, other))
-            done[name] = None
-
-        for name in names:
-            if name not in done:
-                visit(name, (name,))
-        return list(done)
-
-    def needs(self, name: str) -> list[str]:
-        """Return the models that the files of one name: the steps of an ensemble, and BLS calls."""
-        base = BaseDirectory.read(self.path / name)
-        if base.config is not None and base.is_ensemble:
-            return list(dict.fromkeys(step.model_name for step in base.config.ensemble_scheduling.step))
-        python = [file for file in base.tree.files if file.startswith(f"{base.newest()}/") and file.endswith(".py")]
-        found = (other for file in python for other in named_in((base.path / file).read_bytes()))
-        return [other for other in dict.fromkeys(found) if other != name]
+        return models_in_order({name: BaseDirectory.read(self.path / name) for name in self})
 
     # -- what it serves
 
@@ -253,12 +229,10 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         if self._poller is not None:
             self._poller.stop()
         self._timer.close()
-        if not unload:
-            return
-        here = [name for name in self if self._is_served_from_here(name)]
+        served = [name for name in self.in_order() if self._is_served_from_here(name)] if unload else []
         self.workspace.server.core.unregister_model_repository(self.path)
         self.workspace.repositories.pop(self.path, None)
-        for name in reversed([name for name in self.in_order() if name in here]):
+        for name in reversed(served):
             self.workspace.unload(name, wait=False)
 
     # -- what it gives
@@ -294,25 +268,25 @@ class OpenedRepository(Mapping[str, OpenedModel]):
     def facts_of(self, name: str) -> OpenedFacts:
         base = BaseDirectory.read(self.path / name)
         in_cells = self[name].in_cells
-        seen = OpenedFacts(name, _kind(base), "", in_cells=in_cells)
+        seen = OpenedFacts(name, base.kind, "", in_cells=in_cells)
         if self._closed:
             return replace(seen, state="CLOSED")
         if not in_cells and self._is_elsewhere(name):
-            return replace(seen, state="NOT SERVED", **self._clash(name))
+            reason, advice = self._clash(name)
+            return replace(seen, state="NOT SERVED", reason=reason, advice=advice)
         if not in_cells and self._names is not None and name not in self._names:
             return replace(seen, state="NOT OPENED")
         return self._served(seen, base)
 
-    def _clash(self, name: str) -> dict[str, str]:
+    def _clash(self, name: str) -> tuple[str, str]:
+        """Return why another model of the name serves, and how this one would."""
         place = self._place(name)
-        back = f'opened["{name}"].load() serves this one instead'
         if place is not None and place.parent == self.workspace.repository:
-            return {"reason": "a cell of this notebook writes a model of this name, which serves", "advice": back}
-        where = place.parent if place is not None else "elsewhere"
-        return {
-            "reason": f"the model of this name in {where} serves, which was opened before",
-            "advice": f"close that one first: tritonlab.open({str(where)!r}).close()",
-        }
+            reason = "a cell of this notebook writes a model of this name, which serves"
+            return reason, f"opened[{name!r}].load() serves this one instead, and forgets the cell's"
+        where = str(place.parent) if place is not None else "another repository"
+        reason = f"the model of this name in {where} serves, which was opened before"
+        return reason, f"close that one first: tritonlab.open({where!r}).close()"
 
     def _served(self, seen: OpenedFacts, base: BaseDirectory) -> OpenedFacts:
         server = self.workspace.server
@@ -348,14 +322,6 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
 def _explained(failure: BaseException) -> Any:
     return failure if isinstance(failure, TritonError) else ModelLoadError(str(failure))
-
-
-def _kind(base: BaseDirectory) -> str:
-    if base.is_ensemble:
-        return "ensemble"
-    if base.is_python:
-        return "Python"
-    return f"backend {base.config.backend}" if base.config is not None and base.config.backend else ""
 
 
 def text_of(rows: Sequence[OpenedFacts]) -> str:

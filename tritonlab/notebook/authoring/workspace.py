@@ -281,7 +281,7 @@ class Workspace:
         can be loaded any more.
         """
         self.ports.close()
-        for opened in self.repositories.values():
+        for opened in list(self.repositories.values()):
             opened.close(unload=False)
         if self.tracing is not None:
             self.tracing.stop()

@@ -16,7 +16,7 @@ from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
-from ..repository import Repository
+from ..opened import Repository
 from ..views.card.card_display import LoadingCard, card_of
 from ..views.card.draining import draining_text
 from ..views.card.export_panel import DEFAULT_DIRECTORY

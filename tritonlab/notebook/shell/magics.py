@@ -146,7 +146,9 @@ class TritonMagics(Magics):
     @_of_a_cell
     @magic_arguments()
     @argument("name", help="the model's name")
-    @argument("--base", metavar="DIR", help="the model directory of an ensemble, whose other files are used as they are")
+    @argument(
+        "--base", metavar="DIR", help="the model directory of an ensemble, whose other files are used as they are"
+    )
     @argument("--no-load", action="store_true", help="keep the text for the next load")
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic

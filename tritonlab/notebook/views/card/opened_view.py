@@ -79,8 +79,10 @@ def _edit(row: OpenedFacts, live: bool) -> str:
         return ""
     # the live table makes a button of it where JupyterLab has our extension
     name = escape(row.name, quote=True)
-    return f"<span data-cells='{name}'><code>%triton edit {escape(row.name)}</code></span>" if live else (
-        f"<code>%triton edit {escape(row.name)}</code>"
+    return (
+        f"<span data-cells='{name}'><code>%triton edit {escape(row.name)}</code></span>"
+        if live
+        else (f"<code>%triton edit {escape(row.name)}</code>")
     )
 
 
@@ -95,4 +97,6 @@ def _counted(rows: Sequence[OpenedFacts]) -> str:
     ready = sum(row.state == "READY" for row in rows)
     if not rows:
         return "no models"
-    return f"{ready} of {len(rows)} models READY" if ready < len(rows) else f"{ready} model{'s' * (ready > 1)}, all READY"
+    return (
+        f"{ready} of {len(rows)} models READY" if ready < len(rows) else f"{ready} model{'s' * (ready > 1)}, all READY"
+    )

@@ -25,9 +25,7 @@ def graph_figure(root: Call, graph: EnsembleGraph | None) -> str:
     keys = [Key("block", ORANGE, "waited"), Key("block", BLUE, "ran")]
     keys += [Key("block", RED, "failed")] * any(call.failure for box in placed.boxes for call in box.calls)
     span = f"bars: the {_time(root.end - root.arrived)} of the request"
-    picture = SvgPicture(
-        f"request {root.name} of {root.model} and its calls", max(placed.width, 2 * WIDTH), margin=1
-    )
+    picture = SvgPicture(f"request {root.name} of {root.model} and its calls", max(placed.width, 2 * WIDTH), margin=1)
     picture.height = placed.height
     for arrow in placed.arrows:
         _draw_arrow(picture, placed, arrow)
