@@ -100,6 +100,8 @@ export interface Calls {
     with: { model: string; directory: string; overwrite?: boolean; alone?: boolean };
     ok: Exported;
   };
+  /** The texts of the cells that write a model of a repository that was opened. */
+  cells: { with: { model: string }; ok: { cells: string[] } };
   load: { with: { name: string }; ok: { name: string; state: State } };
   unload: { with: { name: string }; ok: { name: string } };
   stop: { with: { name: string }; ok: { name: string } };

@@ -13,6 +13,7 @@ from ...export.needed_models import needed_models
 from ...export.report import ExportPlan
 from ...export.repository import export, plan_export
 from ...repository.place import repository_path
+from ..authoring.opened_repository import OpenedRepository
 from ..authoring.workspace import Workspace
 from ..views.card.hanging import kill_pressed
 from .comm_config import check, complete, explain
@@ -77,6 +78,14 @@ def _export(
     }
 
 
+def _cells(workspace: Workspace, model: str) -> JsonAnswer:
+    """Return the texts of the cells that write a model of a repository that was opened (`opened[model].to_cells()`)."""
+    for opened in workspace.repositories.values():
+        if isinstance(opened, OpenedRepository) and model in opened:
+            return {"cells": opened[model].to_cells()}
+    raise NotFoundError(f"'{model}' is not a model of a repository that was opened")
+
+
 def _load(workspace: Workspace, name: str) -> JsonAnswer:
     """Load a model from its last draft, or the model of that name in the repository
     (`tritonlab.load(name)`)."""
@@ -123,6 +132,7 @@ def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
 CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "plan": _plan,
     "export": _export,
+    "cells": _cells,
     "load": _load,
     "unload": _unload,
     "stop": _stop,

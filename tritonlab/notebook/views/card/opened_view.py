@@ -75,7 +75,7 @@ def _row(row: OpenedFacts, live: bool) -> str:
 def _edit(row: OpenedFacts, live: bool) -> str:
     if row.in_cells:
         return "<span class='tl-dim'>in cells</span>"
-    if row.kind not in ("Python", "ensemble"):
+    if row.kind not in ("Python", "ensemble") or row.state in ("NOT OPENED", "CLOSED"):
         return ""
     # the live table makes a button of it where JupyterLab has our extension
     name = escape(row.name, quote=True)
