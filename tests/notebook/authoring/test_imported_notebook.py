@@ -42,7 +42,7 @@ def test_a_repository_becomes_a_notebook(root: Path) -> None:
     # Run All goes on after what cannot load
     failing = [cell.source.split()[1] for cell in notebook.cells if "raises-exception" in cell.metadata.get("tags", ())]
     assert failing == ["template", "template"]
-    assert written.to_dict()["left"] == {"resnet": "which is of backend tensorrt"}
+    assert written.to_dict()["left"] == {"resnet": "it is of backend tensorrt"}
 
 
 def test_equal_repositories_give_equal_notebooks(root: Path, tmp_path: Path) -> None:

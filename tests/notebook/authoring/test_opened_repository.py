@@ -187,7 +187,9 @@ def test_an_edit_is_all_that_changes(workspace: Workspace, opened: OpenedReposit
     after = contents(tmp_path / "out")
     assert {path for path in before if after[path] != before[path]} == {"pre/1/helper.py", "pre/config.pbtxt"}
     assert after["pre/1/helper.py"][2] == before["pre/1/helper.py"][2].replace(b"return x", b"return 10 * x")
-    assert after["pre/config.pbtxt"][2] == before["pre/config.pbtxt"][2].replace(b"dims: [ 2 ] } ]\n\n", b"dims: [ -1 ] } ]\n\n")
+    assert after["pre/config.pbtxt"][2] == before["pre/config.pbtxt"][2].replace(
+        b"dims: [ 2 ] } ]\n\n", b"dims: [ -1 ] } ]\n\n"
+    )
 
 
 def test_weights_are_not_copied(workspace: Workspace, opened: OpenedRepository) -> None:
@@ -199,7 +201,9 @@ def test_weights_are_not_copied(workspace: Workspace, opened: OpenedRepository) 
     assert answer(workspace) == [4, 7]
 
 
-def test_a_cell_that_does_not_load_exports_what_serves(workspace: Workspace, opened: OpenedRepository, tmp_path: Path) -> None:
+def test_a_cell_that_does_not_load_exports_what_serves(
+    workspace: Workspace, opened: OpenedRepository, tmp_path: Path
+) -> None:
     cells = opened["post"].to_cells()
     run(workspace, cells)
     with pytest.raises(Exception, match="broken"):
@@ -257,7 +261,9 @@ def test_another_model_file_and_no_config(workspace: Workspace, root: Path, tmp_
     named = b'backend: "python"\ndefault_model_filename: "step.py"\n' + inputs + outputs
     (root / "named" / "config.pbtxt").write_bytes(named)
     (root / "bare" / "1").mkdir(parents=True)
-    completes = POST + b"""
+    completes = (
+        POST
+        + b"""
 
     @staticmethod
     def auto_complete_config(config):
@@ -265,6 +271,7 @@ def test_another_model_file_and_no_config(workspace: Workspace, root: Path, tmp_
         config.add_output({"name": "Y", "data_type": "TYPE_FP32", "dims": [2]})
         return config
 """
+    )
     (root / "bare" / "1" / "model.py").write_bytes(completes)
     opened = OpenedRepository.open(workspace, root)
     for name in ("named", "bare"):

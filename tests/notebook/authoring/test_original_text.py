@@ -56,7 +56,9 @@ def test_new_lines_end_as_most_lines_do() -> None:
     assert OriginalText(b"a\r\nb\r\nc\n").edited("a\nnew\nb\nc") == b"a\r\nnew\r\nb\r\nc\n"
 
 
-@pytest.mark.parametrize(("content", "edited"), [(b"a\nb", b"a\nc"), (b"a\nb\n", b"a\nc\n"), (b"a\nb\n\n", b"a\nc\n\n")])
+@pytest.mark.parametrize(
+    ("content", "edited"), [(b"a\nb", b"a\nc"), (b"a\nb\n", b"a\nc\n"), (b"a\nb\n\n", b"a\nc\n\n")]
+)
 def test_the_end_of_the_file_stays(content: bytes, edited: bytes) -> None:
     assert OriginalText(content).edited("a\nc\n") == edited
 

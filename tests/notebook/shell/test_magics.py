@@ -166,6 +166,7 @@ def test_an_option_and_the_config_cell_that_disagree(notebook: Any) -> None:
     assert notebook.run("%triton config m --clear").success
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
 
+
 BROKEN = ADD.replace("import triton", "import notthere\nimport triton", 1)
 #: A model that runs with one largest batch only.
 READS = """\

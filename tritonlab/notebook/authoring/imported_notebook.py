@@ -37,7 +37,7 @@ class ImportedNotebook:
 
     def __str__(self) -> str:
         lines = [str(self.path), f"in cells: {', '.join(self.in_cells) or 'no model'}"]
-        return "\n".join([*lines, *(f"left in the repository: {name}, {why}" for name, why in self.left.items())])
+        return "\n".join([*lines, *(f"left in the repository: {name}; {why}" for name, why in self.left.items())])
 
     def __repr__(self) -> str:
         return few_lines(str(self))
@@ -89,7 +89,7 @@ def _cells_of(bases: Mapping[str, BaseDirectory], start: Path) -> tuple[dict[str
     left: dict[str, str] = {}
     for name, base in bases.items():
         if not (base.is_python or base.is_ensemble):
-            left[name] = f"which is of {base.kind}" if base.kind else "whose config cannot be read"
+            left[name] = f"it is of {base.kind}" if base.kind else "its config cannot be read"
             continue
         try:
             cells[name] = imported_cells(name, base, start=start)

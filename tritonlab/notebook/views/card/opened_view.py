@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from ....core.html_table import cell
+from ...authoring.model_line import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
 from ..widget import LiveView, in_kernel
 from .model_states import ModelStates
@@ -60,7 +61,8 @@ class OpenedView(LiveView):
         head = "".join(cell(title, kind="th") for title in _HEAD)
         body = "".join(_row(row, live) for row in self._rows)
         table = f"<table class='tl-tensors tl-status'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        path = f"<div class='tl-dim'>{escape(str(self._repository.path))}: {escape(_counted(self._rows))}</div>"
+        shown = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
+        path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(shown)}</div>"
         return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
 
 

@@ -1,0 +1,192 @@
+"""A repository as NVIDIA's image examples are, an ensemble around a network of another backend, from the file browser
+to an edited export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.notebook.repositories import contents
+
+pytestmark = pytest.mark.timeout(300)
+
+PREPROCESS = b"""\
+import numpy as np\r
+import triton_python_backend_utils as pb_utils\r
+from scaling import SCALE\r
+\r
+\r
+class TritonPythonModel:\r
+    def execute(self, requests):\r
+        images = [pb_utils.get_input_tensor_by_name(request, "IMAGE").as_numpy() for request in requests]\r
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("PIXELS", self.pixels(image))]) for image in images]\r
+\r
+    def pixels(self, image):\r
+        return (image / SCALE).astype(np.float32)  \r
+"""
+#: stands for the library that runs a network: a backend that is one model.py
+BACKEND = b"""\
+import os
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        path = os.path.join(args["model_repository"], args["model_version"], "model.onnx")
+        self.factor = np.float32(os.path.getsize(path))
+
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(request, "INPUT__0").as_numpy() for request in requests]
+        scores = [data.sum(axis=1, keepdims=True) * self.factor for data in inputs]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT__0", each)]) for each in scores]
+"""
+
+
+def config(name: str, runner: str, entry: str, result: str) -> bytes:
+    return f"""\
+# {name}
+name: "{name}"
+{runner}
+max_batch_size: 4
+input [ {{ {entry} }} ]
+output [ {{ {result} }} ]
+""".encode()
+
+
+IMAGE = 'name: "IMAGE" data_type: TYPE_UINT8 dims: [ -1 ]'
+ENSEMBLE = (
+    config("ensemble_image", 'platform: "ensemble"', IMAGE, 'name: "SCORE" data_type: TYPE_FP32 dims: [ 1 ]')
+    + b"""\
+ensemble_scheduling {
+  step [
+    {
+      model_name: "preprocess"
+      model_version: -1
+      input_map { key: "IMAGE" value: "IMAGE" }
+      output_map { key: "PIXELS" value: "preprocessed_image" }
+    },
+    {
+      model_name: "resnet50"
+      model_version: -1
+      input_map { key: "INPUT__0" value: "preprocessed_image" }
+      output_map { key: "OUTPUT__0" value: "SCORE" }
+    }
+  ]
+}
+"""
+)
+
+
+def write_models(root: Path) -> None:
+    pixels = 'name: "{}" data_type: TYPE_FP32 dims: [ -1 ]'
+    files = {
+        "ensemble_image/config.pbtxt": ENSEMBLE,
+        "preprocess/1/model.py": PREPROCESS,
+        "preprocess/1/scaling.py": b"SCALE = 255.0\n",
+        "preprocess/config.pbtxt": config("preprocess", 'backend: "python"', IMAGE, pixels.format("PIXELS")),
+        "resnet50/1/model.onnx": b"onnx",
+        "resnet50/config.pbtxt": config(
+            "resnet50",
+            'platform: "onnxruntime_onnx"',
+            pixels.format("INPUT__0"),
+            'name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 1 ]',
+        ),
+    }
+    for path, content in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    (root / "ensemble_image" / "1").mkdir()
+
+
+def row(table: Any, name: str) -> Any:
+    return table.locator("tr", has=table.page.locator(f"td.tl-tensor:text-is('{name}')"))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
+def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
+    folder = lab.jupyter.notebooks / f"opening_{theme}"
+    models = folder / "image_models"
+    write_models(models)
+    (folder / "backends" / "onnxruntime").mkdir(parents=True)
+    (folder / "backends" / "onnxruntime" / "model.py").write_bytes(BACKEND)
+    before = contents(models)
+    lab.jupyter.write(
+        f"opening_{theme}/opening.ipynb",
+        [
+            "import numpy as np\nimport tritonlab\n%load_ext tritonlab\ntritonlab.reset(backend_directory='backends')",
+            "%triton open image_models",
+            "ensemble_image(IMAGE=np.full((1, 3), 255, np.uint8))['SCORE']",
+            "ensemble_image.view('graph')",
+            "tritonlab.open('image_models').export('exported')",
+        ],
+    )
+    lab.open(f"opening_{theme}/opening.ipynb")
+    lab.run(0)
+    table = lab.run(1).locator(".tl-live")
+    for name in ("ensemble_image", "preprocess", "resnet50"):
+        lab.wait_text(row(table, name), "READY")
+    lab.wait_text(lab.run(2), "12.")
+    lab.shot(f"opened_{theme}", table)
+
+    table.get_by_role("button", name="Bring into cells").nth(1).click()
+    expect(lab.cell(4).locator(".cm-content")).to_contain_text(
+        "%%triton_model preprocess --base image_models/preprocess"
+    )
+    expect(lab.cell(2).locator(".cm-content")).to_contain_text("%%triton_config preprocess")
+    expect(lab.cell(3).locator(".cm-content")).to_contain_text("%%triton_file preprocess scaling.py")
+    edited = "({ model: { sharedModel: it } }) => it.setSource(it.getSource().replace('/ SCALE', '/ SCALE * 2'))"
+    lab.page.evaluate(f"() => ({edited})(jupyterapp.shell.currentWidget.content.widgets[4])")
+    lab.run(2)
+    lab.run(3)
+    lab.wait_text(lab.run(4), "READY")
+    lab.wait_text(row(table, "preprocess"), "in cells")
+    lab.shot(f"opened_cells_{theme}", table)
+    lab.wait_text(lab.run(5), "24.")
+    graph = lab.run(6).locator(".tl-graph")
+    for name in ("preprocess", "resnet50"):
+        expect(graph).to_contain_text(name)
+    lab.shot(f"opened_graph_{theme}", graph)
+    lab.wait_text(lab.run(7), "Serve it with Triton")
+    after = contents(folder / "exported")
+    assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {
+        "preprocess/1/model.py"
+    }
+    assert after["preprocess/1/model.py"][2] == PREPROCESS.replace(b"/ SCALE", b"/ SCALE * 2")
+    assert contents(models) == before
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+def test_a_folder_of_the_file_browser_is_opened_as_a_repository(lab: Any) -> None:
+    lab.jupyter.theme("light")
+    write_models(lab.jupyter.notebooks / "folder" / "my models")
+    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/folder/tree/folder")
+    lab.page.locator(".jp-LauncherCard", has_text="Triton repository").wait_for()
+    item = lab.page.locator(".jp-DirListing-item[data-isdir='true']", has_text="my models")
+    item.click(button="right")
+    lab.page.get_by_text("Open as Triton Repository").click()
+    lab.wait_until_idle()
+    table = lab.cell(2).locator(".tl-live")
+    lab.wait_text(row(table, "preprocess"), "READY")
+    lab.wait_text(row(table, "resnet50"), "FAILED")
+    lab.wait_text(table, "unable to find backend library for backend 'onnxruntime'")
+    lab.shot("opened_folder")
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+def test_the_launcher_asks_for_the_folder(lab: Any) -> None:
+    lab.jupyter.theme("light")
+    write_models(lab.jupyter.notebooks / "asked" / "models")
+    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/asked/tree/asked")
+    lab.page.locator(".jp-LauncherCard", has_text="Triton repository").click()
+    dialog = lab.page.locator(".jp-Dialog")
+    dialog.locator(".jp-DirListing-item", has_text="models").click()
+    lab.shot("opened_dialog")
+    dialog.get_by_role("button", name="Select").click()
+    lab.wait_until_idle()
+    lab.wait_text(row(lab.cell(2).locator(".tl-live"), "preprocess"), "READY")
+    assert (lab.foreign, lab.errors) == ([], [])
