@@ -9,8 +9,10 @@ from tritonlab.notebook.authoring.original_text import OriginalText
 
 
 def through_a_cell(content: bytes, *, is_python: bool = False) -> bytes:
-    """Return the file after a cell has shown it; the kernel gets a line break at the end that nobody typed."""
+    """Return the file after a cell has shown it. The kernel gets a line break at the end that nobody typed; some
+    frontends take away what is blank before it."""
     original = OriginalText(content, is_python=is_python)
+    assert original.edited(original.text.rstrip() + "\n") == content
     return original.edited(original.text + "\n")
 
 
@@ -26,6 +28,7 @@ def through_a_cell(content: bytes, *, is_python: bool = False) -> bytes:
         b"a\r\nb\nc\rd",
         b"\xef\xbb\xbfa = 1\n",
         b"a\t \n  \n",
+        b"a\nb  \n",
         b"caf\xe9\n",
         "größer\x0c\u2028 weiter\n".encode(),
     ],

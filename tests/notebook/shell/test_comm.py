@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.notebook.repositories import write_repository
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.notebook.authoring.workspace import Workspace
@@ -241,3 +242,11 @@ def test_open_ports_are_told(window: Window, workspace: Workspace) -> None:
     assert window.ask("overview")["ports"] == endpoints.places
     workspace.ports.close()
     assert window.ask("overview")["ports"] == {}
+
+
+def test_a_window_gets_the_cells_of_a_repository(notebook: Notebook, window: Any, tmp_path: Path) -> None:
+    root = write_repository(tmp_path / "models")
+    notebook.run(f"%triton open '{root}'")
+    cells = window.ask("cells", model="pre")["cells"]
+    assert [cell.split()[0] for cell in cells] == ["%%triton_config", "%%triton_file", "%%triton_model"]
+    assert "is not a model of a repository that was opened" in window.ask("cells", model="nobody")["text"]

@@ -11,7 +11,7 @@ from .model_config import ModelConfig
 
 _NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
 _NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
-_UNFILLED = re.compile(r"; not filled in: (\$\{.*\})")
+_UNFILLED = re.compile(r"; not filled in: (\$\{[^}]*\}(?:, \$\{[^}]*\})*)")
 #: A place in a config.pbtxt, as the reason of a failed poll names it.
 _CONFIG_PLACE = re.compile(r"from (?P<file>\S+\.pbtxt) \((?P<line>\d+):\d+")
 _SIMULATE = (
@@ -36,6 +36,11 @@ _ADVICE = (
         "call the directory '{0}', or leave the name out of config.pbtxt",
     ),
     (re.compile(r"Could not determine backend for model '.*?' with no backend"), "write model.py into its directory 1"),
+    (
+        re.compile(r"unable to find backend library for backend '([^']+)'"),
+        "a Python-based backend of that name is a file {0}/model.py in the backend directory, which "
+        "tritonlab.reset(backend_directory=...) or tritonlab serve --backend-directory=... names",
+    ),
     (re.compile(r"has kind KIND_GPU but no GPUs are available"), f"{_ANY_DEVICE}; or keep it: {_SIMULATE}"),
     (re.compile(r"invalid or unsupported gpu id \d+\..* are: (?:;|$)"), _SIMULATE),
     (re.compile(r"Failed to get the canonical path for .*\."), _MAKE_ENVIRONMENT),

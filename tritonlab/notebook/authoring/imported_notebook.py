@@ -68,10 +68,11 @@ def import_repository(
     cells, left = _cells_of(bases, path.parent)
     shown = shown_path(root, path.parent)
     in_cells = [name for name in models_in_order(bases) if name in cells]
+    failing = _failing(bases, left)
     sources = [
         ("markdown", _title(root.name, shown, bases, left), ()),
         *_opening(shown, left),
-        *(cell for name in in_cells for cell in _of_model(name, bases[name], cells[name], left)),
+        *(cell for name in in_cells for cell in _of_model(name, bases[name], cells[name], name in failing)),
         *_exporting(shown),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +130,17 @@ def _opening(shown: str, left: Mapping[str, str]) -> Iterator[_Source]:
     yield "code", f"# {why}\nopened = tritonlab.open({shown!r}, models={list(left)!r})\nopened", ()
 
 
-def _of_model(name: str, base: BaseDirectory, cells: Sequence[str], left: Mapping[str, str]) -> Iterator[_Source]:
+def _failing(bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> set[str]:
+    """Return the models in cells that may not load here: their config cannot be read, or they are ensembles around such
+    a model, or one of another backend."""
+    failing = {name for name, base in bases.items() if base.refusal is not None}
+    for name in models_in_order(bases):
+        if bases[name].is_ensemble and any(other in failing or other in left for other in bases[name].needs()):
+            failing.add(name)
+    return failing
+
+
+def _of_model(name: str, base: BaseDirectory, cells: Sequence[str], is_failing: bool) -> Iterator[_Source]:
     told = [f"## {name}"]
     if staying := left_in_place(base):
         more = len(staying) - _MOST_NAMED
@@ -139,9 +150,8 @@ def _of_model(name: str, base: BaseDirectory, cells: Sequence[str], left: Mappin
         why = _one_line(str(base.refusal.detail or base.refusal.reason))
         told += ["", f"Its config cannot be read yet, so it does not load: {why}"]
     yield "markdown", "\n".join(told), ()
-    waits = base.is_ensemble and any(other in left for other in base.needs())
-    # Run All goes on after a model that cannot load here
-    tags = ("raises-exception",) if base.refusal is not None or waits else ()
+    # Run All goes on after it
+    tags = ("raises-exception",) if is_failing else ()
     yield from (("code", cell, tags) for cell in cells)
 
 

@@ -25,8 +25,8 @@ class Line(NamedTuple):
 class OriginalText:
     """The lines of a file of any encoding and any line breaks.
 
-    A cell cannot hold all of them: it has one kind of line break, Unicode only, and the kernel does not learn whether
-    the cell ends with one. So a cell shows `text`, and `edited` finds by comparison what of it was edited.
+    A cell cannot hold all of them: it has one kind of line break, Unicode only, and the kernel does not learn of blanks
+    and line breaks at its end. So a cell shows `text`, and `edited` finds by comparison what of it was edited.
     """
 
     def __init__(self, content: bytes, *, is_python: bool = False) -> None:
@@ -43,12 +43,14 @@ class OriginalText:
 
     def edited(self, text: str) -> bytes:
         """Return the file with the text of a cell: lines that are equal keep their bytes, others are encoded as the
-        file is, with the line break that most of its lines have. Line breaks at the end of the file stay.
+        file is, with the line break that most of its lines have. What is blank at the end of the file stays.
 
         Raises FileError for a character that the file's encoding does not have.
         """
         lines = re.split("\r\n|\n|\r", text)
         used, kept = _without_blank_end(lines), _without_blank_end(self._shown)
+        if used and kept and used[-1].rstrip() == kept[-1].rstrip():
+            used[-1] = kept[-1]
         if used == kept:
             return self._content
         if not kept:
@@ -99,7 +101,7 @@ def _split(content: bytes) -> Iterator[Line]:
 
 def _without_blank_end(lines: Sequence[str]) -> list[str]:
     end = len(lines)
-    while end and not lines[end - 1]:
+    while end and not lines[end - 1].strip():
         end -= 1
     return list(lines[:end])
 
