@@ -52,6 +52,13 @@ class OpenedFacts:
     advice: str = ""
 
 
+class NoModel(NotFoundError, KeyError):
+    """A name that no model of a repository has."""
+
+    def __init__(self, name: str, repository: Path, known: Sequence[str]) -> None:
+        super().__init__(f"there is no model '{name}' in {repository}: {', '.join(known) or 'it has none'}")
+
+
 class OpenedModel:
     """One model of an opened repository, by its directory."""
 
@@ -128,7 +135,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         there = ModelRepositoryManager([path]).names()
         for name in names or ():
             if name not in there:
-                raise NotFoundError(f"there is no model '{name}' in {path}: {', '.join(there) or 'it has none'}")
+                raise NoModel(name, path, there)
         found = workspace.repositories.get(path)
         opened = found if isinstance(found, cls) else cls(workspace, path)
         opened.refresh(names)
@@ -138,8 +145,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def __getitem__(self, name: str) -> OpenedModel:
         if name not in self._repository.names():
-            known = ", ".join(self) or "it has none"
-            raise NotFoundError(f"there is no model '{name}' in {self.path}: {known}")
+            raise NoModel(name, self.path, list(self))
         return OpenedModel(self, name)
 
     def __iter__(self) -> Iterator[str]:
