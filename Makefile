@@ -18,7 +18,7 @@ LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 # What the wheel is built from besides the package: a changed bundle is installed anew.
 BUNDLE := tritonlab/labextension/sources.sha256
 
-.PHONY: help lab demo test releases check bench gpu rules sizes clean extension extension-check watch
+.PHONY: help lab demo test releases exam check bench gpu rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -30,6 +30,7 @@ help:
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
+	@echo "make exam    model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
 	@echo "make sizes   lines of files, functions and classes, circles of imports, hidden calls upward, private names used,"
@@ -96,17 +97,20 @@ watch: extension/node_modules
 	$(VENV)/bin/jupyter-builder develop . --overwrite
 	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm watch
 
-# Three at a time, by file, in the order of tests/conftest.py: much of the suite waits for the real server, whose loads
-# take 1.3 s each. On 2 cores that takes 18 min, and two at a time 27. A few that fail are run once more, alone, and
-# those that pass then are named.
+# Four at a time, by file, in the order of tests/conftest.py: much of the suite waits for the real server, whose loads
+# take 1.3 s each. A few that fail are run once more, alone, and those that pass then are named.
 test: check $(REFERENCE)/.stamp
-	$(PY) -m tests.again -n 3 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
+	$(PY) -m tests.again -n 4 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side
 
 releases: $(VENV)/.test
 	$(PY) -m tests.releases
+
+EXAM_ARGS ?=
+exam: $(VENV)/.test
+	$(PY) -m tests.check.exam $(EXAM_ARGS)
 
 gpu: $(VENV)/.test
 	$(PY) -m tests.gpu

@@ -1,10 +1,11 @@
-"""These fixtures serve tests of every folder."""
+"""Fixtures for the tests of every folder, and the order of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,18 +19,30 @@ settings.register_profile("patient", settings.default, deadline=None, suppress_h
 settings.load_profile("patient")
 
 
+#: One worker runs these, one after the other: they share a JupyterLab, a Chromium and a page in it.
+BROWSER = "tests/browser/"
+#: But these have servers of their own.
+APART = ("test_behind_a_proxy.py", "test_newcomers_day.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spreads the browser's files over the run. They wait more than they compute, and left to the end, as `loadfile`
-    would leave files of few tests, they keep one worker busy while the other has nothing to do."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    slow = [path for path in files if path.parent.name == "browser"]
-    others = [path for path in files if path not in slow]
-    # how much of the run is behind each; the last tenth is of quick ones
-    behind = {path: number / len(others) for number, path in enumerate(others)}
-    behind |= {path: 0.9 * number / len(slow) for number, path in enumerate(slow)}
-    items[:] = [item for path in sorted(files, key=behind.__getitem__) for item in files[path]]
+    """Begin with the browser's tests, which take one worker the longest."""
+    items.sort(key=lambda item: not item.nodeid.startswith(BROWSER))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return the scheduler for `--dist loadfile`, which takes the browser's tests as one file."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return BROWSER if file.startswith(BROWSER) and not file.endswith(APART) else file
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, write_model
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.serving import write_model
 from tests.test_layering import PACKAGE
 from tritonlab import Model, Server
 

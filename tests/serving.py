@@ -61,29 +61,6 @@ class TritonPythonModel:
             scope.clear()  # a function in its own globals is a cycle; the inputs would live until it is collected
 """
 
-ADD_SUB = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            a = pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy()
-            b = pb_utils.get_input_tensor_by_name(request, "INPUT1").as_numpy()
-            responses.append(
-                pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", a + b), pb_utils.Tensor("OUTPUT1", a - b)])
-            )
-        return responses
-"""
-
-ADD_SUB_CONFIG = """
-backend: "python"
-input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "INPUT1" data_type: TYPE_FP32 dims: [ -1 ] } ]
-output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ -1 ] } ]
-instance_group [ { kind: KIND_CPU } ]
-"""
-
 
 def config(inputs: str = "", outputs: str = "", *rest: str, kind: str = "KIND_CPU", count: int = 1) -> str:
     """A config.pbtxt text. A tensor is `NAME TYPE dims`, several by `;`, `?` after the name makes an input optional."""
@@ -102,29 +79,6 @@ SCRIPTED_CONFIG = config(
     "CODE STRING 1; X? FP32 -1; Y? STRING -1; Z? BF16 -1", "OUT FP32 -1; TEXT STRING -1; B BF16 -1"
 )
 DECOUPLED = "model_transaction_policy { decoupled: true }"
-
-#: Answers its first input.
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
-
-#: A cell whose model stops in the debugger at its line 7, and one that asks it.
-STOPS = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        x = requests[0].inputs()[0].as_numpy()
-        breakpoint()
-        x = x + 1
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
-"""
-ASK_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"
 
 
 def write_model(
@@ -343,6 +297,10 @@ def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
     """This process's environment with some variables changed; None removes one."""
     merged: dict[str, str | None] = {**os.environ, **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+#: Of a pytest in a process of its own: the plugins that are installed here take 3.4 s of processor time to import.
+NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 @pytest.fixture(scope="module")

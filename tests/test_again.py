@@ -35,8 +35,8 @@ def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def outcome(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
     """The exit status, and what is printed as racing."""
     status = run(arguments)
-    said = capfd.readouterr().out
-    return status, said.partition("RACING, passed when run again alone; mend them:\n")[2].split()
+    printed = capfd.readouterr().out
+    return status, printed.partition("RACING, passed when run again alone; mend them:\n")[2].split()
 
 
 def test_what_passes_alone_is_named(tests: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import nbformat
 import numpy as np
 import pytest
 
+from tests.models import answers, cell
 from tritonlab.__main__ import main
 from tritonlab.clients.golden import GoldenSet
 from tritonlab.clients.outcome import Arrival, Outcome
@@ -18,13 +19,8 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 
-SOURCE = """import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x * 2)]) for x in inputs]
-"""
-CELL = f"%%triton_model m --quiet --input IN:FP32[2] --output OUT:FP32[2]\n{SOURCE}"
+SOURCE = answers("x * 2")
+CELL = cell("m --quiet --input IN:FP32[2] --output OUT:FP32[2]", SOURCE)
 CONFIG = """
 backend: "python"
 input { name: "IN" data_type: TYPE_FP32 dims: [2] }

@@ -22,6 +22,7 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
+from tests.models import answers
 from tests.serve_process import ServeProcess
 from tests.serving import config, eventually, write_model
 
@@ -53,14 +54,7 @@ for line in sys.stdin:
     print("done", flush=True)
 """
 
-ECHO = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        outs = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().copy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]) for out in outs]
-"""
+ECHO = answers("x.copy()")
 
 
 class Kernel:
@@ -154,15 +148,7 @@ def test_memory_comes_back_when_there_is_nothing_to_do(kernel: Kernel) -> None:
 #: memory back for the first time, 3 to 6 s after the request has ended.
 ANSWER, PER_SECOND = 192 * MB, 16 * MB
 
-ZEROS = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        sizes = [pb_utils.get_input_tensor_by_name(request, "SIZE").as_numpy()[0] for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.ones(size, np.uint8))]) for size in sizes]
-"""
+ZEROS = answers("np.ones(x[0], np.uint8)", reads="SIZE")
 
 
 class SlowLink:

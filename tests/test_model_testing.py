@@ -100,9 +100,9 @@ def test_the_arguments_of_initialize(directory: Path) -> None:
 
 @pytest.mark.rule("1.4.11", "1.7.5", "1.7.6")
 def test_a_request_is_as_a_stub_delivers_it() -> None:
-    given = np.array([1.0, 2.0], "f4")
+    array = np.array([1.0, 2.0], "f4")
     request = build_request(
-        {"A": given, "B": ["x", "yz"], "C": 5},
+        {"A": array, "B": ["x", "yz"], "C": 5},
         request_id="r",
         correlation_id="s",
         flags=3,
@@ -112,7 +112,7 @@ def test_a_request_is_as_a_stub_delivers_it() -> None:
     )
     a = pb_utils.get_input_tensor_by_name(request, "A").as_numpy()
     a += 1
-    assert given.tolist() == [1.0, 2.0]
+    assert array.tolist() == [1.0, 2.0]
     assert pb_utils.get_input_tensor_by_name(request, "B").as_numpy().tolist() == [b"x", b"yz"]
     assert pb_utils.get_input_tensor_by_name(request, "C").shape() == []
     assert (request.request_id(), request.correlation_id(), request.flags(), request.timeout()) == ("r", "s", 3, 7)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import IDENTITY, write_model
+from tests.models import IDENTITY
+from tests.serving import write_model
 from tritonlab.__main__ import main
 
 CONFIG = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'

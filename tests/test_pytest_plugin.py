@@ -10,17 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.models import answers
+
 ROOT = Path(__file__).resolve().parents[1]
 PLUGIN = ROOT / "tritonlab" / "site_packages"
 
-MODEL = """\
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", 2 * r.inputs()[0].as_numpy())]) for r in requests]
-"""
+MODEL = answers("2 * x")
 CONFIG = """\
 input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }
 output { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] }

@@ -12,18 +12,11 @@ import numpy as np
 import pytest
 
 import tritonlab
+from tests.models import IDENTITY
 from tritonlab import Server, runtime
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        tensors = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", tensor)]) for tensor in tensors]
-"""
 
 
 def test_the_files_it_names_exist() -> None:

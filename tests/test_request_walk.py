@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.request_walk import walk
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, write_model
+from tests.serving import write_model
 from tritonlab import Server
 
 #: Frames of ours on the stack when a request is sent to its stub: a hint to look whether one of them does something.

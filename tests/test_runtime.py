@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import tritonlab
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tritonlab.core.status import InvalidArgumentError
 
 

@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_test_command(commands)
     add_releases_command(commands)
     add_preflight_command(commands)
+    add_check_command(commands)
     add_verify_command(commands)
     options = parser.parse_args(words)
     try:
@@ -86,6 +87,38 @@ def add_preflight_command(commands: Any) -> None:
     parser.add_argument("--target", default=DEFAULT_TARGET, help="2.49, its container as 24.08, or kserve (2.51)")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=lambda options: preflight_run.run(options.place, options.target, as_json=options.json))
+
+
+def add_check_command(commands: Any) -> None:
+    """Add `check`, whose exit status says whether anything was found."""
+    text = "looks for what goes wrong with models in company: batches, state, failures that spread, leaks"
+    parser = commands.add_parser("check", help=text, description=f"This command {text}.")
+    parser.add_argument("--model-repository", metavar="DIR", type=Path, required=True, help="the models to check")
+    parser.add_argument("--model", action="append", default=[], metavar="NAME", help="only this one of them")
+    parser.add_argument("--seconds", type=float, default=60.0, help="about how long each model may take (60)")
+    parser.add_argument("--seed", type=int, default=0, help="of the requests; the same seed makes the same ones")
+    parser.add_argument("--relations", metavar="NAME,NAME", help="those to try, as company,neighbours; else all")
+    parser.add_argument("--side-effects", action="store_true", help="also models that talk to others")
+    parser.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
+    parser.add_argument("--tests", metavar="DIR", type=Path, help="write a pytest of each finding")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.set_defaults(run=check_models)
+
+
+def check_models(options: argparse.Namespace) -> int:
+    from .check_run import CheckRun  # with all relations, which other commands do not need
+
+    return CheckRun(
+        options.model_repository,
+        options.model,
+        options.seconds,
+        options.seed,
+        options.relations.split(",") if options.relations else None,
+        options.side_effects,
+        options.junit,
+        options.tests,
+        options.json,
+    ).run()
 
 
 def print_releases(options: argparse.Namespace) -> None:

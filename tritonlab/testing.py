@@ -7,6 +7,8 @@ MockClock, FakeTimer                     time passes when `advance` is called
 FakeInstance                             takes payloads from a scheduler, responds when `finish` is called
 FakeStub                                 the stub's end of a real link, driven by the test
 RecordingInstrument                      every hook call as a tuple, in order
+requests_for                             strategies of hypothesis for the inputs of a model's requests
+check_case                               a finding of `Model.check`, done again; its tests call it
 SimulatedArray                           an array on a GPU of `Options(simulated_gpus=…)`
 """
 
@@ -23,6 +25,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
+from .check.run import check_case
+from .check.strategies import requests_for
 from .core.inference.infer_request import InferenceRequest, RequestEvent
 from .core.inference.infer_response import InferenceResponse
 from .core.observe.instrument import HOOKS, Instrument
@@ -51,9 +55,11 @@ __all__ = [
     "SimulatedArray",
     "build_args",
     "build_request",
+    "check_case",
     "collect",
     "load_class",
     "model_loader",
+    "requests_for",
 ]
 
 MS = 1_000_000

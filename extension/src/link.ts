@@ -1,7 +1,7 @@
-// One comm to one kernel, and what it has told.
+// One comm to one kernel, and what it has sent.
 import { ISignal, Signal } from "@lumino/signaling";
 
-import { Calls, Heard, InputBox, Model, PROTOCOL, TARGET } from "./protocol.js";
+import { Calls, Received, InputBox, Model, PROTOCOL, TARGET } from "./protocol.js";
 
 /** The part of JupyterLab's kernel connection that a link uses. */
 export interface Kernel {
@@ -113,12 +113,12 @@ export class KernelLink {
     if (this._comm !== comm) return false;
     const answered = new Promise<LinkState>((resolve) => {
       comm.onMsg = (message) => {
-        const heard = message.content.data as Heard;
-        if ("hello" in heard) {
-          this.version = heard.hello.version;
-          resolve(heard.hello.protocol === PROTOCOL ? "open" : "foreign");
+        const received = message.content.data as Received;
+        if ("hello" in received) {
+          this.version = received.hello.version;
+          resolve(received.hello.protocol === PROTOCOL ? "open" : "foreign");
         }
-        this._hear(heard);
+        this._receive(received);
       };
       comm.onClose = () => {
         resolve("absent");
@@ -133,18 +133,18 @@ export class KernelLink {
     return state === "open";
   }
 
-  private _hear(heard: Heard): void {
-    if ("models" in heard) {
-      this.models = heard.models;
+  private _receive(received: Received): void {
+    if ("models" in received) {
+      this.models = received.models;
       this._changed.emit();
-    } else if ("typing" in heard) {
-      if (heard.typing) void this.ask("typing", this.inputBox()).catch(() => undefined);
+    } else if ("typing" in received) {
+      if (received.typing) void this.ask("typing", this.inputBox()).catch(() => undefined);
       else this.kernel.hasPendingInput = false; // otherwise JupyterLab runs no cell: the box for the line is gone
-    } else if ("id" in heard) {
-      const waiting = this._waiting.get(heard.id);
-      this._waiting.delete(heard.id);
-      if ("error" in heard) waiting?.reject(new KernelError(heard.error.kind, heard.error.text));
-      else waiting?.resolve(heard.ok as never);
+    } else if ("id" in received) {
+      const waiting = this._waiting.get(received.id);
+      this._waiting.delete(received.id);
+      if ("error" in received) waiting?.reject(new KernelError(received.error.kind, received.error.text));
+      else waiting?.resolve(received.ok as never);
     }
   }
 

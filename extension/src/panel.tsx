@@ -6,7 +6,7 @@ import { ejectIcon } from "./icons.js";
 import { KernelError, KernelLink } from "./link.js";
 import { KernelLinks } from "./links.js";
 import { Calls, Log, ModelNow, Overview, RequestNow } from "./protocol.js";
-import { ms, rate, seconds } from "./words.js";
+import { duration, seconds, short } from "./views/text.js";
 
 /** The id of the panel. */
 export const PANEL = "tritonlab-panel";
@@ -19,13 +19,13 @@ export interface Around {
   loadExtension: () => void;
 }
 
-/** What was told last, of the current notebook's kernel; it asks again and again while somebody looks. */
+/** The last overview of the current notebook's kernel; it asks again and again while somebody looks. */
 class PanelModel {
   overview: Overview | null = null;
   log: Log | null = null;
   /** why a button failed, until the next one, or until the model that it was for serves again */
-  said = "";
-  private _saidOf: { name: string; state?: string } | null = null;
+  problem = "";
+  private _problemOf: { name: string; state?: string } | null = null;
   shown = { model: "", level: "VERBOSE", search: "" };
   readonly changed = new Signal<this, void>(this);
   private _link: KernelLink | null = null;
@@ -75,27 +75,27 @@ class PanelModel {
     if (this._watching) this._due = window.setTimeout(() => void this.look(), PACE_MS);
   }
 
-  /** Has the kernel do something; what fails is said in the panel. */
+  /** Have the kernel do something; a failure is shown in the panel. */
   async press<K extends keyof Calls>(call: K, given: Calls[K]["with"]): Promise<void> {
-    [this.said, this._saidOf] = ["", null];
+    [this.problem, this._problemOf] = ["", null];
     const link = this.link;
     try {
       // without subshells (ipykernel 6) the kernel would hear of it after the load
       if (call === "stop" && link && !link.kernel.supportsSubshells) await link.kernel.interrupt();
       else await link?.ask(call, given);
     } catch (error) {
-      this.said = error instanceof Error ? error.message : String(error);
-      if ("name" in given) this._saidOf = { name: given.name };
+      this.problem = error instanceof Error ? error.message : String(error);
+      if ("name" in given) this._problemOf = { name: given.name };
     }
     await this.look();
   }
 
   /** Takes the error of a button away once its model serves, as it did not when the error came. */
   private _forget(overview: Overview): void {
-    const state = overview.models.find(({ name }) => name === this._saidOf?.name)?.state;
-    if (!this._saidOf || state === undefined) return;
-    if (this._saidOf.state === undefined) this._saidOf.state = state;
-    else if (state !== this._saidOf.state && state === "READY") [this.said, this._saidOf] = ["", null];
+    const state = overview.models.find(({ name }) => name === this._problemOf?.name)?.state;
+    if (!this._problemOf || state === undefined) return;
+    if (this._problemOf.state === undefined) this._problemOf.state = state;
+    else if (state !== this._problemOf.state && state === "READY") [this.problem, this._problemOf] = ["", null];
   }
 
   show(shown: Partial<PanelModel["shown"]>): void {
@@ -180,9 +180,9 @@ function Content({ model, around }: { model: PanelModel; around: Around }): JSX.
   if (!overview) return <Hint>Asking the kernel…</Hint>;
   return (
     <>
-      {model.said && (
+      {model.problem && (
         <p className="tritonlab-error" role="alert">
-          {model.said}
+          {model.problem}
         </p>
       )}
       <h2>Models</h2>
@@ -342,7 +342,7 @@ function traffic(one: ModelNow): string {
   const failed = one.failed ? `, ${one.failed} failed` : "";
   const total = `version ${one.version} · ${one.answered.toLocaleString("en")} answered${failed}`;
   if (one.p50_ms === null || one.p99_ms === null) return `${total} · none in the last 10 s`;
-  return `${total} · ${rate(one.rate)}/s · p50 ${ms(one.p50_ms)} · p99 ${ms(one.p99_ms)}`;
+  return `${total} · ${short(one.rate)}/s · p50 ${duration(one.p50_ms * 1e6)} · p99 ${duration(one.p99_ms * 1e6)}`;
 }
 
 function instance(each: ModelNow["instances"][number]): string {

@@ -124,7 +124,7 @@ export interface InputBox {
 }
 
 /** What the kernel sends: an answer, or something it tells. */
-export type Heard =
+export type Received =
   | { id: number; ok: unknown }
   | { id: number; error: { kind: string; text: string } }
   | { hello: { protocol: number; version: string } }

@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.test_extension import ECHO, LOAD, accept, marked, panel, toolbar
 from tests.browser.test_notebook_in_lab import button
+from tests.models import cell, initializes
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,11 +34,7 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse([] if error else [pb_utils.Tensor("Y", x)], error=error))
         return responses
 """
-BROKEN = """%%triton_model bad
-class TritonPythonModel:
-    def initialize(self, args):
-        args["nope"]
-"""
+BROKEN = cell("bad", initializes('args["nope"]'))
 KINDS = ("timeline", "streams", "metrics", "memory", "graph")
 VIEWS = [f"view{n} = odd.view('{kind}'); view{n}" for n, kind in enumerate(KINDS)]
 REQUESTS = """import numpy as np
@@ -106,6 +103,7 @@ def test_axe_finds_nothing_serious(lab: Any) -> None:
     output.get_by_text("Request options").click()
     lab.page.locator(".tl-view canvas").first.wait_for()
     lab.wait_text(panel(lab).locator("[role=log]"), "mind the gap")
+    lab.reusable = False
     # JupyterLab's body is empty for axe, which takes all that overflows it for hidden, and would not see its colours
     lab.page.add_style_tag(content="body { height: 100vh; }")
     for theme in ("light", "dark"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Lab
-from tests.serving import ASK_STOPS, STOPS
+from tests.models import ASK_STOPS, STOPS
 
 pytestmark = pytest.mark.timeout(300)
 

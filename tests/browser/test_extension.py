@@ -10,22 +10,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PATIENCE, Lab
+from tests.models import IDENTITY, cell, initializes
 
 pytestmark = pytest.mark.timeout(300)
 
 LOAD = "%load_ext tritonlab"
-ECHO = """%%triton_model echo --input IN:FP32[-1] --output OUT:FP32[-1]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
-BROKEN = """%%triton_model broken
-class TritonPythonModel:
-    def initialize(self, args):
-        args["nope"]
-"""
+ECHO = cell("echo --input IN:FP32[-1] --output OUT:FP32[-1]", IDENTITY)
+BROKEN = cell("broken", initializes('args["nope"]'))
 SLOW = """%%triton_model slow --input IN:FP32[-1] --output OUT:FP32[-1]
 import time
 

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.models import answers, cell
+
 pytestmark = pytest.mark.timeout(300)
 
-MODEL = """%%triton_model doubled --max-batch-size 16 --dynamic-batching 200 --input X:FP32[-1] --output Y:FP32[-1]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", 2 * x)]) for x in inputs]
-"""
+MODEL = cell(
+    "doubled --max-batch-size 16 --dynamic-batching 200 --input X:FP32[-1] --output Y:FP32[-1]",
+    answers("2 * x", reads="X", writes="Y"),
+)
 #: Would take a minute and more.
 CELL = "found = doubled.load_test(concurrency=[1, 4], duration=30, shapes={'X': [4]})\nfound.stopped"
 

@@ -24,6 +24,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import NOTEBOOK, PATIENCE, JupyterServer, Lab, python_path, serving
 from tests.browser.newcomers_day import FAILING, PICTURES, SHOWN, cell_id, new_notebook
+from tests.models import IDENTITY, cell
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -244,13 +245,7 @@ def test_a_page_of_nbconvert_shows_the_same(
     context.close()
 
 
-LIVE = """%%triton_model echo --input IN:FP32[-1] --output OUT:FP32[-1]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
+LIVE = cell("echo --input IN:FP32[-1] --output OUT:FP32[-1]", IDENTITY)
 
 
 def test_notebook_7_shows_the_same_and_what_is_live(

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ROOT
+from tests.models import cell, streams
 
 # a browser, a server and a kernel on a busy machine
 pytestmark = pytest.mark.timeout(300)
@@ -43,18 +44,10 @@ class TritonPythonModel:
 CONFIG = """%%triton_config add_sub
 max_batchsize: 8
 """
-STREAM = """%%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for i in range(pb_utils.get_input_tensor_by_name(request, "N").as_numpy()[0]):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], "int32"))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+STREAM = cell(
+    "count --decoupled --input N:INT32[1] --output I:INT32[1]",
+    streams('np.array([n], "int32")', over="range(x[0])", reads="N", writes="I"),
+)
 
 
 def button(output: Any, name: str) -> Any:

@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from tests.models import answers, cell
+
 pytestmark = pytest.mark.timeout(300)
 
 MODEL = """%%triton_model double --max-batch-size 8 --dynamic-batching 200 --input A:FP32[2] --input FLAG:BOOL[1] \
@@ -34,14 +36,10 @@ class TritonPythonModel:
                 [pb_utils.Tensor("OUT", a * 2), pb_utils.Tensor("COUNT", count)]))
         return responses
 """
-IMAGE = """%%triton_model negative --input PICTURE:UINT8[-1,-1,3] --output NEGATIVE:UINT8[-1,-1,3]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(r, "PICTURE").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("NEGATIVE", 255 - x)]) for x in inputs]
-"""
+IMAGE = cell(
+    "negative --input PICTURE:UINT8[-1,-1,3] --output NEGATIVE:UINT8[-1,-1,3]",
+    answers("255 - x", reads="PICTURE", writes="NEGATIVE"),
+)
 
 
 def opened(lab: Any, name: str, model: str) -> Any:

@@ -12,16 +12,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from tests.models import answers, cell
+
 pytestmark = pytest.mark.timeout(300)
 
-MODEL = """%%triton_model twice --max-batch-size 8 --input A:FP32[2] --output OUT:FP32[2]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        found = [pb_utils.get_input_tensor_by_name(request, "A").as_numpy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", a * 2)]) for a in found]
-"""
+MODEL = cell("twice --max-batch-size 8 --input A:FP32[2] --output OUT:FP32[2]", answers("x * 2", reads="A"))
 KINDS = """%%triton_model kinds --input SOUND:INT16[-1] --input DOC:STRING[1] --output ECHO_AUDIO:INT16[-1] \
 --output ENVELOPE:FP32[-1] --output REPORT:STRING[1]
 import json

@@ -98,8 +98,8 @@ def test_what_the_server_does_not_tell_is_left_empty(model: RemoteModel, tmp_pat
     assert row.inferences_per_s == pytest.approx(3 * row.requests_per_s)  # the first -1 is the batch
     assert row.client_send_us > 0 and row.server is None and row.network_us is None
     head, line = result.to_csv(tmp_path / "load.csv").read_text().splitlines()
-    told = dict(zip(head.split(","), line.split(","), strict=True))
-    assert told["Server Queue"] == told["Server Compute Infer"] == "" and int(told["p99 latency"]) > 0
+    facts = dict(zip(head.split(","), line.split(","), strict=True))
+    assert facts["Server Queue"] == facts["Server Compute Infer"] == "" and int(facts["p99 latency"]) > 0
     assert "queue" not in result.text()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.models import answers, streams
 from tritonlab.clients.outcome import Outcome, Split
 from tritonlab.clients.sending import RequestWatch, Sending
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -11,30 +12,9 @@ from tritonlab.core.metrics.execute_times import ExecuteTimes
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 
-SOURCE = """\
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            if data[0, 0] < 0:
-                raise ValueError("negative")
-            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data * len(requests))]))
-        return answers
-"""
-STREAM = """\
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for i in range(2):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([[i]], np.float32))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+NEGATIVE = 'if x[0, 0] < 0: raise ValueError("negative")'
+SOURCE = answers("x * len(requests)", first=NEGATIVE)
+STREAM = streams("np.array([[n]], np.float32)", over="range(2)")
 
 
 def options(**more: object) -> ConfigOptions:
@@ -69,14 +49,14 @@ def test_many_are_in_flight_together(workspace: Workspace) -> None:
 
 
 def test_each_has_the_lines_that_were_printed_for_it(workspace: Workspace) -> None:
-    printing = SOURCE.replace("            if data", '            print("data", data[0, 0])\n            if data')
+    printing = answers("x", first=f'print("data", x[0, 0])\n{NEGATIVE}')
     workspace.load("m", printing, options=options())
     outcomes = sent(workspace, [np.full((1, 1), n, np.float32) for n in (1, -2)])
     assert [[record.text for record in outcome.printed] for outcome in outcomes] == [["data 1.0"], ["data -2.0"]]
 
 
 def test_the_first_has_what_is_wrong_with_the_outputs(workspace: Workspace) -> None:
-    workspace.load("m", SOURCE.replace('Tensor("OUT"', 'Tensor("TUO"'), options=options())
+    workspace.load("m", answers("x", writes="TUO"), options=options())
     (record,) = sent(workspace, [np.ones((1, 1), np.float32)])[0].printed[:1]
     assert record.text == "Triton checks no outputs: 'TUO' is not an output of the config and was dropped."
 

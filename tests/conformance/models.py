@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.serving import ADD_SUB
+from tests.models import ADD_SUB, ECHO, RETURNS
 
 from .clients import Files
 
-__all__ = ["ADD_SUB", "ADD_SUB_CONFIG", "CPU", "ECHO", "SCRIPTED", "config", "model"]
+__all__ = ["ADD_SUB", "ADD_SUB_CONFIG", "CPU", "ECHO", "RETURNS", "SCRIPTED", "config", "model"]
 
 CPU = "instance_group { kind: KIND_CPU }"
 
@@ -34,29 +34,6 @@ backend: "python"
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "INPUT1" data_type: TYPE_FP32 dims: [ 4 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 4 ] } ]
 instance_group [ { kind: KIND_CPU } ]
-"""
-
-#: Answers every input with an output of the same name (`IN` -> `IN`); absent ones are absent.
-ECHO = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor(t.name(), t.as_numpy()) for t in request.inputs()])
-            for request in requests
-        ]
-"""
-
-#: Answers its inputs as they came, whatever numpy knows of them.
-RETURNS = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
 """
 
 

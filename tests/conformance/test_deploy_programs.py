@@ -14,6 +14,8 @@ import numpy as np
 import yaml
 
 from tests.export.deploy.promql import Prometheus, read_metrics
+from tests.models import streams
+from tests.serving import NO_PLUGINS
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
@@ -39,17 +41,7 @@ class TritonPythonModel:
         inputs = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", 2 * value)]) for value in inputs]
 """
-COUNT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for value in pb_utils.get_input_tensor_by_name(request, "IN").as_numpy():
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([value]))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+COUNT = streams("np.array([n])", over="x")
 _TENSORS = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
 MODELS = {
     "deployed": {"config.pbtxt": f'backend: "python" {_TENSORS}', "1/model.py": DOUBLE},
@@ -97,7 +89,7 @@ def deployment(client: Client, doubled: float = 3) -> Deployment:
 
 
 def run(folder: Path, address: str, grpc_address: str, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TRITON_HTTP": address, "TRITON_GRPC": grpc_address}
+    environment = {**os.environ, **NO_PLUGINS, "TRITON_HTTP": address, "TRITON_GRPC": grpc_address}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     )

@@ -52,23 +52,29 @@ def cells() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def exported() -> Iterator[dict[str, Files]]:
-    """The model directories that the notebooks' export gives, by name."""
+def export_models(target: Path) -> None:
+    """Write the model directories that the notebooks' export gives into a model repository."""
     shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))  # type: ignore[no-untyped-call]
-    with tempfile.TemporaryDirectory() as directory:
-        repository, target = Path(directory) / "repository", Path(directory) / "exported"
-        repository.mkdir()
-        with tritonlab.Server(repository, model_control_mode="explicit") as server:
-            workspace = Workspace(server, repository)
-            magics.register(shell, lambda: workspace)
-            for name, cell in cells():
-                if name not in NOT_HERE:
-                    shell.run_cell(cell).raise_error()  # type: ignore[no-untyped-call]
-            for name in dict.fromkeys(name for name, _ in cells() if name not in NOT_HERE):
-                tritonlab.export(server.model(name), target)
-            workspace.close()
-        yield {path.name: _files(path) for path in target.iterdir()}
+    with (
+        tempfile.TemporaryDirectory() as repository,
+        tritonlab.Server(repository, model_control_mode="explicit") as server,
+    ):
+        workspace = Workspace(server, Path(repository))
+        magics.register(shell, lambda: workspace)
+        for name, cell in cells():
+            if name not in NOT_HERE:
+                shell.run_cell(cell).raise_error()  # type: ignore[no-untyped-call]
+        for name in dict.fromkeys(name for name, _ in cells() if name not in NOT_HERE):
+            tritonlab.export(server.model(name), target)
+        workspace.close()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
+    """The model directories that the notebooks' export gives, by name."""
+    target = tmp_path_factory.mktemp("exported")
+    export_models(target)
+    return {path.name: _files(path) for path in target.iterdir()}
 
 
 def _files(directory: Path) -> Files:

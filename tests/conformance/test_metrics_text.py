@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import answers
 from tritonlab.core.metrics.metrics_config import MetricsConfig
 
 from .clients import Client, Failure, Options
@@ -23,16 +24,7 @@ IO = ("IN INT32 -1", "IN INT32 -1")
 BATCHED = "max_batch_size: 8"
 
 #: Waits for as many milliseconds as it is told to.
-SLEEPS = """
-import time
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        time.sleep(requests[0].inputs()[0].as_numpy().flat[0] / 1000)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("IN", r.inputs()[0].as_numpy())]) for r in requests]
-"""
+SLEEPS = answers("x", writes="IN", first="time.sleep(x.flat[0] / 1000)", imports="import time")
 
 MEASURES = """
 import triton_python_backend_utils as pb_utils

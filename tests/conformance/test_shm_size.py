@@ -12,7 +12,7 @@ import tritonclient.http
 import tritonlab
 from tests.conformance.models import config
 from tests.conformance.reference import ReferenceServer, missing
-from tests.serving import IDENTITY
+from tests.models import IDENTITY
 from tritonlab.profile.memory_use import memory_use, shm_size
 
 MIB = 1 << 20

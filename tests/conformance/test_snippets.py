@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import tritonclient.http
 
+from tests.models import streams
+from tests.serving import NO_PLUGINS, environment
 from tritonlab.clients.snippets import Address, copy_as, failure_test
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -38,17 +40,7 @@ class TritonPythonModel:
         outputs.append(pb_utils.Tensor("SAID", np.array([json.dumps(said, sort_keys=True)], dtype=object)))
         return pb_utils.InferenceResponse(outputs)
 """
-REPEAT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for value in pb_utils.get_input_tensor_by_name(request, "IN").as_numpy():
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([value]))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+REPEAT = streams("np.array([n])", over="x")
 TYPES = ["FP32", "INT64", "BOOL", "STRING", "FP16"]
 ECHO_CONFIG = 'backend: "python" input [{}] output [{}, {{ name: "SAID" data_type: TYPE_STRING dims: [1] }}]'.format(
     ", ".join(f'{{ name: "IN_{t}" data_type: TYPE_{t} dims: [-1] optional: true }}' for t in TYPES),
@@ -161,12 +153,12 @@ def test_all_that_is_said_of_a_request_is_said(kind: str, client: Client, addres
     text = program(kind, asked, client, address, tmp_path)
     if kind == "curl":
         (found,) = json.loads(text)["outputs"]
-        said = json.loads(found["data"][0])
+        document = json.loads(found["data"][0])
     else:
         assert "OUT_FP32" not in text
-        said = json.loads(eval(text.split("SAID\n")[1].strip())[0])
-    assert said["id"] == "it's mine" and said["correlation"] == 42 and said["timeout"] == 7_000_000
-    assert said["parameters"] == {"flag": True, "number": 3, "text": 'a "b"'}
+        document = json.loads(eval(text.split("SAID\n")[1].strip())[0])
+    assert document["id"] == "it's mine" and document["correlation"] == 42 and document["timeout"] == 7_000_000
+    assert document["parameters"] == {"flag": True, "number": 3, "text": 'a "b"'}
 
 
 def test_a_decoupled_model_is_asked_over_a_stream(client: Client, address: Address, tmp_path: Path) -> None:
@@ -199,7 +191,9 @@ def test_a_test_holds_the_server_to_what_it_answered(
     with pytest.raises(FileExistsError):
         written.save(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    found = subprocess.run(
+        command, cwd=tmp_path, env=environment(NO_PLUGINS), capture_output=True, text=True, timeout=100
+    )
     assert ("2 passed" if right else "2 failed") in found.stdout, found.stdout
 
 
@@ -235,5 +229,7 @@ def test_the_test_of_a_failure_fails_until_the_model_is_mended(
     failure_test(batch, config_of(client, "echo"), "ValueError: 'x'", address).save(tmp_path)
     failure_test([asked], config_of(client, "repeat"), "KeyError: 1", address).save(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    found = subprocess.run(
+        command, cwd=tmp_path, env=environment(NO_PLUGINS), capture_output=True, text=True, timeout=100
+    )
     assert ("3 passed" if mended else "1 failed, 2 passed") in found.stdout, found.stdout

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes, streams
 from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.profile.triton_trace import read_trace
 
@@ -41,34 +42,11 @@ class TritonPythonModel:
         ]
 """
 
-TWICE = """
-import triton_python_backend_utils as pb_utils
+TWICE = streams("x + n", over="range(2)", reads="IN", writes="IN")
 
+RAISES = executes('raise ValueError("no")')
 
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for number in range(2):
-                answer = pb_utils.Tensor("IN", request.inputs()[0].as_numpy() + number)
-                sender.send(pb_utils.InferenceResponse([answer]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
-
-RAISES = """
-class TritonPythonModel:
-    def execute(self, requests):
-        raise ValueError("no")
-"""
-
-REFUSES = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse(error=pb_utils.TritonError("no")) for _ in requests]
-"""
+REFUSES = executes('return [pb_utils.InferenceResponse(error=pb_utils.TritonError("no")) for _ in requests]')
 
 ENSEMBLE = """
 platform: "ensemble"

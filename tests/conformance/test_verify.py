@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.models import streams
 from tritonlab.clients.golden_files import GoldenCase
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
@@ -50,19 +51,7 @@ class TritonPythonModel:
         value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
         return {body}
 """
-DECOUPLED = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            sender = request.get_response_sender()
-            for n in range(3):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value + n)]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+DECOUPLED = streams("x + n", over="range(3)")
 VALUE = Tensor(DataType.FP32, (1, 4), np.arange(4, dtype=np.float32).reshape(1, 4))
 
 

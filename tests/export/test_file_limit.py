@@ -9,7 +9,8 @@ from pathlib import Path
 SCRIPT = """
 import os, resource, sys
 from pathlib import Path
-from tests.serving import IDENTITY, Lab, config
+from tests.models import IDENTITY
+from tests.serving import Lab, config
 from tritonlab.export.repository import export
 from tritonlab.repository.place import NoRepository
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.ensembles import ensemble_text, step
-from tests.serving import IDENTITY, write_model
+from tests.models import IDENTITY
+from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export import placement
 from tritonlab.export.placement import Placement

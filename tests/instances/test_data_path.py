@@ -14,19 +14,9 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.conformance.models import ECHO
 from tests.interrupting import Interrupter
-from tests.serving import (
-    ADD_SUB,
-    ADD_SUB_CONFIG,
-    Lab,
-    Script,
-    config,
-    eventually,
-    in_threads,
-    instances,
-    open_descriptors,
-)
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, ECHO
+from tests.serving import Lab, Script, config, eventually, in_threads, instances, open_descriptors
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.response_iterator import RequestInterrupted

@@ -8,7 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from tests.serving import IDENTITY, config
+from tests.models import IDENTITY
+from tests.serving import config
 
 SCRIPT = """
 import os, resource, sys

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, DECOUPLED, SOON, Lab, config, eventually
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, streams
+from tests.serving import DECOUPLED, SOON, Lab, config, eventually
 from tritonlab import Model
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
 from tritonlab.load_testing.load_result import LoadResult
@@ -57,18 +58,7 @@ SEQUENCE_CONFIG = config(
     "}",
 )
 
-STREAM = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for n in range(3):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.float32([n]))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+STREAM = streams("np.float32([n])", over="range(3)", reads="X")
 
 
 @pytest.fixture

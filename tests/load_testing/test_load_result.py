@@ -61,9 +61,9 @@ def test_nothing_measured_is_told() -> None:
 
 
 def test_the_result_is_json_with_stable_keys() -> None:
-    told = json.loads(json.dumps(result(row(1, 100), row(2, 150, latency=None, server=None)).to_dict()))
-    assert set(told) == {"model", "place", "mode", "stopped", "rows"}
-    first = told["rows"][0]
+    document = json.loads(json.dumps(result(row(1, 100), row(2, 150, latency=None, server=None)).to_dict()))
+    assert set(document) == {"model", "place", "mode", "stopped", "rows"}
+    first = document["rows"][0]
     assert set(first["latency_us"]) == {"avg", "p50", "p90", "p95", "p99", "max"}
     assert set(first) == {
         *("level", "seconds", "requests", "requests_per_s", "inferences_per_s", "responses_per_s", "sent_per_s"),
@@ -72,7 +72,7 @@ def test_the_result_is_json_with_stable_keys() -> None:
     }
     assert first["server"]["queue_us"] == 10
     assert first["network_us"] == 100 - 5 - 2 - 33
-    assert told["rows"][1]["network_us"] is None
+    assert document["rows"][1]["network_us"] is None
 
 
 def test_the_csv_has_the_columns_of_perf_analyzer(tmp_path: Path) -> None:

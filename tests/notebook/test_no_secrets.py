@@ -16,6 +16,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.serving import NO_PLUGINS
+
 pytestmark = pytest.mark.timeout(300)
 
 MODEL = """%%triton_model half --input X:FP32[-1] --output Y:FP32[-1]
@@ -204,7 +206,7 @@ def test_no_file_holds_it_that_others_may_read(saved: Saved) -> None:
 
 def run(*command: str, cwd: Path, **environment: str) -> str:
     found = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100
+        command, cwd=cwd, env={**os.environ, **NO_PLUGINS, **environment}, capture_output=True, text=True, timeout=100
     )
     assert found.returncode == 0, found.stdout + found.stderr
     return found.stdout

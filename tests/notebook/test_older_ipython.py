@@ -61,20 +61,20 @@ def test_a_cell_becomes_a_model_and_its_errors_point_into_it(player: Player) -> 
     assert version in ("'7.34.0'", "'8.37.0'")
     player.run("%load_ext tritonlab")
     assert player.run(MODEL).startswith("half  READY")
-    said = player.run("half(X=[[1.0, 3.0]])")  # what the model prints, another thread reads
-    assert said.startswith("half | asked by 1\n") and "[[0.5, 1.5]]" in said
-    said = player.run("half(X=[[1.0, -3.0]])")
-    assert "----> 1 half(X=[[1.0, -3.0]])" in said
-    assert ("Cell In[3] in execute()" if version == "'7.34.0'" else "Cell In[3], line 9, in execute()") in said
-    assert re.search(r'^----> 9 +assert all\(x.min\(\) >= 0 for x in found\), "negative"$', said, re.MULTILINE)
-    assert "AssertionError: negative" in said
+    output = player.run("half(X=[[1.0, 3.0]])")  # what the model prints, another thread reads
+    assert output.startswith("half | asked by 1\n") and "[[0.5, 1.5]]" in output
+    output = player.run("half(X=[[1.0, -3.0]])")
+    assert "----> 1 half(X=[[1.0, -3.0]])" in output
+    assert ("Cell In[3] in execute()" if version == "'7.34.0'" else "Cell In[3], line 9, in execute()") in output
+    assert re.search(r'^----> 9 +assert all\(x.min\(\) >= 0 for x in found\), "negative"$', output, re.MULTILINE)
+    assert "AssertionError: negative" in output
 
 
 def test_a_broken_cell_keeps_the_version_that_serves(player: Player) -> None:
     player.run("%load_ext tritonlab")
     player.run(MODEL)
-    said = player.run(MODEL.replace("requests):", "requests)"))
-    assert "SyntaxError" in said and "Cell In[3]" in said and "line 6" in said
+    output = player.run(MODEL.replace("requests):", "requests)"))
+    assert "SyntaxError" in output and "Cell In[3]" in output and "line 6" in output
     assert player.facts("%triton why half")["reasons"][0]["where"] == "Cell In[3], line 6"
     assert "[[0.5, 1.5]]" in player.run("half(X=[[1.0, 3.0]])")
     assert player.run(MODEL.replace("numpy as np", "numpyy as np")).count("No module named 'numpyy'") >= 1

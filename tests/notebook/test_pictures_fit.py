@@ -25,10 +25,9 @@ from tritonlab.profile.recording import Recording
 from tritonlab.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.testing import MS
 from tritonlab.tuning.ablation import PartGain
-from tritonlab.tuning.front_figure import front_figure
-from tritonlab.tuning.gain_figure import gain_figure
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.settings import Settings
+from tritonlab.tuning.tune_figures import front_figure, gain_figure
 from tritonlab.tuning.what_if import WhatIf
 
 LONG = "a_classifier_of_images_whose_name_is_longer_than_any_column"

@@ -76,9 +76,9 @@ def test_a_broken_model_becomes_a_verified_export(player: Player) -> None:
     line, source = LINE, BROKEN
 
     # the syntax error: which line, and what is expected there
-    said = player.run(f"{line}\n{source}")
-    found = re.search(r"Cell In\[\d+\], line (\d+)[\s\S]*SyntaxError: expected '(.)'", said)
-    assert found is not None, said
+    output = player.run(f"{line}\n{source}")
+    found = re.search(r"Cell In\[\d+\], line (\d+)[\s\S]*SyntaxError: expected '(.)'", output)
+    assert found is not None, output
     assert player.facts("%triton status scale")["error"]["where"].endswith(f"line {found[1]}")
     lines = [line, *source.splitlines()]
     lines[int(found[1]) - 1] += found[2]
@@ -86,9 +86,9 @@ def test_a_broken_model_becomes_a_verified_export(player: Player) -> None:
     assert re.search(r"^scale  READY", player.run(f"{line}\n{source}"), re.MULTILINE)
 
     # the wrong shape: what to send instead
-    said = player.run("scale(X=[1, 2])")
-    found = re.search(r"Hint: send an array of shape \[batch ≤ \d+, (\d+)\]", said)
-    assert found is not None, said
+    output = player.run("scale(X=[1, 2])")
+    found = re.search(r"Hint: send an array of shape \[batch ≤ \d+, (\d+)\]", output)
+    assert found is not None, output
     request = f"X=[{[float(n + 1) for n in range(int(found[1]))]}]"
     (response,) = player.facts(f"%triton infer scale {request}")["responses"]
     assert response["error"] is None and response["outputs"]["Y"]["values"] == [[0.25, 0.5, 0.75, 1.0]]
@@ -98,8 +98,8 @@ def test_a_broken_model_becomes_a_verified_export(player: Player) -> None:
     found = re.search(r"'(\w+)' is (\w+) where the config says (\w+)", warning)
     assert found is not None, warning
     line = line.replace(f"{found[1]}:{found[3]}", f"{found[1]}:{found[2]}")
-    said = player.run(f"{line}\n{source}")
-    assert "READY" in said and "warning" not in said
+    output = player.run(f"{line}\n{source}")
+    assert "READY" in output and "warning" not in output
     player.run(f"%triton infer scale {request}")
     assert player.facts("%triton status scale")["warnings"] == []
 

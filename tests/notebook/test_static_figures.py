@@ -8,21 +8,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.models import cell, counts
+
 CELLS = [
     "%load_ext tritonlab",
-    """%%triton_model echo --max-batch-size 4 --input X:FP32[1] --output Y:FP32[1] --quiet
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def initialize(self, args):
-        kind = pb_utils.MetricFamily.COUNTER
-        self.family = pb_utils.MetricFamily(name="rows_total", description="rows", kind=kind)
-        self.rows = self.family.Metric(labels={})
-
-    def execute(self, requests):
-        self.rows.increment(len(requests))
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", r.inputs()[0].as_numpy())]) for r in requests]
-""",
+    cell(
+        "echo --max-batch-size 4 --input X:FP32[1] --output Y:FP32[1] --quiet",
+        counts("rows_total", reads="X", writes="Y"),
+    ),
     "for kind in ('timeline', 'metrics', 'memory', 'graph'):\n    display(echo.view(kind))\necho(X=[[1.0]])",
     "for n in range(4):\n    echo(X=[[1.0]])",
     "'nothing new'",

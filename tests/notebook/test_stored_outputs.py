@@ -12,30 +12,15 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 
-ECHO = """%%triton_model echo --max-batch-size 4 --input X:FP32[1] --output Y:FP32[1] --quiet
-import triton_python_backend_utils as pb_utils
+from tests.models import cell, counts, streams
 
-class TritonPythonModel:
-    def initialize(self, args):
-        kind = pb_utils.MetricFamily.COUNTER
-        self.family = pb_utils.MetricFamily(name="rows_total", description="rows", kind=kind)
-        self.rows = self.family.Metric(labels={})
-
-    def execute(self, requests):
-        self.rows.increment(len(requests))
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", r.inputs()[0].as_numpy())]) for r in requests]
-"""
-TICKS = """%%triton_model ticks --decoupled --input X:FP32[1] --output Y:FP32[1] --quiet
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for _ in range(3):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("Y", request.inputs()[0].as_numpy())]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+ECHO = cell(
+    "echo --max-batch-size 4 --input X:FP32[1] --output Y:FP32[1] --quiet", counts("rows_total", reads="X", writes="Y")
+)
+TICKS = cell(
+    "ticks --decoupled --input X:FP32[1] --output Y:FP32[1] --quiet",
+    streams("x", over="range(3)", reads="X", writes="Y"),
+)
 USE = "for n in range(4):\n    echo(X=[[1.0]])\nlist(ticks.infer(inputs={'X': [1.0]}))"
 #: The cell of each kind, and the begin of its alternative text.
 KINDS = {

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, IDENTITY
 from tests.profile.events import Heard, asked, called
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, IDENTITY, Lab, config, in_threads
+from tests.serving import Lab, config, in_threads
 from tritonlab.core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
 from tritonlab.profile.call_tree import rare_facts

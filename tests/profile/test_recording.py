@@ -28,10 +28,10 @@ def heard() -> Heard:
 
 
 def test_a_file_holds_all_of_it(heard: Heard, tmp_path: Path) -> None:
-    told = repr(heard.recording)
-    assert told == "<Recording [add: 60 batches of 60 requests, 20 events not kept]>"
+    text = repr(heard.recording)
+    assert text == "<Recording [add: 60 batches of 60 requests, 20 events not kept]>"
     again = Recording.load(heard.recording.save(tmp_path / "day.npz"))
-    assert repr(again) == told
+    assert repr(again) == text
     was, now = heard.recording.model("add"), again.model("add")
     for table, ring in was.tables.items():
         other = now.tables[table]

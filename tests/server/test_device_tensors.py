@@ -144,8 +144,8 @@ def test_an_output_on_the_device_stays_there_though_the_inputs_were_forced_to_th
 
 @pytest.mark.parametrize("shape", [(0,), (5,), (300_000,)])
 def test_tensors_of_every_size_cross(script: Script, shape: tuple[int, ...]) -> None:
-    given = np.ones(shape, np.float32)
-    assert read(sent(script, DOUBLED, X=SimulatedArray(given))).tolist() == (given * 2).tolist()
+    array = np.ones(shape, np.float32)
+    assert read(sent(script, DOUBLED, X=SimulatedArray(array))).tolist() == (array * 2).tolist()
 
 
 def test_bf16_crosses(script: Script) -> None:
@@ -435,10 +435,10 @@ def test_a_full_pool_is_followed_by_an_allocation_that_goes_back_when_memory_is_
 
 
 def test_a_device_without_room_says_so_and_the_model_goes_on(script: Script) -> None:
-    given = SimulatedArray(np.ones(2 * MIB, np.float32), device=1)
+    array = SimulatedArray(np.ones(2 * MIB, np.float32), device=1)
     taken = SIMULATED.allocate(1, SIMULATED.free_bytes(1) - 64)
     try:
-        error = script.fails("return [answer()]", X=given)
+        error = script.fails("return [answer()]", X=array)
         assert isinstance(error, UnavailableError)
         assert "no memory for a tensor on GPU 1" in error.message and "CUDA_ERROR_OUT_OF_MEMORY" in error.message
         large = "SimulatedArray(np.ones(5 << 20, np.float32), 1)"
@@ -448,7 +448,7 @@ def test_a_device_without_room_says_so_and_the_model_goes_on(script: Script) -> 
         assert "CUDA_ERROR_OUT_OF_MEMORY" in error.message
     finally:
         SIMULATED.free(1, taken)
-    assert read(sent(script, DOUBLED, X=given)).tolist() == [2] * 2 * MIB
+    assert read(sent(script, DOUBLED, X=array)).tolist() == [2] * 2 * MIB
 
 
 # -- who looks on

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, stored, texts
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, config, lab
+from tests.serving import Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back
-from tritonlab.tuning.gain_figure import gain_figure
 from tritonlab.tuning.live_model import LiveModel, Measurement
 from tritonlab.tuning.measured_candidate import MeasuredCandidate, Noise, ranked
 from tritonlab.tuning.offered_load import Load, RequestPattern, loads_of
@@ -28,6 +28,7 @@ from tritonlab.tuning.search import Calibration, ProbeResult, SearchResult, Tria
 from tritonlab.tuning.service_times import ServiceTimes
 from tritonlab.tuning.settings import Settings
 from tritonlab.tuning.tune import Goal, tune
+from tritonlab.tuning.tune_figures import gain_figure
 from tritonlab.tuning.tune_result import TuneResult, TuneRun
 
 __all__ = ["lab"]
@@ -283,8 +284,8 @@ def test_the_result_is_text_json_a_picture_and_a_page(rooted: TuneResult) -> Non
     lines = repr(result).splitlines()
     assert lines[0].startswith("Tuning m with p99 <= 20 ms: ") and "4 measured live" in lines[0]
     assert len(lines) <= 40 and lines[-1].startswith("  front, predicted where not measured (p99 ms: requests/s): ")
-    told = json.loads(json.dumps(result.to_dict()))
-    assert told["best"]["p99_ms"] <= 20 and len(told["confirmed"]) == 4 and told["config"] == result.config
+    document = json.loads(json.dumps(result.to_dict()))
+    assert document["best"]["p99_ms"] <= 20 and len(document["confirmed"]) == 4 and document["config"] == result.config
     svg, legend = read(result.figure())
     assert len([one for one in svg.iter("circle") if one.get("stroke") == "#1976d2"]) == 4
     assert {"p99 latency", "throughput, requests/s", "limit: p99 20 ms"} <= set(texts(svg))
@@ -365,8 +366,8 @@ def test_now_is_what_the_present_settings_do_at_the_load_that_suits_them() -> No
     assert of_present(result).numbers.rate >= 0.95 * at[8].rate
     (line,) = (line for line in repr(result).splitlines() if line.startswith("  now, measured: "))
     assert "1 client 9/s, p99 110 ms" in line and "8 clients 5" in line
-    told = result.to_dict()["now_measured"]
-    assert [one["concurrency"] for one in told] == [1, 2, 4, 8, 16] and told[3]["p99_ms"] < 20 < told[2]["p99_ms"]
+    facts = result.to_dict()["now_measured"]
+    assert [one["concurrency"] for one in facts] == [1, 2, 4, 8, 16] and facts[3]["p99_ms"] < 20 < facts[2]["p99_ms"]
 
 
 def test_a_short_budget_suffices_for_the_loads_of_the_present_settings() -> None:
@@ -460,9 +461,9 @@ def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact()
     assert result.gains == [doubled, nothing, unmeasured]  # those of another best are not its own
     rows = [line.split("requests/s")[1].split() for line in repr(result).splitlines() if "requests/s  " in line][-3:]
     assert rows == [["+100%", "+100%", "10"], ["wrong", "within", "noise", "10"], ["+100%", "10", "(replayed)"]]
-    told = result.to_dict()["bought"]
-    assert [one["contradicts_prediction"] for one in told] == [False, True, False]
-    assert [one["within_noise"] for one in told] == [False, True, False]
+    document = result.to_dict()["bought"]
+    assert [one["contradicts_prediction"] for one in document] == [False, True, False]
+    assert [one["within_noise"] for one in document] == [False, True, False]
     _, gains = stored(result.html())
     bars = [bar for bar in read(gains)[0].iter("rect") if bar.get("fill") == "#8e5bd0"]
     assert len(bars) == 2  # of the gains that nothing contradicts

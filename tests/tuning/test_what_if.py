@@ -10,8 +10,9 @@ import pytest
 
 import tritonlab
 from tests.ensembles import ensemble_text, step
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, texts
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
+from tests.serving import Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
@@ -64,18 +65,18 @@ def test_the_rate_is_that_of_the_busy_time() -> None:
     assert found.before.rate < 0.4 and found.before.busy_rate == pytest.approx(250)
     assert found.after.busy_rate == pytest.approx(200, rel=0.01)
     assert " · 250 → 200 requests/s while busy · " in repr(found)
-    told = found.to_dict()["before"]
-    assert told["busy_seconds"] == pytest.approx(0.012) and told["requests_per_busy_second"] == pytest.approx(250)
+    facts = found.to_dict()["before"]
+    assert facts["busy_seconds"] == pytest.approx(0.012) and facts["requests_per_busy_second"] == pytest.approx(250)
     assert Numbers.busy_time(np.array([0.0, 5.0, 1.0]), np.array([2.0, 6.0, 4.0])) == 5  # out of order, overlapping
     assert "busy_seconds" not in Numbers(1.0, 1.0, 1.0, 1.0, 1).to_dict()  # of a load test, which does not know it
 
 
 def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     found = asked(served, [], instances=2)
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["settings"]["instances"] == 2 and told["now"]["instances"] == 1
-    assert told["after"]["p99_ms"] < told["before"]["p99_ms"]
-    assert told["notes"] == ["More instances than were recorded are taken not to slow one another down."]
+    document = json.loads(json.dumps(found.to_dict()))
+    assert document["settings"]["instances"] == 2 and document["now"]["instances"] == 1
+    assert document["after"]["p99_ms"] < document["before"]["p99_ms"]
+    assert document["notes"] == ["More instances than were recorded are taken not to slow one another down."]
     svg, _ = read(found.figure())
     lanes = [text.text for text in svg.iter("text") if text.get("x") == "0.0"]
     assert lanes == ["m_0_0", "what if", "instance 2", "what if"]
@@ -104,9 +105,9 @@ def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Recorded
     applied: list[Settings] = []
     found = asked(served, applied, max_queue_delay_microseconds=700)
     assert applied == []
-    said = repr(found.apply())  # without quotes, as a cell shows it
+    text = repr(found.apply())  # without quotes, as a cell shows it
     assert [settings.delay_us for settings in applied] == [700]
-    assert said == f"'{found.name}' is loaded with {found.settings}, until its cell runs; undo() loads it as it was."
+    assert text == f"'{found.name}' is loaded with {found.settings}, until its cell runs; undo() loads it as it was."
     assert found.undo() == f"'{found.name}' is loaded as it was before apply()."
     assert applied == []
     with pytest.raises(UnavailableError, match="no settings were applied, so there are none to undo"):

@@ -96,12 +96,12 @@ class Comparison:
 def compare(one: Outcome, other: Outcome) -> Comparison:
     """Compare two outcomes. Empty final responses do not count, because not every protocol has them."""
     responses = [[a.response for a in outcome.arrivals if a.response.outputs] for outcome in (one, other)]
-    said = _error_text(one), _error_text(other)
+    errors = _error_text(one), _error_text(other)
     counts = len(responses[0]), len(responses[1])
     return Comparison(
         (one, other),
         tuple(compare_responses(*responses)),
-        said if said[0] != said[1] else None,
+        errors if errors[0] != errors[1] else None,
         counts if counts[0] != counts[1] else None,
     )
 

@@ -23,11 +23,11 @@ def curl_command(request: RequestSpec, address: str, header_file: str, outputs: 
     """
     version = f"/versions/{request.model_version}" if request.model_version != -1 else ""
     url = f"http://{address}/v2/models/{request.model_name}{version}/infer"
-    said = f" -H {shlex.quote(f'@{header_file}')}" if header_file else ""
+    header = f" -H {shlex.quote(f'@{header_file}')}" if header_file else ""
     names = request.requested_outputs or list(outputs)
     binary = any(outputs.get(name) in NOT_IN_JSON for name in names)
     document = request_document(request, binary)
-    command = f"curl -sS{said} {shlex.quote(url)}"
+    command = f"curl -sS{header} {shlex.quote(url)}"
     kept = f" -D {request.model_name}.head -o {request.model_name}.answer" if binary else ""
     values = {name: json_value(tensor) if is_read(tensor) else None for name, tensor in request.inputs.items()}
     if None not in values.values():

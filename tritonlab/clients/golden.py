@@ -35,10 +35,10 @@ def golden_directory() -> Path:
     """Return `<notebook>.golden` beside the notebook of this kernel, or `notebook.golden` here if nobody says which
     notebook it is.
     """
-    said = os.environ.get(NOTEBOOK_VARIABLE) or os.environ.get(_JUPYTER) or ""
-    if not said.endswith(".ipynb"):
+    name = os.environ.get(NOTEBOOK_VARIABLE) or os.environ.get(_JUPYTER) or ""
+    if not name.endswith(".ipynb"):
         return Path("notebook.golden")
-    notebook = Path(said)
+    notebook = Path(name)
     # Jupyter names a path on its server, which may be another machine
     return (notebook if notebook.parent.is_dir() else Path(notebook.name)).with_suffix(".golden")
 
@@ -191,7 +191,7 @@ def _case(outcome: Outcome, name: str) -> GoldenCase:
         model=request.model_name,
         name=name,
         inputs=request.inputs,
-        said=non_default_fields(request),
+        fields=non_default_fields(request),
         answers=answers,
         error=error,
     )
@@ -210,12 +210,12 @@ def verdict_of(report: Mapping[str, Any]) -> str:
     bad = [result for result in results if not result["passed"]]
     if not results and not left:
         return "golden: nothing is kept"
-    said = f"golden: {len(results) - len(bad)} of {len(results) + left} answers are the same"
-    said += f", {left} not sent: out of time" if left else ""
+    text = f"golden: {len(results) - len(bad)} of {len(results) + left} answers are the same"
+    text += f", {left} not sent: out of time" if left else ""
     if not bad:
-        return said
+        return text
     names = ", ".join(f"{result['model']}/{result['name']}" for result in bad[:5])
-    return f"{said}; different: {names}\n{bad[0]['text']}"
+    return f"{text}; different: {names}\n{bad[0]['text']}"
 
 
 def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:

@@ -31,12 +31,12 @@ class GoldenCase:
     model: str
     name: str
     inputs: Mapping[str, Tensor]
-    said: Mapping[str, Any]
+    fields: Mapping[str, Any]
     answers: Sequence[Mapping[str, Tensor]] = ()
     error: str = ""
 
     def request(self) -> InferenceRequest:
-        return InferenceRequest(self.model, dict(self.inputs), **self.said)
+        return InferenceRequest(self.model, dict(self.inputs), **self.fields)
 
 
 def write_case(case: GoldenCase, directory: Path) -> Path:
@@ -48,7 +48,7 @@ def write_case(case: GoldenCase, directory: Path) -> Path:
     large: dict[str, NDArray[Any]] = {}
     document: dict[str, Any] = {
         "model": case.model,
-        "request": {**case.said, "inputs": _tensors(case.inputs, "input", large)},
+        "request": {**case.fields, "inputs": _tensors(case.inputs, "input", large)},
         "answers": [_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(case.answers)],
         **({"error": case.error} if case.error else {}),
     }
@@ -74,7 +74,7 @@ def read_case(path: Path) -> GoldenCase:
             model=document["model"],
             name=path.stem,
             inputs=_read_tensors(request["inputs"], "input", large),
-            said={field: request[field] for field in _FIELDS if field in request},
+            fields={field: request[field] for field in _FIELDS if field in request},
             answers=[_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
             error=document.get("error", ""),
         )

@@ -121,15 +121,15 @@ def infer_message(request: RequestSpec) -> Any:
         message.raw_input_contents.append(tensor.data.tobytes())
     for name in request.requested_outputs:
         message.outputs.add(name=name)
-    said: dict[str, ParameterValue] = dict(request.parameters or {})
+    parameters: dict[str, ParameterValue] = dict(request.parameters or {})
     if request.correlation_id:
-        said |= {
+        parameters |= {
             "sequence_id": request.correlation_id,
             "sequence_start": bool(request.flags & SEQUENCE_START),
             "sequence_end": bool(request.flags & SEQUENCE_END),
         }
-    said |= {"timeout": request.timeout} if request.timeout else {}
-    for key, value in said.items():
+    parameters |= {"timeout": request.timeout} if request.timeout else {}
+    for key, value in parameters.items():
         kind = {bool: "bool_param", int: "int64_param", float: "double_param", str: "string_param"}[type(value)]
         setattr(message.parameters[key], kind, value)
     if request.priority:
@@ -143,11 +143,11 @@ def _response(message: Any) -> InferenceResponse:
         output.name: _tensor(output, raw[number] if number < len(raw) else None)
         for number, output in enumerate(message.outputs)
     }
-    said = message.parameters
-    parameters = {key: getattr(value, value.WhichOneof("parameter_choice")) for key, value in said.items()}
+    sent = message.parameters
+    parameters = {key: getattr(value, value.WhichOneof("parameter_choice")) for key, value in sent.items()}
     final = bool(parameters.pop("triton_final_response", True))
     version = int(message.model_version) if message.model_version.isdecimal() else -1
-    empty = final and not outputs and "triton_final_response" in said
+    empty = final and not outputs and "triton_final_response" in sent
     return InferenceResponse(
         message.model_name,
         model_version=version,
@@ -159,8 +159,8 @@ def _response(message: Any) -> InferenceResponse:
     )
 
 
-def _tensor(said: Any, raw: bytes | None) -> Tensor:
-    datatype, shape = DataType[said.datatype], tuple(said.shape)
+def _tensor(message: Any, raw: bytes | None) -> Tensor:
+    datatype, shape = DataType[message.datatype], tuple(message.shape)
     if raw is not None:
         return Tensor(datatype, shape, wire_elements(raw, datatype))
-    return tensor_of(list(getattr(said.contents, _CONTENTS[datatype])), datatype, shape)
+    return tensor_of(list(getattr(message.contents, _CONTENTS[datatype])), datatype, shape)

@@ -63,14 +63,14 @@ def request_body(request: RequestSpec, binary: bool) -> tuple[bytes, int | None]
     """
     document = request_document(request, binary)
     if binary:
-        for said in document["inputs"]:
-            said["parameters"] = {"binary_data_size": request.inputs[said["name"]].byte_size}
+        for entry in document["inputs"]:
+            entry["parameters"] = {"binary_data_size": request.inputs[entry["name"]].byte_size}
         head = json.dumps(document).encode()
         return head + b"".join(tensor.data.tobytes() for tensor in request.inputs.values()), len(head)
-    for said in document["inputs"]:
-        said["data"] = json_value(request.inputs[said["name"]])
-        if said["data"] is None:
-            raise InternalError(f"the server takes JSON only, which cannot carry the values of '{said['name']}'")
+    for entry in document["inputs"]:
+        entry["data"] = json_value(request.inputs[entry["name"]])
+        if entry["data"] is None:
+            raise InternalError(f"the server takes JSON only, which cannot carry the values of '{entry['name']}'")
     return json.dumps(document).encode(), None
 
 
@@ -79,14 +79,14 @@ def read_response(body: bytes, head: int | None) -> InferenceResponse:
     document = json.loads(body[:head])
     position = head or len(body)
     outputs: dict[str, Tensor] = {}
-    for said in document.get("outputs", ()):
-        datatype, shape = DataType[said["datatype"]], tuple(said["shape"])
-        size = said.get("parameters", {}).get("binary_data_size")
+    for entry in document.get("outputs", ()):
+        datatype, shape = DataType[entry["datatype"]], tuple(entry["shape"])
+        size = entry.get("parameters", {}).get("binary_data_size")
         if size is not None:
-            outputs[said["name"]] = Tensor(datatype, shape, wire_elements(body[position : position + size], datatype))
+            outputs[entry["name"]] = Tensor(datatype, shape, wire_elements(body[position : position + size], datatype))
             position += size
         else:
-            outputs[said["name"]] = tensor_of(said["data"], datatype, shape)
+            outputs[entry["name"]] = tensor_of(entry["data"], datatype, shape)
     parameters: Mapping[str, Any] = document.get("parameters", {})
     version = document.get("model_version", "")
     return InferenceResponse(

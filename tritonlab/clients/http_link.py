@@ -60,8 +60,8 @@ class HttpLink:
         body, head = request_body(request, self.binary)
         length = {"Inference-Header-Content-Length": str(head)} if head is not None else {}
         version = str(request.model_version) if request.model_version != -1 else ""
-        answer, said = self._ask("POST", model_path(request.model_name, version) + "/infer", body, length)
-        found = said.get("Inference-Header-Content-Length")
+        answer, headers = self._ask("POST", model_path(request.model_name, version) + "/infer", body, length)
+        found = headers.get("Inference-Header-Content-Length")
         yield read_response(answer, int(found) if found else None)
 
     def close(self) -> None:

@@ -120,11 +120,11 @@ class HttpCaller:
     def _message(self, request: InferenceRequest) -> bytes:
         body, head = request_body(request, self._link.binary)
         version = str(request.model_version) if request.model_version != -1 else ""
-        said = {"Host": self._link.address, **self._link.headers, "Content-Length": str(len(body))}
-        said |= {"Inference-Header-Content-Length": str(head)} if head is not None else {}
+        headers = {"Host": self._link.address, **self._link.headers, "Content-Length": str(len(body))}
+        headers |= {"Inference-Header-Content-Length": str(head)} if head is not None else {}
         lines = [
             f"POST {model_path(request.model_name, version)}/infer HTTP/1.1",
-            *(f"{k}: {v}" for k, v in said.items()),
+            *(f"{k}: {v}" for k, v in headers.items()),
         ]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 

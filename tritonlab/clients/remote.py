@@ -149,7 +149,7 @@ class RemoteModel(LoadTested):
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Send one request and return its one answer. Raises the server's TritonError."""
-        types = {said["name"]: DataType[said["datatype"]] for said in self.metadata()["inputs"]}
+        types = {tensor["name"]: DataType[tensor["datatype"]] for tensor in self.metadata()["inputs"]}
         given = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
         tensors = {name: tensor.to_host() for name, tensor in given.items()}
         outcome = self.send(InferenceRequest(self.name, tensors), decoupled=False)

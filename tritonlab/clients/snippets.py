@@ -374,7 +374,7 @@ def _inputs(asked: Asked, values: Mapping[str, str] | None = None, indent: str =
 def _arguments(asked: Asked, headers: bool = False) -> str:
     """Return the arguments of `infer`, without those that have their default values."""
     request = asked.request
-    said = {
+    arguments = {
         "model_version": repr(str(request.model_version)) if request.model_version != -1 else "",
         "outputs": "outputs" if request.requested_outputs else "",
         "request_id": repr(request.request_id) if request.request_id else "",
@@ -386,7 +386,7 @@ def _arguments(asked: Asked, headers: bool = False) -> str:
         "parameters": repr(dict(request.parameters)) if request.parameters else "",
         "headers": "headers" if headers and asked.address.header_file else "",
     }
-    given = "".join(f", {name}={value}" for name, value in said.items() if value)
+    given = "".join(f", {name}={value}" for name, value in arguments.items() if value)
     return f'"{request.model_name}", inputs{given}'
 
 

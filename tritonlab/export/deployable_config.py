@@ -77,9 +77,10 @@ def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
     """Take this machine's devices out of instance groups that did not name any (rule 5.1.4). The next machine has
     others: KIND_CPU from here would keep a model off its GPU."""
     for index, group in enumerate(config.instance_group):
-        said = authored.instance_group[index] if index < len(authored.instance_group) else messages.ModelInstanceGroup()
-        group.kind = said.kind  # without one that is KIND_AUTO, which is not printed
-        if not said.gpus:
+        has_written = index < len(authored.instance_group)
+        written = authored.instance_group[index] if has_written else messages.ModelInstanceGroup()
+        group.kind = written.kind  # without one that is KIND_AUTO, which is not printed
+        if not written.gpus:
             del group.gpus[:]
 
 

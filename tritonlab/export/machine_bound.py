@@ -3,12 +3,14 @@ them in its report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..core.config.model_config import ModelConfig
+from ..core.status import InvalidArgumentError
 from ..ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ..ipc.processes.own_stub import NAME, is_compiled
+from ..repository.model_tree import KEEPS
 
 
 def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None:
@@ -18,6 +20,27 @@ def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None
         config.ClearField("runtime")
     if PARAMETER not in authored.parameters and config.backend != "python":
         config.parameters.pop(PARAMETER, None)
+
+
+class NotDeployable(InvalidArgumentError):
+    """A model of which there is nothing here that a Triton server could run."""
+
+
+def check_deployable(name: str, answers: str, files: Iterable[str]) -> None:
+    """Refuse to export a model that something else answered for, in the words `answers`, unless its own files are here.
+    Raises NotDeployable."""
+    if any("/" in file and Path(file).name != KEEPS for file in files):
+        return
+    raise NotDeployable(
+        f"'{name}' cannot be exported: it does not answer itself here ({answers}), and none of its own files is in its "
+        "version directory. Put the real model there, or leave it out with alone=True"
+    )
+
+
+def never_ran(answers: str) -> Iterator[str]:
+    """Yield a warning for a model that something else answered for, in the words `answers`."""
+    if answers:
+        yield f"it did not answer itself here ({answers}): what was exported are its own files, which never ran here"
 
 
 def starts_our_stub(directory: Path, files: Iterable[str]) -> list[str]:

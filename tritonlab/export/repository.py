@@ -28,9 +28,10 @@ from ..core.unknown_option import explains_unknown
 from ..repository.layout import CONFIG_FILE
 from ..repository.model_tree import KEEPS, ModelTree
 from ..repository.place import NoRepository, make_repository, repository_path, scratch_name, scratch_place
+from ..server.models.backend_choice import choice_words
 from . import left_out
 from .deployable_config import deployable_config
-from .machine_bound import starts_our_stub, warnings
+from .machine_bound import check_deployable, never_ran, starts_our_stub, warnings
 from .needed_models import NeededModels, needed_models
 from .placement import Placement
 from .preflight.finding import Prediction, Preflight
@@ -209,13 +210,15 @@ class _Build:
     @classmethod
     def of(cls, model: Model, include: Sequence[str], target: Target) -> _Build:
         subject = subject_of(model, include)
+        if answers := choice_words(subject.config):
+            check_deployable(model.name, answers, subject.tree.files)
         return cls(model, subject.directory, subject.tree, judge(subject, target))
 
     def plan(self, new: Path, target: Path, copied: Callable[[str, int], object] = lambda file, size: 0) -> ExportPlan:
         """Write the model to `new`, which may take the place of `target`, and return the plan for that."""
         if self.model.server.core.repository.is_kept(self.model.name):
             served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
-            found = (*warnings(served, self.source, ()), *self._stops())
+            found = (*warnings(served, self.source, ()), *never_ran(choice_words(served)), *self._stops())
             return plan_as_it_is(self.tree, new, target, found, copied)
         files, authored = self.tree.files, self.source / CONFIG_FILE
         new.mkdir(parents=True)
@@ -225,14 +228,15 @@ class _Build:
             if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there
                 (new / version / KEEPS).touch()
         text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
-        served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
-        config = deployable_config(served, parse_pbtxt(text, str(authored)), files=files)
+        served, written = parse_pbtxt(self.model.config_pbtxt(), "the served config"), parse_pbtxt(text, str(authored))
+        answers = choice_words(served)
+        config = deployable_config(written if answers else served, written, files=files)
         completed = completed_text(text, config)
         (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
         if authored.is_file():
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, self.source, files), *_rewritten(text, completed))
-        found = (*found, *left_out.sentences(self.tree.left_out), *self._stops())
+        found = (*found, *never_ran(answers), *left_out.sentences(self.tree.left_out), *self._stops())
         return replace(compare(new, target), warnings=tuple(dict.fromkeys(found)))
 
     def _stops(self) -> Iterator[str]:

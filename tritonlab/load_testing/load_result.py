@@ -13,8 +13,7 @@ from ..core.axes import axes_of
 from ..core.html_table import table
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
-from .load_figure import load_figure
-from .load_plot import plot_load
+from .load_figure import load_figure, plot_load
 from .load_row import LoadRow
 from .load_text import cells, heads, notes, table_lines
 from .perf_csv import csv_text

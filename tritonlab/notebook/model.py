@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,10 @@ from .views.card.failure_pane import FailurePane
 from .views.open_ports import Ports, open_address
 
 if TYPE_CHECKING:
+    from ..check.check_result import CheckResult
     from ..load_testing.load_run import LoadTest
     from ..load_testing.local_target import LocalTarget
+    from ..profile.line_profile import LineProfile
     from ..tuning.tune_result import TuneResult
     from ..tuning.tuned_model import Written
     from ..tuning.what_if import WhatIf
@@ -121,6 +124,47 @@ class Model(LoadTested, served.Model):
         found = preflight(self, target, replay=lambda: kept.check(model=self.name))
         return found.cited(self._workspace.cite) if self._workspace is not None else found
 
+    def profile(
+        self,
+        requests: Sequence[Mapping[str, Any]] | None = None,
+        seconds: float | None = None,
+        *,
+        memory: bool = False,
+        **load: Any,
+    ) -> LineProfile:
+        """Return how long each line of its code takes, by batch size, in the numbers of the cell: `execute`, what it
+        calls, threads, coroutines and helper files. `memory=True`: what each line still holds of what it allocated
+        meanwhile, which slows the model down.
+
+        `requests`: inputs that are sent one after the other, once. With `seconds`, or with options of `load_test` as
+        `concurrency=8`, a load is sent so long (3 s): of `requests`, or of random values. With `seconds` alone, it
+        looks at what others send (5 s without any argument). An interrupt ends it with what was found.
+
+        Lines are timed by events in Python 3.12 and later, as long as these cost little, else by looking where the code
+        is every 2 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
+        no process, and what `load_test` raises.
+        """
+        from ..profile.line_profiling import profile_lines
+
+        if load or (requests is not None and seconds is not None):
+            given = {"inputs": list(requests)} if requests is not None else {}
+            options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **given, **load}
+            found = profile_lines(self, self.server.instruments, lambda: self.load_test(**options), memory, self._cited)
+        elif requests is not None:
+            found = profile_lines(self, self.server.instruments, lambda: self._send_each(requests), memory, self._cited)
+        else:
+            pause = 5.0 if seconds is None else seconds
+            found = profile_lines(self, self.server.instruments, lambda: time.sleep(pause), memory, self._cited)
+        return found
+
+    def _send_each(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        for inputs in requests:
+            for _ in self.infer(inputs=inputs):
+                pass
+
+    def _cited(self, text: str) -> str:
+        return self._workspace.cite(text) if self._workspace is not None else text
+
     def load_target(self) -> LocalTarget:
         from ..load_testing.local_target import LocalTarget
 
@@ -196,6 +240,42 @@ class Model(LoadTested, served.Model):
         from ..tuning.tune import tune_model
 
         return tune_model(self, {"p99_ms": p99_ms, **load, **most, **requests}, self._written)
+
+    @explains_unknown
+    def check(
+        self,
+        seconds: float = 60.0,
+        *,
+        seed: int = 0,
+        relations: Iterable[str] | None = None,
+        example: Any = None,
+        strategies: Mapping[str, Any] | None = None,
+        side_effects: bool = False,
+        progress: Callable[[Any], object] | bool | None = None,
+    ) -> CheckResult:
+        """Look for what goes wrong in company: answers that depend on other requests, on a batch or on an earlier
+        request; failures that spread; responses, streams and sequences that are not as they should be; leaks.
+
+        A copy of the model, in processes of its own, is sent requests: kept golden ones, the last ones, `example`, and
+        generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model itself
+        goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was found
+        until then. `seed` makes the same requests again.
+
+        relations: those to try, of company, neighbours, answers, streams, sequences, resources, life and edges; all by
+        default. example: inputs by name that the model takes, a request, or a list of these. strategies: for some
+        inputs what makes their values, without the batch dimension: a strategy of hypothesis, a list of values, or a
+        function of a numpy Generator. side_effects: also check a model that talks to others, which a check does
+        thousands of times. progress: called with what is done now, which prints as a line; True prints it.
+
+        Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
+        and ImportError for a strategy without hypothesis.
+        """
+        from ..check.run import CheckOptions, check_model
+
+        call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
+        options = CheckOptions(seconds, seed, relations, example, strategies, side_effects, call)
+        cite = self._workspace.cite if self._workspace is not None else str
+        return check_model(self, options, golden=GoldenSet(), cite=cite)
 
     def _written(self) -> Written | None:
         return self._workspace.written(self.name) if self._workspace is not None else None

@@ -35,6 +35,7 @@ from ..ipc.processes.stub_pool import StubPool
 from ..repository.model_repository_manager import ModelRepositoryManager, check_repositories
 from ..schedulers.timer import Timer
 from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
+from .models.backend_choice import BackendChoices
 from .models.backend_config import shm_settings
 from .models.backends import Backends
 from .models.model_control import CONTROL_MODES, ModelControl
@@ -181,7 +182,7 @@ def _load_services(
     return LoadServices(
         instances,
         timer,
-        backends=Backends(options.backend_directory, instances.log),
+        backends=Backends(options.backend_directory, instances.log, BackendChoices(options.backends)),
         infer=partial(server.infer, from_model=True),
         find=server.find,
         stats=metrics.stats,
@@ -197,6 +198,7 @@ def check_options(options: Options) -> None:
     """Raise InvalidArgumentError for options that no server can be built with; builds nothing."""
     _control_mode(options)
     shm_settings(options.backend_config or {})
+    BackendChoices(options.backends)
     _execution_options(options)
     VisibleGpus(options.simulated_gpus)
 

@@ -259,6 +259,10 @@ class InferenceServer:
 
     # -- what it does now
 
+    @property
+    def options(self) -> Options:
+        return self._options
+
     def live(self) -> bool:
         return not self._control.stopped
 

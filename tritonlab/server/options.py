@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..core.clock import Clock
 from ..core.metrics.metrics_config import MetricsConfig
@@ -42,6 +43,9 @@ class Options:
         (rule 5.11.9).
     backend_config: the keys of `--backend-config=python,…` (rule 2.9).
     backend_directory: where Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11).
+    backends: what answers for models of other backends than Python's, by the model's or the backend's name: "real",
+        "borrow:host:8001", "recorded", "stand-in", or a dict with `use` and the fields of rule 2.13.3. A
+        `tritonlab.toml` beside the repository says the same for what is not named here.
     cache_config: `"local,size=<bytes>"` makes room for the answers of models with `response_cache` (rule 5.9).
     rate_limit: `"execution_count"` minds the resources of `rate_limiter` (rule 5.10.2).
     rate_limit_resource: how much of each there is, `{name: count}` or `{name: {device: count}}`.
@@ -80,6 +84,7 @@ class Options:
     strict_readiness: bool = True
     backend_config: Mapping[str, str] | None = None
     backend_directory: str | Path | None = None
+    backends: Mapping[str, str | Mapping[str, Any]] | None = None
     cache_config: str = ""
     rate_limit: str = "off"
     rate_limit_resource: Limits | None = None

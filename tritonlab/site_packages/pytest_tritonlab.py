@@ -3,6 +3,8 @@
     import triton_python_backend_utils as pb_utils     works in every test module
     triton_server                                      a tritonlab.Server for the test session
     triton_model                                       loads models into it: triton_model("models/add_sub")
+    triton_check                                       checks a model: triton_check("models/add_sub", seconds=20)
+    @pytest.mark.triton_check(seconds=20)              the options of the checks of a test, class or module
     --triton-simulated-gpus=2                          its GPUs, where models for GPUs are to load without any
 
 It lies beside the package, not in it: pytest imports its plugins in every run, and `import tritonlab` would cost each
@@ -14,7 +16,7 @@ from __future__ import annotations
 import importlib
 import sys
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tritonlab import Model, Server
+    from tritonlab.check.check_result import CheckResult
 
 
 class _OnDemand(MetaPathFinder):
@@ -52,6 +55,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "triton_check(**options): the options of triton_check, those of Model.check")
+
+
 @pytest.fixture(scope="session")
 def triton_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Server]:
     """Return a `tritonlab.Server` without models; its models run in stub processes and end with the session."""
@@ -70,3 +77,26 @@ def triton_model(triton_server: Server) -> Iterator[Callable[..., Model]]:
     """
     with importlib.import_module("tritonlab.testing").model_loader(triton_server) as load:
         yield load
+
+
+@pytest.fixture
+def triton_check(triton_model: Callable[..., Model], request: pytest.FixtureRequest) -> Callable[..., CheckResult]:
+    """Check a model and fail the test with what is found.
+
+    `triton_check("models/add_sub", seconds=20)` takes a model of `triton_model`, or what that takes to load one;
+    options are those of `Model.check`, and those of the marker `triton_check` where the call does not have them.
+    Returns the result; a test in which nothing could be checked fails, too.
+    """
+    marked = [mark.kwargs for mark in request.node.iter_markers("triton_check")]
+
+    def check(model: Any, **options: Any) -> CheckResult:
+        __tracebackhide__ = True
+        subject = model if hasattr(model, "check") else triton_model(model)
+        for kwargs in marked:
+            options = {**kwargs, **options}
+        result: CheckResult = subject.check(**options)
+        if not result.ok or not result.checked:
+            pytest.fail(result.text(), pytrace=False)
+        return result
+
+    return check

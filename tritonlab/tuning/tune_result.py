@@ -17,12 +17,11 @@ from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from .ablation import PartGain
 from .applied_settings import AppliedSettings, Reload, Sentence
-from .front_figure import front_figure
-from .gain_figure import gain_figure
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .result_plots import plot_front, plot_gains
 from .search import Calibration, Figure, SearchResult, Trial, p99_of, rate_of
 from .settings import Settings
+from .tune_figures import front_figure, gain_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

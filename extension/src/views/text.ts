@@ -34,6 +34,15 @@ export function duration(ns: number): string {
   return `${digits} ${unit}`;
 }
 
+/** Seconds that go on, as a clock: "3.2 s", "1 min 5 s", "2 h 1 min". */
+export function seconds(value: number): string {
+  const whole = Math.round(value);
+  if (value < 59.95) return `${value.toFixed(1)} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  const minutes = Math.round(value / 60);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
 /** Bytes for people. */
 export function bytes(value: number): string {
   const units: [number, string][] = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RecordStore } from "../../lib/views/recordStore.js";
 import { makeTable, numbersOf } from "../../lib/views/table.js";
-import { duration, quantile } from "../../lib/views/text.js";
 
 const rows = (from, to) => Float64Array.from({ length: (to - from) * 2 }, (_, n) => (n % 2 ? -(from + (n >> 1)) : from + (n >> 1)));
 
@@ -68,10 +67,4 @@ test("numbers are read wherever they lie", () => {
   const bytes = new Uint8Array(24);
   bytes.set(new Uint8Array(Float64Array.of(1.5, 2.5).buffer), 3);
   assert.deepEqual([...numbersOf(new DataView(bytes.buffer, 3, 16))], [1.5, 2.5]);
-});
-
-test("what people read", () => {
-  assert.deepEqual([0, 999, 1500, 12_340_000, 250e6, 61e9].map(duration), ["0 µs", "0.999 µs", "1.5 µs", "12.3 ms", "250 ms", "61 s"]); // as the kernel
-  assert.equal(duration(NaN), "–");
-  assert.deepEqual([quantile([1, 2, 3, 4], 0.5), quantile([], 0.5)], [3, NaN]);
 });

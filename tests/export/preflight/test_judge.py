@@ -16,11 +16,10 @@ from tritonlab.export.preflight.judge import judge
 from tritonlab.export.preflight.of_model import subject_in
 from tritonlab.export.preflight.subject import Subject
 from tritonlab.ipc.processes.own_stub import NAME
-from tritonlab.stub._pb_stub.wire.message_bodies import LoadedModule, ReadsRecorded
+from tritonlab.stub._pb_stub.wire.message_bodies import ReadsRecorded
 
 HEAD = "import triton_python_backend_utils as pb_utils\n"
 ENVIRONMENT = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }'
-SITE = "/env/lib/python3.11/site-packages/"
 
 
 @pytest.fixture
@@ -33,8 +32,17 @@ def subject(
     directory: Path, source: str = "", config: str = "", python: str = "3.11.2", numpy: str = "1.26.4"
 ) -> Subject:
     (directory / "1" / "model.py").write_text(HEAD + source)
-    reads = ReadsRecorded(python, "/", [], [], [LoadedModule("numpy", "numpy", numpy, f"{SITE}numpy/__init__.py")])
-    return replace(subject_in(directory), config=parse_pbtxt(config, ""), reads=(reads,))
+    site = directory.parent / numpy / "site-packages"
+    facts = site / f"numpy-{numpy}.dist-info"
+    facts.mkdir(parents=True, exist_ok=True)
+    (facts / "METADATA").write_text(f"Name: numpy\nVersion: {numpy}\n")
+    (facts / "RECORD").write_text("numpy/__init__.py,,\n")
+    return replace(
+        subject_in(directory),
+        config=parse_pbtxt(config, ""),
+        reads=(ReadsRecorded(python, "/", [], []),),
+        modules={"numpy": str(site / "numpy" / "__init__.py")},
+    )
 
 
 def rows(found: Preflight) -> list[tuple[str, Prediction]]:
@@ -46,11 +54,13 @@ def rows(found: Preflight) -> list[tuple[str, Prediction]]:
     [
         ("1.26.4", "", "2.51", []),
         ("2.4.6", "", "2.51", [("P5", Prediction.ATTENTION)]),
-        ("2.4.6", ENVIRONMENT, "2.41", [("P5", Prediction.FAILS)]),
+        ("2.4.6", ENVIRONMENT, "2.41", [("P5", Prediction.FAILS), ("P11", Prediction.ATTENTION)]),
         ("2.4.6", "", "24.12", []),
     ],
 )
 def test_numpy_2(directory: Path, numpy: str, config: str, target: str, expected: list[tuple[str, Prediction]]) -> None:
+    if config:
+        environment(directory)
     assert rows(judge(subject(directory, "", config, "3.10.1", numpy), target)) == expected
 
 
@@ -71,12 +81,14 @@ def test_a_python_that_is_older_there(directory: Path, source: str, target: str,
 
 def test_an_environment_of_another_python_than_the_stub(directory: Path) -> None:
     here = subject(directory, "", ENVIRONMENT, python="3.12.3")
-    (finding,) = judge(here, "2.51").findings
+    assert ("P9", Prediction.LOAD) in rows(judge(here, "2.51"))  # it is not there
+    environment(directory)
+    finding, _ = judge(here, "2.51").findings
     assert (finding.row, finding.outcome) == ("P6", Prediction.LOAD)
     assert (
         "of Python 3.12.3, and the stub of Triton 2.51 (24.10) of 3.10: the environment is ignored" in finding.sentence
     )
-    assert judge(here, "24.12").findings == ()
+    assert rows(judge(here, "24.12")) == [("P11", Prediction.ATTENTION)]
     (directory / NAME).write_bytes(b"\x7fELF\0libpython3.12.so.1.0\0")
     found = judge(subject(directory, "", ENVIRONMENT, python="3.12.3"), "2.51")
     assert rows(found) == [("P6", Prediction.ATTENTION), ("P11", Prediction.ATTENTION)]
@@ -130,6 +142,9 @@ def environment(directory: Path) -> Path:
     (directory / "env" / "bin").mkdir(parents=True)
     (directory / "env" / "bin" / "activate").write_text('VIRTUAL_ENV="$(dirname $0)/.."\n')
     (directory / "env" / "bin" / "python").write_bytes(b"\x7fELF")
+    (directory / "env" / "lib" / "python3.10").mkdir(parents=True)
+    for name in ("libpython3.10.so.1.0", "python3.10/os.py"):
+        (directory / "env" / "lib" / name).touch()
     return directory / "env"
 
 
@@ -147,10 +162,13 @@ def test_an_environment_that_is_a_venv_or_names_this_machine(directory: Path) ->
     (env / "pyvenv.cfg").write_text("home = /usr/bin\n")
     first = judge(here, "2.51").findings[0]
     assert (first.row, first.outcome) == ("P9", Prediction.LOAD)
-    assert (
-        first.sentence
-        == "its environment was made by venv and has no Python of its own, only a link to that of /usr/bin"
-    )
+    assert first.sentence.startswith("its environment is a virtual environment: it has no interpreter")
+    assert "only links to /usr/bin, which the target does not have" in first.sentence
+    for name in ("pyvenv.cfg", "lib/libpython3.10.so.1.0"):
+        (env / name).unlink()
+    first = judge(here, "2.51").findings[0]
+    assert (first.row, first.outcome) == ("P9", Prediction.ATTENTION)
+    assert first.sentence == "its environment has no lib/libpython3.*.so, which Triton's stub needs"
 
 
 def test_a_packed_venv(directory: Path) -> None:
@@ -159,7 +177,8 @@ def test_a_packed_venv(directory: Path) -> None:
     with tarfile.open(directory / "env.tar.gz", "w:gz") as archive:
         archive.add(env, ".")
     here = subject(directory, "", ENVIRONMENT.replace("/env", "/env.tar.gz"), "3.10.1")
-    assert "was made by venv" in next(each.sentence for each in judge(here, "2.51").findings if each.row == "P9")
+    first = judge(here, "2.51").findings[0]
+    assert first.row == "P9" and "is a virtual environment" in first.sentence
     (directory / "env.tar.gz").write_bytes(b"no archive")
     assert "is not a tar archive" in next(each.sentence for each in judge(here, "2.51").findings if each.row == "P9")
 
@@ -170,7 +189,6 @@ def test_a_library_that_needs_a_newer_glibc(directory: Path) -> None:
     glibc = needs_of(library).newest("GLIBC")
     assert (2, 2) < glibc < (2, 35)
     env = environment(directory)
-    (env / "lib").mkdir()
     data = library.read_bytes()
     (env / "lib" / "a.so").write_bytes(data)
     here = subject(directory, "", ENVIRONMENT, "3.10.1")

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, write_model
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.serving import write_model
 from tritonlab.frontends.cli.server_options import read_options
 from tritonlab.frontends.cli.startup_tables import backend_table, model_table, option_table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from grpc._cython import cygrpc
 
+from tests.serving import NO_PLUGINS, environment
 from tritonlab.frontends.grpc import calls
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,9 +18,20 @@ ROOT = Path(__file__).resolve().parents[3]
 def without(name: str, *arguments: str) -> str:
     """What pytest says where the private name is missing."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.without_cygrpc", "--timeout=60", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.without_cygrpc",
+            "-p",
+            "pytest_timeout",
+            "--timeout=60",
+            *arguments,
+        ],
         cwd=ROOT,
-        env={**os.environ, "MISSING_NAME": name},
+        env=environment({"MISSING_NAME": name, **NO_PLUGINS}),
         capture_output=True,
         text=True,
         timeout=300,
@@ -32,15 +43,15 @@ def without(name: str, *arguments: str) -> str:
 
 def test_calls_and_streams_are_the_same() -> None:
     """Cancellation, deadlines, large messages, slow readers, the server's end."""
-    said = without("SendStatusFromServerOperation", "tests/frontends/grpc/test_calls.py")
-    assert "28 passed, 1 skipped" in said
+    output = without("SendStatusFromServerOperation", "tests/frontends/grpc/test_calls.py")
+    assert "28 passed, 1 skipped" in output
 
 
 def test_so_are_inference_control_and_the_token() -> None:
-    said = without(
+    output = without(
         "CompletionQueue", "tests/frontends/grpc/test_grpc_server.py", "tests/frontends/test_token.py", "-k", "not http"
     )
-    assert " passed" in said and "skipped" not in said
+    assert " passed" in output and "skipped" not in output
 
 
 def test_this_grpcio_has_what_is_used() -> None:

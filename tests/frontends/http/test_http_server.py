@@ -17,7 +17,8 @@ import pytest
 
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, read_reply
 from tests.conformance.rules import rule
-from tests.serving import IDENTITY, Lab, config, eventually
+from tests.models import IDENTITY
+from tests.serving import Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.http.connection import HttpConnection
 from tritonlab.frontends.http.http_app import HTTPOptions

@@ -73,11 +73,11 @@ def test_kept_json_is_the_same_as_new(
     monkeypatch.setattr(infer_encoder, "_plain", lambda *about: None)
     assert found == [encode(response(each, **more), outputs) for each in [*answers, *answers]]
     for (written, blobs), each in zip(found, [*answers, *answers], strict=True):
-        told = json.loads(written)
-        assert [entry["name"] for entry in told["outputs"]] == list(each)
-        sizes = [entry.get("parameters", {}).get("binary_data_size", 0) for entry in told["outputs"]]
+        document = json.loads(written)
+        assert [entry["name"] for entry in document["outputs"]] == list(each)
+        sizes = [entry.get("parameters", {}).get("binary_data_size", 0) for entry in document["outputs"]]
         assert [size for size in sizes if size] == [len(blob) for blob in blobs]
-        assert (told["model_version"], told.get("id", "")) == (
+        assert (document["model_version"], document.get("id", "")) == (
             str(more.get("model_version", 1)),
             more.get("request_id", ""),
         )

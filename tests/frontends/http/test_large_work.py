@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply
-from tests.serving import IDENTITY, SOON, Lab, config
+from tests.models import IDENTITY
+from tests.serving import SOON, Lab, config
 from tritonlab.frontends.http import data_compressor, generate, json_writer, large_json, large_work
 from tritonlab.frontends.http.connection import HttpConnection
 from tritonlab.frontends.http.http_app import HTTPOptions

@@ -17,6 +17,7 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from tests.conformance.rules import rule
 from tests.driver_process import DriverProcess
+from tests.models import IDENTITY, answers
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import (
     AlreadyExistsError,
@@ -36,17 +37,7 @@ from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
 
 SIZE = 4096
 BAD = "failed to register shared memory region: invalid args"
-DOUBLE = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", 2 * request.inputs()[0].as_numpy())])
-            for request in requests
-        ]
-"""
+DOUBLE = answers("2 * x")
 
 #: Computes on the simulated device, whose memory only its driver reads: nothing is counted as a copy.
 DOUBLE_THERE = """
@@ -217,7 +208,7 @@ def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     made = DOUBLE_THERE.replace("given.numpy() * 2, given.device", "np.full(2, 3, np.float32)")
     made = made.replace("SimulatedArray.from_dlpack(request.inputs()[0])", "request.inputs()[0]")
     lab.load("made_there", made, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
-    lab.load("text", DOUBLE.replace("2 * ", ""), config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
+    lab.load("text", IDENTITY, config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
     options = EndpointOptions(client_shm=True, http_port=0, grpc_port=0, metrics=False)
     with Endpoints.from_server(lab.server, options) as endpoints:
         module = getattr(tritonclient, request.param)
@@ -234,11 +225,11 @@ def registered(connection: Any, client: GpuClient) -> Iterator[Callable[..., Any
     connection.register_cuda_shared_memory("r", base64.b64encode(client.handle), 0, SIZE)
 
     def infer(model: str, size: int, at: int, to: int, room: int | None = None) -> Any:
-        given = module.InferInput("IN", [size // 4], "FP32")
-        given.set_shared_memory("r", size, offset=at)
+        tensor = module.InferInput("IN", [size // 4], "FP32")
+        tensor.set_shared_memory("r", size, offset=at)
         wanted = module.InferRequestedOutput("OUT")
         wanted.set_shared_memory("r", size if room is None else room, offset=to)
-        return connection.infer(model, [given], outputs=[wanted])
+        return connection.infer(model, [tensor], outputs=[wanted])
 
     yield infer
     connection.unregister_cuda_shared_memory("r")
@@ -276,9 +267,9 @@ def test_an_output_on_the_gpu_that_the_client_wants_elsewhere_is_brought_to_the_
     recording = Recorder.for_instruments(lab.server.instruments).recording
     recording.clear()
     client.write(0, np.arange(8, dtype=np.float32).tobytes())
-    given = connection.module.InferInput("IN", [8], "FP32")
-    given.set_shared_memory("r", 32)
-    found = connection.infer("double_there", [given]).as_numpy("OUT")
+    tensor = connection.module.InferInput("IN", [8], "FP32")
+    tensor.set_shared_memory("r", 32)
+    found = connection.infer("double_there", [tensor]).as_numpy("OUT")
     assert found.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
     assert device_copies(recording.model("double_there")) == DeviceCopies(1, 0, 32, simulated=True)
 
@@ -288,14 +279,14 @@ def test_an_output_goes_from_the_gpu_to_the_clients_though_the_input_came_from_t
 ) -> None:
     recording = Recorder.for_instruments(lab.server.instruments).recording
     recording.clear()
-    given = connection.module.InferInput("IN", [2], "FP32")
-    given.set_data_from_numpy(np.ones(2, np.float32))
+    tensor = connection.module.InferInput("IN", [2], "FP32")
+    tensor.set_data_from_numpy(np.ones(2, np.float32))
     wanted = connection.module.InferRequestedOutput("OUT")
     wanted.set_shared_memory("r", 8, offset=512)
-    connection.infer("made_there", [given], outputs=[wanted])
+    connection.infer("made_there", [tensor], outputs=[wanted])
     assert client.read(512, 8) == np.full(2, 3, np.float32).tobytes()
     assert device_copies(recording.model("made_there")) is None
-    assert connection.infer("made_there", [given]).as_numpy("OUT").tolist() == [3, 3]
+    assert connection.infer("made_there", [tensor]).as_numpy("OUT").tolist() == [3, 3]
     assert device_copies(recording.model("made_there")) == DeviceCopies(1, 0, 8, simulated=True)
 
 
@@ -304,9 +295,9 @@ def test_text_is_read_to_the_host(registered: Callable[..., Any], connection: An
     recording.clear()
     text = serialize_byte_tensor(np.array([b"a", b"bc"], object)).item()
     client.write(0, text)
-    given = connection.module.InferInput("IN", [2], "BYTES")
-    given.set_shared_memory("r", len(text))
-    assert connection.infer("text", [given]).as_numpy("OUT").tolist() == [b"a", b"bc"]
+    tensor = connection.module.InferInput("IN", [2], "BYTES")
+    tensor.set_shared_memory("r", len(text))
+    assert connection.infer("text", [tensor]).as_numpy("OUT").tolist() == [b"a", b"bc"]
     eventually(lambda: device_copies(recording.model("text")) == DeviceCopies(1, 0, len(text), simulated=True))
 
 

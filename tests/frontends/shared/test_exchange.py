@@ -12,7 +12,8 @@ import tritonclient.grpc
 import tritonclient.http
 
 from tests.conformance.rules import rule
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.serving import Lab, lab
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest

@@ -69,17 +69,17 @@ class Client:
 
     def infer(self, *, region_in: bool, region_out: bool) -> Any:
         """The answer of one request over a connection of its own."""
-        given = self.protocol.InferInput("IN", [ELEMENTS if region_in or region_out else 1], "FP32")
+        tensor = self.protocol.InferInput("IN", [ELEMENTS if region_in or region_out else 1], "FP32")
         if region_in:
-            given.set_shared_memory("r", SIZE)
+            tensor.set_shared_memory("r", SIZE)
         else:
-            given.set_data_from_numpy(np.zeros(given.shape(), np.float32))
+            tensor.set_data_from_numpy(np.zeros(tensor.shape(), np.float32))
         wanted = self.protocol.InferRequestedOutput("OUT")
         if region_out:
             wanted.set_shared_memory("r", SIZE)
         client = self.connect()
         try:
-            return client.infer("held", [given], outputs=[wanted])
+            return client.infer("held", [tensor], outputs=[wanted])
         except InferenceServerException as error:
             return error
         finally:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, Script, alive, eventually, in_threads, instances
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.serving import Lab, Script, alive, eventually, in_threads, instances
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from tritonlab.instances.life.instance_state import InstanceState

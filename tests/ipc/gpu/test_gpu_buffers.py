@@ -134,8 +134,8 @@ def test_simulated_and_real_memory_do_not_mix(driver: SimulatedDriver) -> None:
 
 
 def test_a_tensor_of_the_host_is_copied_to_a_device(driver: SimulatedDriver, buffers: GpuBuffers) -> None:
-    given = Tensor.from_numpy(np.arange(6, dtype=np.int16).reshape(2, 3))
-    there = buffers.on_device(given, 1)
+    tensor = Tensor.from_numpy(np.arange(6, dtype=np.int16).reshape(2, 3))
+    there = buffers.on_device(tensor, 1)
     assert (there.memory_type, there.device_id, there.shape) == (2, 1, (2, 3))
     assert there.to_host().numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert buffers.on_device(Tensor.from_numpy(np.empty(0, np.int16)), 1).to_host().shape == (0,)

@@ -14,7 +14,7 @@ SCRIPT = """
 import os, shutil, sys, tempfile
 from pathlib import Path
 import tritonlab
-from tests.serving import IDENTITY
+from tests.models import IDENTITY
 from tritonlab.core.status import TritonError
 from tritonlab.export.repository import export
 from tritonlab.repository.place import NoRepository

@@ -73,15 +73,15 @@ def token_of(endpoints: Endpoints) -> str:
 
 
 def test_how_the_token_is_sent_is_shown_and_the_token_is_not(notebook: Notebook, workspace: Workspace) -> None:
-    shown = notebook.run(f"endpoints = %triton serve {ANY_PORTS}").text
+    result = notebook.run(f"endpoints = %triton serve {ANY_PORTS}").text
     endpoints = notebook["endpoints"]
-    assert f"open('{endpoints.header_file}')" in shown and f"curl -H @{endpoints.header_file} http" in shown
-    assert f'tritonclient.http.InferenceServerClient("{endpoints.http}")' in shown
-    assert f'tritonclient.grpc.InferenceServerClient("{endpoints.grpc}")' in shown
-    assert "--no-token" in shown and "--allow-model-control=true" in shown
+    assert f"open('{endpoints.header_file}')" in result and f"curl -H @{endpoints.header_file} http" in result
+    assert f'tritonclient.http.InferenceServerClient("{endpoints.http}")' in result
+    assert f'tritonclient.grpc.InferenceServerClient("{endpoints.grpc}")' in result
+    assert "--no-token" in result and "--allow-model-control=true" in result
     cells = ("%triton serve", "%triton status", "endpoints", "%triton logs", "endpoints.headers", "%whos")
     later = [notebook.run(cell).text for cell in cells]
-    assert not [text for text in (shown, *later) if token_of(endpoints) in text]
+    assert not [text for text in (result, *later) if token_of(endpoints) in text]
     assert token_of(endpoints) not in notebook.run("%triton status").result.html()
     again = notebook.run(f"%triton serve {ANY_PORTS} --allow-grpc=false").result
     assert token_of(again) != token_of(endpoints)

@@ -85,9 +85,9 @@ def test_what_cannot_be_kept_is_said(notebook: Any) -> None:
 def test_what_other_cells_define_is_written_in_front(notebook: Any, workspace: Any, tmp_path: Path) -> None:
     notebook.run(CELLS)
     assert notebook.run(f"%%triton_model plain {OPTIONS}\n{CAPTURING}").success
-    shown = notebook.run("%triton preflight plain")
-    assert "P1  helper is used and not defined in the model's own files" in shown.text
-    assert "Cell In[" in shown.text
+    result = notebook.run("%triton preflight plain")
+    assert "P1  helper is used and not defined in the model's own files" in result.text
+    assert "Cell In[" in result.text
     assert notebook.run(f"%triton export plain '{tmp_path / 'one'}' --capture").result.plan.warnings == ()
     assert answer(workspace.server, "plain") == [5.0]
     assert notebook.run(f"%%triton_model m --capture {OPTIONS}\n{CAPTURING}").success

@@ -15,7 +15,8 @@ import nbformat
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from tests.serving import ASK_STOPS, STOPS, alive, eventually, stub_processes
+from tests.models import ASK_STOPS, STOPS
+from tests.serving import alive, eventually, stub_processes
 from tritonlab.notebook.shell.debugger_desk import CellLines
 
 PAUSED = "import time\nwhile not stops.server.debugger.words(): time.sleep(0.01)"
@@ -116,29 +117,29 @@ def typing(*lines: str) -> Callable[[str], str]:
 
 
 def test_lines_are_typed_under_the_cell_that_sent_the_request(kernel: Kernel) -> None:
-    shown = kernel.run(ASK_STOPS, typing("p x", "l", "b 9", "c", "clear 1", "x = x * 10", "c"))
-    assert "(8)execute()\n-> x = x + 1\n" in shown
-    assert "> Cell In[" in shown
-    assert "  8  ->\t        x = x + 1" in shown
-    assert "]:9\n" in shown  # where the breakpoint is
-    assert "[20.0, 30.0]" in shown
+    output = kernel.run(ASK_STOPS, typing("p x", "l", "b 9", "c", "clear 1", "x = x * 10", "c"))
+    assert "(8)execute()\n-> x = x + 1\n" in output
+    assert "> Cell In[" in output
+    assert "  8  ->\t        x = x + 1" in output
+    assert "]:9\n" in output  # where the breakpoint is
+    assert "[20.0, 30.0]" in output
 
 
 def test_an_interrupt_ends_the_cell_and_the_debugger(kernel: Kernel) -> None:
     began = time.monotonic()
-    shown = kernel.run(ASK_STOPS, lambda prompt: kernel.manager.interrupt_kernel())
-    assert "the debugger of 'stops_0' was left at Cell In[" in shown
-    assert ", line 8" in shown
+    output = kernel.run(ASK_STOPS, lambda prompt: kernel.manager.interrupt_kernel())
+    assert "the debugger of 'stops_0' was left at Cell In[" in output
+    assert ", line 8" in output
     assert "[2.0, 3.0]" in kernel.run(ASK_STOPS, typing("c"))
     assert time.monotonic() - began < CLEAN
 
 
 def test_a_front_end_that_cannot_be_asked_gets_a_snapshot(kernel: Kernel) -> None:
-    shown = kernel.run(ASK_STOPS)
-    assert "'stops_0' is at a breakpoint and goes on, because nobody can type here.\n  Cell In[" in shown
-    assert ", line 8, in execute\n    x = x + 1\n" in shown
-    assert "x = float32[2] [1, 2]" in shown
-    assert "[2.0, 3.0]" in shown
+    output = kernel.run(ASK_STOPS)
+    assert "'stops_0' is at a breakpoint and goes on, because nobody can type here.\n  Cell In[" in output
+    assert ", line 8, in execute\n    x = x + 1\n" in output
+    assert "x = float32[2] [1, 2]" in output
+    assert "[2.0, 3.0]" in output
 
 
 def test_a_request_of_a_thread_is_typed_to_in_a_cell_of_its_own(kernel: Kernel) -> None:
@@ -153,8 +154,8 @@ def test_a_queue_timeout_says_who_is_paused(kernel: Kernel) -> None:
     kernel.run("thread = threading.Thread(target=lambda: stops(IN=[5])); thread.start()", typing())
     kernel.run(PAUSED, typing())
     limit = "from tritonlab.core.status import UnavailableError\nraise UnavailableError('Request timeout expired')"
-    shown = kernel.run(limit, typing())
-    assert "Hint: 'stops_0' is paused in the debugger at Cell In[" in shown
+    output = kernel.run(limit, typing())
+    assert "Hint: 'stops_0' is paused in the debugger at Cell In[" in output
     assert kernel.run("%triton debug", typing("c")) is not None
     kernel.run("thread.join()")
 
@@ -162,13 +163,13 @@ def test_a_queue_timeout_says_who_is_paused(kernel: Kernel) -> None:
 def test_postmortem_looks_at_the_exception_in_the_cells_lines(kernel: Kernel) -> None:
     kernel.run(STOPS.replace("stops", "fails").replace("breakpoint()", "x.nope"))
     assert "AttributeError" in kernel.run("fails(IN=[1, 2])", typing())
-    shown = kernel.run("%triton postmortem", typing("p x", "q"))
-    assert "AttributeError: 'numpy.ndarray' object has no attribute 'nope'\n> Cell In[" in shown
-    assert "(7)execute()\n-> x.nope" in shown
-    assert "array([1., 2.], dtype=float32)" in shown
-    shown = kernel.run("%triton postmortem fails")
-    assert ", line 7, in execute\n    x.nope\n" in shown
-    assert "  x = float32[2] [1, 2]" in shown
+    output = kernel.run("%triton postmortem", typing("p x", "q"))
+    assert "AttributeError: 'numpy.ndarray' object has no attribute 'nope'\n> Cell In[" in output
+    assert "(7)execute()\n-> x.nope" in output
+    assert "array([1., 2.], dtype=float32)" in output
+    output = kernel.run("%triton postmortem fails")
+    assert ", line 7, in execute\n    x.nope\n" in output
+    assert "  x = float32[2] [1, 2]" in output
     kernel.run("%triton load fails")
     assert "no exception of 'fails' is alive" in kernel.run("%triton postmortem fails", typing())
 

@@ -7,20 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.models import counts
 from tritonlab.export.environment.placed import EnvironmentOptions
 from tritonlab.notebook.shell import export_command
 
-CELL = """\
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def initialize(self, args):
-        kind = pb_utils.MetricFamily.COUNTER
-        self.family = pb_utils.MetricFamily(name="seen_rows", description="rows", kind=kind)
-        self.seen = self.family.Metric(labels={})
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]) for x in inputs]
-"""
+CELL = counts("seen_rows", reads="X", writes="Y")
 OPTIONS = "--quiet --input X:FP32[2] --output Y:FP32[2]"
 
 
@@ -32,8 +23,8 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_deploy_files_are_written_beside_the_models(notebook: Any, in_a_folder: Path) -> None:
     assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
-    shown = notebook.run("%triton export same out/models --deploy=docker,k8s --target=24.08")
-    assert shown.success and "files were written in" in shown.text
+    result = notebook.run("%triton export same out/models --deploy=docker,k8s --target=24.08")
+    assert result.success and "files were written in" in result.text
     root = in_a_folder / "out"
     assert (root / "models/same/1/model.py").read_text() == CELL
     assert "tritonserver:24.08-py3" in (root / "deploy/Dockerfile").read_text()

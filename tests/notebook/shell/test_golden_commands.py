@@ -5,13 +5,9 @@ from typing import Any
 
 import pytest
 
-CELL = """%%triton_model m --quiet --max-batch-size 8 --input IN:FP32[2] --output OUT:FP32[2]
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x * 2)]) for x in inputs]
-"""
+from tests.models import answers, cell
+
+CELL = cell("m --quiet --max-batch-size 8 --input IN:FP32[2] --output OUT:FP32[2]", answers("x * 2"))
 
 
 @pytest.fixture(autouse=True)

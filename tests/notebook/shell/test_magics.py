@@ -58,9 +58,9 @@ def test_a_variable_that_is_something_else_is_left_alone(notebook: Any) -> None:
     ],
 )
 def test_a_name_that_no_variable_should_have_is_said(notebook: Any, name: str, why: str) -> None:
-    shown = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}").text
-    assert shown.startswith(f"{name}  READY")
-    assert shown.endswith(f"{why}; the model is tritonlab.default_server().model({name!r})\n")
+    result = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}").text
+    assert result.startswith(f"{name}  READY")
+    assert result.endswith(f"{why}; the model is tritonlab.default_server().model({name!r})\n")
     with pytest.raises(KeyError):
         notebook[name]
     quiet = notebook.run(f"%%triton_model {name} --quiet {OPTIONS}\n{ADD}")
@@ -273,9 +273,9 @@ def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
     assert notebook.run("%triton unload m --dependents").success
     assert f"{'m':<24}   1  UNAVAILABLE  unloaded" in notebook.run("%triton index").text
     assert "--overwrite" in notebook.run("%triton help export").text
-    told = notebook.run("%triton help").text
-    assert "%triton unload" in told and "%triton playground  open a form" in told
-    assert max(map(len, told.splitlines())) < 100  # JupyterLab breaks longer ones within words
+    result = notebook.run("%triton help").text
+    assert "%triton unload" in result and "%triton playground  open a form" in result
+    assert max(map(len, result.splitlines())) < 100  # JupyterLab breaks longer ones within words
 
 
 def test_a_repository_comes_back_into_the_notebook(notebook: Any, tmp_path: Path) -> None:
@@ -426,10 +426,10 @@ def test_logs_cite_the_lines_of_the_cell(notebook: Any) -> None:
     notebook.run(f"%%triton_model m {OPTIONS} --quiet\n{LOGGING}")
     first = notebook.number()
     notebook.run("m(IN=[[1]])")
-    shown = notebook.run("%triton logs m")
-    assert f"m_0  WARNING  Cell In[{first}], line 7  careful" in shown.text
-    assert f"Cell In[{first}], line 9, in execute" in shown.text
-    assert f"Cell In[{first}], line 7</span>  careful" in shown.result._repr_html_()
+    result = notebook.run("%triton logs m")
+    assert f"m_0  WARNING  Cell In[{first}], line 7  careful" in result.text
+    assert f"Cell In[{first}], line 9, in execute" in result.text
+    assert f"Cell In[{first}], line 7</span>  careful" in result.result._repr_html_()
     notebook.run(f"%%triton_model m {OPTIONS} --quiet\n# one line more\n{LOGGING}")
     notebook.run("m(IN=[[1]])")
     text = notebook.run("%triton logs m").text
@@ -680,11 +680,11 @@ def test_an_unload_says_what_it_did(notebook: Any) -> None:
 def test_what_needs_a_model_says_why_its_load_failed(notebook: Any, line: str) -> None:
     notebook.run(f"%%triton_model m {OPTIONS}\n{BROKEN}")
     place = f"Cell In[{notebook.number()}], line 2"
-    shown = notebook.run(f"%triton {line}")
-    assert not shown.success
-    assert "Request for unknown model: 'm' " in shown.text
-    assert "the last load of model 'm' failed: ModuleNotFoundError: No module named 'notthere'." in shown.text
-    assert place in shown.text
+    result = notebook.run(f"%triton {line}")
+    assert not result.success
+    assert "Request for unknown model: 'm' " in result.text
+    assert "the last load of model 'm' failed: ModuleNotFoundError: No module named 'notthere'." in result.text
+    assert place in result.text
 
 
 def test_an_unload_kills_after_its_time(notebook: Any) -> None:
@@ -710,18 +710,18 @@ def test_an_unload_kills_after_its_time(notebook: Any) -> None:
 )
 def test_configs_of_other_machines_get_advice(notebook: Any, config: str, advice: str) -> None:
     notebook.run("import tritonlab")
-    told = notebook.run(f"%%triton_config m\n{config}")
-    if told.success:
-        told = notebook.run(f"%%triton_model m\n{ADD}")
-    assert not told.success
-    assert advice in re.sub(r"\s+", " ", told.text)
+    result = notebook.run(f"%%triton_config m\n{config}")
+    if result.success:
+        result = notebook.run(f"%%triton_model m\n{ADD}")
+    assert not result.success
+    assert advice in re.sub(r"\s+", " ", result.text)
 
 
 def test_what_triton_could_not_print_is_warned_of(notebook: Any) -> None:
     source = ADD.replace("        answers = []", "        print('gr\u00fc\u00dfe')\n        answers = []")
     notebook.run(f"%%triton_model m {OPTIONS}\n{source}")
-    shown = notebook.run("import numpy as np\nanswer = m(IN=np.ones((1, 2), np.float32))").text
-    assert "gr\u00fc\u00dfe" in shown and "Triton prints ASCII only: print() of 'gr\u00fc\u00dfe'" in shown
+    result = notebook.run("import numpy as np\nanswer = m(IN=np.ones((1, 2), np.float32))").text
+    assert "gr\u00fc\u00dfe" in result and "Triton prints ASCII only: print() of 'gr\u00fc\u00dfe'" in result
 
 
 def test_a_placeholder_in_a_parameter_is_warned_of(notebook: Any, workspace: Any) -> None:

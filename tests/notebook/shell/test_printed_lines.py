@@ -156,8 +156,8 @@ def test_a_failure_that_no_client_hears_of_is_shown(notebook: Any) -> None:
 
 def test_a_traceback_does_not_repeat_what_stands_above_it(notebook: Any) -> None:
     notebook.run(TALKS.replace("responses.append", "raise ValueError"))
-    shown = notebook.run("talks(N=[2])").text
-    assert "talks | line 0" in shown and "last output" not in shown
+    result = notebook.run("talks(N=[2])").text
+    assert "talks | line 0" in result and "last output" not in result
     # no cell showed what is printed during a load
     assert "last output" in notebook.run(TALKS.replace('print("at the load")', 'print("at the load"); 1 / 0')).text
 

@@ -12,19 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.serving import (
-    ADD_SUB,
-    ADD_SUB_CONFIG,
-    DECOUPLED,
-    SCRIPTED_CONFIG,
-    Lab,
-    Script,
-    alive,
-    config,
-    eventually,
-    in_threads,
-    write_model,
-)
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, alive, config, eventually, in_threads, write_model
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor

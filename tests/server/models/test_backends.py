@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from tritonlab.ipc.processes.interpreter import Interpreter
 from tritonlab.ipc.processes.own_stub import NAME as STUB
 from tritonlab.ipc.processes.own_stub import write_own_stub
 from tritonlab.ipc.processes.stub_launcher import KERNEL
-from tritonlab.server.models.backends import Backends, force_cpu_only
+from tritonlab.server.models.backend_choice import PARAMETER, BackendChoices
+from tritonlab.server.models.backends import SHIPPED, Backends, MissingBackend, force_cpu_only
 
 FILE = "model.py"
 
@@ -232,3 +234,49 @@ def test_inputs_are_forced_to_the_cpu_unless_no(value: str | None, expected: boo
 def test_another_value_is_refused_with_tritons_stray_quote(place: Place, value: str) -> None:
     found = place.fails("python", {"FORCE_CPU_ONLY_INPUT_TENSORS": value}, default_model_filename=FILE)
     assert found == (Code.UNSUPPORTED, f"Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: {value}'")
+
+
+@rule("2.13.1")
+def test_a_backend_of_this_package_answers_unless_the_directory_has_one(place: Place) -> None:
+    source = place.resolve("identity")
+    assert source.path == str(SHIPPED / "identity" / FILE) and source.model_dir == f"{place.model}/1"
+    assert (place.config.runtime, dict(place.config.parameters)) == ("", {})
+    (place.backend("identity") / "libtriton_identity.so").write_text("")
+    assert place.resolve("identity").path == str(SHIPPED / "identity" / FILE)
+    (place.backends / "identity" / FILE).write_text("")
+    (place.backends / "identity" / "libtriton_identity.so").unlink()
+    assert place.resolve("identity").path == f"{place.backends}/identity/{FILE}"
+    assert place.config.runtime == FILE
+
+
+@rule("2.13.1")
+def test_a_missing_backend_says_what_can_be_chosen(place: Place) -> None:
+    with pytest.raises(MissingBackend) as caught:
+        place.resolve("tensorrt")
+    assert str(caught.value) == (
+        "unable to find backend library for backend 'tensorrt', try specifying runtime on the model configuration."
+    )
+    assert 'tritonlab.reset(backends={"m": "stand-in"})' in caught.value.offer
+
+
+def test_a_backend_whose_package_is_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingBackend) as caught:
+        place.resolve("onnxruntime")
+    assert caught.value.offer.startswith("pip install 'tritonlab[onnx]' runs it here. Choose what answers for 'm': ")
+
+
+@rule("2.13.4")
+def test_what_answers_in_the_place_of_a_backend_runs_here(place: Place) -> None:
+    place.found = Backends(place.backends, choices=BackendChoices({"tensorrt": "stand-in", "m": "borrow:h:1"}))
+    config = ModelConfig(name="other", backend="tensorrt", runtime="libtriton_tensorrt.so")
+    config.instance_group.add(kind="KIND_GPU", count=2, gpus=[3])
+    config.dynamic_batching.max_queue_delay_microseconds = 5
+    filled, source = place.found.resolve(config, place.model, 1)
+    assert source.path == str(SHIPPED / "stand_in" / FILE) and source.interpreter == KERNEL
+    assert [(group.kind, group.count, list(group.gpus)) for group in filled.instance_group] == [(2, 2, [])]
+    assert filled.HasField("dynamic_batching") and PARAMETER in filled.parameters and not filled.runtime
+    config.name = "m"
+    filled, source = place.found.resolve(config, place.model, 1)
+    assert source.path == str(SHIPPED / "elsewhere" / FILE)
+    assert not filled.HasField("dynamic_batching") and PARAMETER not in config.parameters

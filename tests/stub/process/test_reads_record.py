@@ -80,14 +80,6 @@ def test_files_and_variables_are_recorded_while_loading_and_on_request_while_exe
     assert "hush" not in str(found)
 
 
-def test_third_party_modules_are_told_with_their_distributions(model: Model, tmp_path: Path) -> None:
-    (found,) = model.reads()
-    modules = {each.name: each for each in found.modules}
-    assert modules["numpy"].distribution == "numpy" and modules["numpy"].version == np.__version__
-    assert modules["here"].file == str(tmp_path / "notebook" / "here.py")
-    assert not {"json", "os", "beside", "triton_python_backend_utils", "_pb_stub"} & modules.keys()
-
-
 def test_nothing_is_left_of_it_when_a_model_executes(tmp_path: Path) -> None:
     """A class that keeps `open` keeps it as it is: not as a method. A request runs the real one."""
     source = """

@@ -184,11 +184,17 @@ def _connection(
     missing: str,
 ) -> tuple[StepConnection, str]:
     if key not in tensors:
-        return StepConnection(number, model.name, kind, key, value, "", (), missing), missing
+        nothing = StepConnection(
+            number, model.name, kind, name=key, tensor=value, datatype="", shape=(), problem=missing
+        )
+        return nothing, missing
     use = _Use.from_config(model.name, model, tensors[key])
     problem = _difference(known.setdefault(value, use), use)
     problem = f"{about}ensemble tensor {value}: {problem}" if problem else ""
-    return StepConnection(number, model.name, kind, key, value, use.datatype, use.full_dims, problem), problem
+    found = StepConnection(
+        number, model.name, kind, name=key, tensor=value, datatype=use.datatype, shape=use.full_dims, problem=problem
+    )
+    return found, problem
 
 
 def _difference(first: _Use, second: _Use) -> str:

@@ -36,11 +36,6 @@ _ADVICE = (
         "call the directory '{0}', or leave the name out of config.pbtxt",
     ),
     (re.compile(r"Could not determine backend for model '.*?' with no backend"), "write model.py into its directory 1"),
-    (
-        re.compile(r"unable to find backend library for backend '([^']+)'"),
-        "a Python-based backend of that name is a file {0}/model.py in the backend directory, which "
-        "tritonlab.reset(backend_directory=...) or tritonlab serve --backend-directory=... names",
-    ),
     (re.compile(r"has kind KIND_GPU but no GPUs are available"), f"{_ANY_DEVICE}; or keep it: {_SIMULATE}"),
     (re.compile(r"invalid or unsupported gpu id \d+\..* are: (?:;|$)"), _SIMULATE),
     (re.compile(r"Failed to get the canonical path for .*\."), _MAKE_ENVIRONMENT),

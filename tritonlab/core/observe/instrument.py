@@ -160,9 +160,9 @@ class Instruments:
     def replace(self, instrument: Instrument) -> None:
         """Add the instrument in place of all others of its class; if it is the only one it stays where it is."""
         with self._lock:
-            alike = [one for one in self._instruments if type(one) is type(instrument)]
-            if alike != [instrument]:
-                self._instruments = (*(one for one in self._instruments if one not in alike), instrument)
+            same_class = [one for one in self._instruments if type(one) is type(instrument)]
+            if same_class != [instrument]:
+                self._instruments = (*(one for one in self._instruments if one not in same_class), instrument)
                 self._rebuild()
 
     def remove(self, instrument: Instrument) -> None:

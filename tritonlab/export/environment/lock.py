@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -10,20 +9,22 @@ import threading
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ...ipc.processes.interpreter import STUB
 from ..child_command import CommandFailed, run_command
+from ..loaded_modules import third_party_modules
 from ..releases import find
 from .python_prefix import Python
+
+if TYPE_CHECKING:
+    from ...server.api.model import Model
 
 NUMPY_REASON = (
     "numpy < 2: the stubs of Triton up to 2.51 were compiled for numpy 1. With numpy 2 they answer 200 with 0 bytes"
 )
 #: The last numpy 1 for each Python; 3.13 has none.
 _NUMPY_1 = {"3.8": "1.24.4", "3.9": "1.26.4", "3.10": "1.26.4", "3.11": "1.26.4", "3.12": "1.26.4"}
-#: StubImports by a `.pth` file in every process.
-_AT_START = frozenset({"_distutils_hack"})
-_PACKAGES = ("site-packages", "dist-packages")
 
 
 class Distribution(NamedTuple):
@@ -58,48 +59,27 @@ class EnvironmentRefused(CommandFailed):
     """An environment that would not work on the target, or is not wanted there."""
 
 
-def imported(modules: Mapping[str, str], besides: Iterable[Path] = ()) -> StubImports:
-    """Return the distributions of `modules`, file by name. Files in `besides` (the model directory, the stub) and of
-    the standard library are left out."""
-    own = [str(path) + os.sep for path in besides]
+def imported(modules: Mapping[str, str], own: Iterable[Path] = ()) -> StubImports:
+    """Return the distributions of `modules`, file by name. Files in the directories `own` (the model's, the stub's) and
+    of the standard library are left out."""
     found: dict[str, Distribution] = {}
     loose: dict[str, str] = {}
-    for name, file in sorted(modules.items(), key=lambda each: (each[0].startswith("_"), len(each[0]), each[0])):
-        if name in _AT_START or any(file.startswith(path) for path in own):
-            continue
-        site = _packages_directory(file)
-        if site is None:
-            if not _is_standard(file) and name.partition(".")[0] not in sys.stdlib_module_names:
-                loose.setdefault(name.partition(".")[0], file)
-            continue
-        owner = _owners(site).get(os.path.relpath(file, site))
-        if owner is None:
-            loose.setdefault(name.partition(".")[0], file)
-        elif owner.metadata["Name"] not in found:
-            found[owner.metadata["Name"]] = _distribution(owner, site, name)
+    for module in third_party_modules(modules, own):
+        if module.distribution is None:
+            if not (module.is_packaged and os.path.isdir(module.file)):  # a namespace, which many may share
+                loose.setdefault(module.top, module.file)
+        elif module.distribution.metadata["Name"] not in found:
+            found[module.distribution.metadata["Name"]] = _distribution(module.distribution, module.name)
     return StubImports(tuple(found[name] for name in sorted(found)), loose)
 
 
-def _packages_directory(file: str) -> str | None:
-    parts = Path(file).parts
-    ends = [number for number, part in enumerate(parts) if part in _PACKAGES]
-    return str(Path(*parts[: ends[0] + 1])) if ends else None
+def imports_of(model: Model) -> StubImports:
+    """Return the distributions that the model's stubs imported while it was loaded and answered its requests so far."""
+    return imported(model.modules(), [model.directory, STUB.parent])
 
 
-def _is_standard(file: str) -> bool:
-    path = Path(file)
-    folders = [path.parent, *path.parents]
-    return any((folder / "os.py").exists() and (folder / "encodings").is_dir() for folder in folders)
-
-
-@functools.lru_cache(maxsize=8)
-def _owners(site: str) -> dict[str, metadata.Distribution]:
-    """Return the distribution of each file in a directory of packages."""
-    return {str(file): each for each in metadata.distributions(path=[site]) for file in each.files or ()}
-
-
-def _distribution(found: metadata.Distribution, site: str, why: str) -> Distribution:
-    size = sum(_size(os.path.join(site, file)) for file in found.files or ())
+def _distribution(found: metadata.Distribution, why: str) -> Distribution:
+    size = sum(_size(str(file.locate())) for file in found.files or ())
     return Distribution(found.metadata["Name"], found.version, size, why)
 
 

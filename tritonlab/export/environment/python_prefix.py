@@ -112,25 +112,23 @@ def kind_of_prefix(prefix: Path) -> str:
     return "prefix" if python_of_prefix(prefix) and (prefix / "bin").is_dir() else ""
 
 
-def why_refused(prefix: Path) -> str:
-    """Return why a directory cannot be shipped as an environment; empty if it can."""
-    kind = kind_of_prefix(prefix)
+def why_refused(prefix: Path, what: str = "") -> str:
+    """Return why a directory cannot be shipped as an environment; empty if it can. `what`: its name in the sentence."""
+    kind, what = kind_of_prefix(prefix), what or str(prefix)
     if kind == "venv":
-        home = dict(_settings(prefix / "pyvenv.cfg")).get("home", "another directory")
-        return (
-            f"{prefix} is a virtual environment: it has no interpreter and no standard library of its own, only links "
-            f"to {home}, which the target does not have. There it fails with \"No module named 'numpy'\", or silently "
-            "runs with the target's own packages"
-        )
+        return venv_refusal((prefix / "pyvenv.cfg").read_text(errors="replace"), what)
     if not kind:
-        return f"{prefix} is not a Python environment: it has no bin/ with a standard library in lib/python3.*"
+        return f"{what} is not a Python environment: it has no bin/ with a standard library in lib/python3.*"
     if kind == "prefix" and not list((prefix / "lib").glob("libpython3.*.so*")):
-        return f"{prefix} has no lib/libpython3.*.so, which Triton's stub needs"
+        return f"{what} has no lib/libpython3.*.so, which Triton's stub needs"
     return ""
 
 
-def _settings(file: Path) -> Iterator[tuple[str, str]]:
-    for line in file.read_text(errors="replace").splitlines():
-        name, equals, value = line.partition("=")
-        if equals:
-            yield name.strip(), value.strip()
+def venv_refusal(config: str, what: str) -> str:
+    """Return why a virtual environment cannot be shipped. `config`: the text of its pyvenv.cfg."""
+    settings = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in config.splitlines())}
+    return (
+        f"{what} is a virtual environment: it has no interpreter and no standard library of its own, only links "
+        f"to {settings.get('home', 'another directory')}, which the target does not have. There it fails with "
+        "\"No module named 'numpy'\", or silently runs with the target's own packages"
+    )

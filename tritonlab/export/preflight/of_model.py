@@ -11,6 +11,7 @@ from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.memory_use import memory_use, shm_size
 from ...repository.model_tree import ModelTree, read_tree
+from ...server.models.backends import runs_shipped
 from .finding import Preflight
 from .judge import DEFAULT_TARGET, judge
 from .subject import Subject
@@ -39,6 +40,8 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
     config = parse_pbtxt(model.config_pbtxt(), "the served config")
     directory = Path(model.directory)
     found = model.reads() if reads is None else reads
+    if runs_shipped(config):
+        found = []  # they are this package's, not the model's
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
     versions = tuple(model.metadata()["versions"])
     return Subject(
@@ -46,6 +49,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
         tree=_tree(directory, config, include),
         config=config,
         reads=tuple(found),
+        modules=model.modules(),
         shm_bytes=shm,
         versions=versions,
     )

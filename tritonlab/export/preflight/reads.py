@@ -8,9 +8,9 @@ import linecache
 import os
 import sys
 from collections.abc import Iterator
+from importlib.metadata import Distribution
 from pathlib import Path
 
-from ...ipc.link.stub_link import ReadsRecorded
 from .finding import Finding, Prediction
 from .subject import SourceFile, Subject, line_of
 
@@ -32,7 +32,6 @@ _USUAL = {
     "LD_LIBRARY_PATH",
 }
 _USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
-_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 #: Where a deployed server has files of its own.
 _EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver")
 _NAMED = 3
@@ -43,32 +42,30 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
     if subject.environment_value:
         return
     direct = dict(direct_imports(subject))
-    loaded = {each.name: each for reads in subject.reads for each in reads.modules}
-    found = [loaded[name] for name in direct if name in loaded and _is_packaged(loaded[name].file)]
+    found: dict[str, Distribution | None] = {}
+    for module in subject.third_party:
+        if module.top in direct and module.is_packaged and not found.get(module.top):
+            found[module.top] = module.distribution
     if not found:
         return
-    distributions = list(dict.fromkeys(each.distribution or each.name for each in found))
-    versions = {each.distribution or each.name: each.version for each in found}
-    pinned = " ".join(f"{name}=={versions[name]}" if versions[name] else name for name in distributions)
+    names = [name for name in direct if name in found]
+    pins = {name: f"{each.metadata['Name']}=={each.version}" if each else name for name, each in found.items()}
+    pinned = " ".join(dict.fromkeys(pins[name] for name in names))
     yield Finding(
         row="P2",
-        sentence=f"it imports {_some([each.name for each in found])}, which Triton's image does not bring",
+        sentence=f"it imports {_some(names)}, which Triton's image does not bring",
         remedy=f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
-        source_line=direct[found[0].name],
+        source_line=direct[names[0]],
         outcome=Prediction.LOAD,
     )
 
 
 def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
     """P4: modules from the working directory, or from another one that only this machine has."""
-    seen: set[str] = set()
     direct = dict(direct_imports(subject))
-    for module in (each for reads in subject.reads for each in reads.modules):
-        if module.name in seen or _is_packaged(module.file) or module.name in _BROUGHT | subject.own_modules:
+    for module in subject.third_party:
+        if module.is_packaged or module.name != module.top or module.name in _BROUGHT | subject.own_modules:
             continue
-        if module.distribution and module.name not in direct:  # what an editable installation brings at the start
-            continue
-        seen.add(module.name)
         file = Path(module.file)
         name = f"{file.parent.name}/{file.name}" if file.name == "__init__.py" else file.name
         yield Finding(
@@ -178,15 +175,6 @@ def imported_by(node: ast.AST) -> list[str]:
         if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
             return [node.args[0].value]
     return []
-
-
-def version_here(reads: ReadsRecorded, distribution: str) -> str:
-    """Return the version of a distribution that the model loaded; empty if it did not."""
-    return next((each.version for each in reads.modules if each.distribution == distribution), "")
-
-
-def _is_packaged(file: str) -> bool:
-    return any(part in file for part in _PACKAGES)
 
 
 def _some(names: list[str]) -> str:

@@ -7,11 +7,13 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..environment.python_prefix import kind_of_prefix, venv_refusal, why_refused
 from ..releases import Release
 from .elf import needs_of
 from .finding import Finding, Prediction
 from .subject import Subject
 
+_ITS_ENVIRONMENT = "its environment"
 _MEND = "pack a whole Python with conda-pack, or an interpreter's own prefix, not a venv"
 #: Where the target has files, too.
 _EVERYWHERE = ("/bin/", "/usr/bin/", "/lib", "/usr/lib")
@@ -36,17 +38,26 @@ def relocatable(subject: Subject, release: Release) -> Iterator[Finding]:
         )
         return
     place = subject.directory / subject.environment
-    if not subject.environment or not place.exists():
+    if not subject.environment:
         return
-    if place.is_dir():
+    if not place.exists():
+        text = f"{_ITS_ENVIRONMENT}, {subject.environment}, is not in its directory"
+        yield _finding(text, "put it there, or take the parameter out")
+    elif place.is_dir():
         yield from _of_directory(place, release)
     else:
         yield from _of_archive(place)
 
 
 def _of_directory(place: Path, release: Release) -> Iterator[Finding]:
-    if (found := _foreign_interpreter(place)) is not None:
-        yield _finding(found, _MEND)
+    is_venv = kind_of_prefix(place) == "venv"
+    if why := why_refused(place, _ITS_ENVIRONMENT):
+        # whether a directory that is not a whole prefix runs depends on what the target has
+        yield _finding(why, _MEND, Prediction.LOAD if is_venv else Prediction.ATTENTION)
+    python = place / "bin" / "python"
+    leads_to = os.path.realpath(python)
+    if not is_venv and python.is_symlink() and not leads_to.startswith(os.path.realpath(place) + os.sep):
+        yield _finding(_linked(leads_to), _MEND)
     activate = place / "bin" / "activate"
     if activate.is_file() and (prefix := _foreign_prefix(activate.read_text("utf-8", "replace"), place)):
         yield _finding(
@@ -103,37 +114,21 @@ def _of_archive(place: Path) -> Iterator[Finding]:
     try:
         with tarfile.open(place) as archive:
             members = {os.path.normpath(member.name): member for member in archive}
-            configured = members.get("pyvenv.cfg")
-            config = archive.extractfile(configured) if configured is not None else None
-            home = _home_of(config.read().decode("utf-8", "replace")) if config is not None else ""
+            venv = archive.extractfile(members["pyvenv.cfg"]) if "pyvenv.cfg" in members else None
+            config = venv.read().decode("utf-8", "replace") if venv is not None else None
     except (OSError, tarfile.TarError):
         yield _finding(f"its environment {place.name} is not a tar archive", "pack it again, as a tar.gz")
         return
-    if home:
-        yield _finding(_venv(home), _MEND)
+    if config is not None:
+        yield _finding(venv_refusal(config, _ITS_ENVIRONMENT), _MEND)
         return
     python = members.get("bin/python")
     if python is not None and python.issym() and python.linkname.startswith("/"):
-        yield _finding(f"bin/python of its environment is a link to {python.linkname}, a path of this machine", _MEND)
+        yield _finding(_linked(python.linkname), _MEND)
 
 
-def _foreign_interpreter(place: Path) -> str | None:
-    config = place / "pyvenv.cfg"
-    if config.is_file() and (home := _home_of(config.read_text("utf-8", "replace"))):
-        return _venv(home)
-    python = place / "bin" / "python"
-    leads_to = os.path.realpath(python)
-    if python.is_symlink() and not leads_to.startswith(os.path.realpath(place) + os.sep):
-        return f"bin/python of its environment is a link to {leads_to}, a path of this machine"
-    return None
-
-
-def _venv(home: str) -> str:
-    return f"its environment was made by venv and has no Python of its own, only a link to that of {home}"
-
-
-def _home_of(config: str) -> str:
-    return next((line.partition("=")[2].strip() for line in config.splitlines() if line.startswith("home")), "")
+def _linked(path: str) -> str:
+    return f"bin/python of its environment is a link to {path}, a path of this machine"
 
 
 def _foreign_prefix(script: str, place: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import NamedTuple
 from ...core.config.model_config import ModelConfig
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ...ipc.processes.interpreter import STUB
 from ...ipc.processes.own_stub import NAME, python_of_compiled
 from ...repository.model_tree import ModelTree
+from ..loaded_modules import LoadedModule, third_party_modules
 
 
 class SourceFile(NamedTuple):
@@ -28,12 +30,14 @@ class SourceFile(NamedTuple):
 @dataclass(frozen=True)
 class Subject:
     """One model. `reads`: one for each instance that told it; none of an ensemble, nor of a model that is not loaded.
-    `shm_bytes`: the shared memory that it took so far, 0 if that is not known."""
+    `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
+    took so far, 0 if that is not known."""
 
     name: str
     tree: ModelTree
     config: ModelConfig
     reads: tuple[ReadsRecorded, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
     shm_bytes: int = 0
     versions: tuple[str, ...] = field(default=("1",))
 
@@ -85,6 +89,11 @@ class Subject:
     @property
     def is_decoupled(self) -> bool:
         return bool(self.config.model_transaction_policy.decoupled)
+
+    @cached_property
+    def third_party(self) -> tuple[LoadedModule, ...]:
+        """The modules that its instances have imported and that are neither Python's nor in its directory."""
+        return tuple(third_party_modules(self.modules, [self.directory, STUB.parent]))
 
     @property
     def own_modules(self) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..releases import Release
 from .finding import Finding, Prediction
-from .reads import imported_by, version_here
+from .reads import imported_by
 from .subject import SourceFile, Subject, line_of, version_of
 
 #: Names that numpy has since 2.0 (and 2.1), with what does the same in numpy 1.
@@ -28,7 +28,8 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
     """P5: numpy 2 with a release that works with numpy 1 only."""
     if release.numpy.value != "<2":
         return
-    here = next(filter(None, (version_here(reads, "numpy") for reads in subject.reads)), "")
+    numpy = next((each.distribution for each in subject.third_party if each.name == "numpy"), None)
+    here = numpy.version if numpy is not None else ""
     if here and version_of(here) >= (2,) and subject.environment_value:
         yield Finding(
             "P5",
@@ -104,7 +105,7 @@ def python_of_the_target(subject: Subject, release: Release) -> Iterator[Finding
         yield from _too_new(source, version_of(there), f"{whose} is of Python {there}")
 
 
-def _too_new(source: SourceFile, there: tuple[int, ...], told: str) -> Iterator[Finding]:
+def _too_new(source: SourceFile, there: tuple[int, ...], reason: str) -> Iterator[Finding]:
     remedy = "write it for that Python, or bring an environment of a newer one with a stub that was compiled for it"
     try:
         ast.parse(source.text, feature_version=there[:2] if len(there) == 2 else None)
@@ -113,7 +114,7 @@ def _too_new(source: SourceFile, there: tuple[int, ...], told: str) -> Iterator[
             line = f"{source.path}:{getattr(error, 'lineno', 0) or 0}"
             yield Finding(
                 row="P6",
-                sentence=f"its syntax is newer ({getattr(error, 'msg', error)}), and {told}",
+                sentence=f"its syntax is newer ({getattr(error, 'msg', error)}), and {reason}",
                 remedy=remedy,
                 source_line=line,
                 outcome=Prediction.LOAD,
@@ -123,7 +124,7 @@ def _too_new(source: SourceFile, there: tuple[int, ...], told: str) -> Iterator[
         for name in imported_by(node):
             since = _SINCE.get(name, _SINCE.get(name.partition(".")[0], (0,)))
             if since > there and not _is_optional(source, node):
-                text = f"it imports {name}, which Python has since {'.'.join(map(str, since))}, and {told}"
+                text = f"it imports {name}, which Python has since {'.'.join(map(str, since))}, and {reason}"
                 yield Finding(
                     row="P6", sentence=text, remedy=remedy, source_line=line_of(source, node), outcome=Prediction.LOAD
                 )

@@ -89,7 +89,7 @@ def _ask(
         raise_if_cancelled(cancel)
         model.answers[ALONE, case.name] = [_send(alone, case, decoupled)]
     for case in cases:
-        if case.said.get("correlation_id"):  # its order is its meaning
+        if case.fields.get("correlation_id"):  # its order is its meaning
             continue
         raise_if_cancelled(cancel)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -124,7 +124,7 @@ def _latency(
     cancel: threading.Event,
 ) -> float | None:
     """Return the median of the first request that is answered, in milliseconds; None if there is none."""
-    good = [case for case in cases if not case.said.get("correlation_id") and _is_good(model, case)]
+    good = [case for case in cases if not case.fields.get("correlation_id") and _is_good(model, case)]
     if not good:
         return None
     times = []

@@ -19,12 +19,13 @@ from typing import Any
 from ...clients.golden_files import GoldenCase, read_case
 from ...core.config.model_config import ConfigError, parse_pbtxt
 from ...core.scratch_directory import ScratchDirectory
-from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import CONFIG, LOCK
-from ..environment.python_prefix import why_refused
+from ..preflight import judge as preflight
 from ..preflight.judge import DEFAULT_TARGET
+from ..preflight.of_model import subject_in
 from ..releases import find
 from .hiding import author_paths
 from .judge_python import judge_python
@@ -118,7 +119,7 @@ def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
     except NoWheel as error:
         found = find_docker_judge(release, find(release).container.value)
         if isinstance(found, str):
-            checks = static_findings(work.models, work.names)
+            checks = static_findings(work.models, work.names, release)
             raise NoWheel(f"{error}; {found}. Statically checked: {'; '.join(checks) or 'nothing found'}") from None
         return found
     judged_by = judge_python(wheel, version=python, lock=lock, say=work.say, cancel=work.cancel)
@@ -190,22 +191,16 @@ class _Work:
         return verdict
 
 
-def static_findings(models: Path, names: Sequence[str]) -> list[str]:
-    """Return what is wrong with an export as far as it can be seen without a server."""
+def static_findings(models: Path, names: Sequence[str], release: str) -> list[str]:
+    """Return what is wrong with an export for a release, as far as its files show it."""
     found = []
     for name in names:
-        file = models / name / CONFIG
         try:
-            config = parse_pbtxt(file.read_text(encoding="utf-8") if file.is_file() else "", str(file))
+            seen = preflight.judge(subject_in(models / name), release)
         except ConfigError as error:
             found.append(f"{name}: {error}")
-            continue
-        path = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
-        place = Path(path.replace(MODEL_DIRECTORY, str(models / name)))
-        if path and not place.exists():
-            found.append(f"{name}: {PARAMETER} is '{path}', which does not exist")
-        elif path and place.is_dir() and (why := why_refused(place)):
-            found.append(f"{name}: {why}")
+        else:
+            found += [f"{name}: {finding.sentence}" for finding in seen.findings]
     return found
 
 

@@ -42,7 +42,7 @@ class Debugger:
         self._sessions: dict[tuple[StubLink, int], DebugSession] = {}
         #: the lock on which the main thread sleeps until a response is there
         self._sleeper: threading.Lock | None = None
-        self._told: dict[str, float] = {}  # place -> when its frames and variables were told
+        self._described_at: dict[str, float] = {}  # place -> when its frames and variables were told
 
     # -- calls of stubs, on whichever thread reads
 
@@ -206,10 +206,10 @@ class Debugger:
     def _go_on(self, session: DebugSession, why: str) -> None:
         """Let the model go on; its log, and the desk, get what the author would have seen."""
         text, place, now = session.story(why), session.place, time.monotonic()
-        if session.live and now - self._told.get(place, -_TOLD_SECONDS) < _TOLD_SECONDS:
+        if session.live and now - self._described_at.get(place, -_TOLD_SECONDS) < _TOLD_SECONDS:
             text = f"'{session.instance.name}' goes on at {place} again, because {why}."
         else:
-            self._told[place] = now
+            self._described_at[place] = now
         if session.live:
             session.instance.say(text, "WARNING")
         if self.desk is not None:

@@ -73,7 +73,7 @@ class RateLimiter:
         context = _Context(config, device_id)
         with self._lock:
             for key, count in context.needs.items():
-                limit = self._said(key)
+                limit = self._configured_limit(key)
                 if limit is not None and count > limit:
                     raise InvalidArgumentError(
                         f'Resource count for "{key[0]}" is limited to {limit} which will prevent scheduling of one or '
@@ -169,22 +169,22 @@ class RateLimiter:
 
     # -- under the lock
 
-    def _said(self, key: tuple[str, int]) -> int | None:
+    def _configured_limit(self, key: tuple[str, int]) -> int | None:
         """Return the amount that the server's options give; None if they name no resource at all."""
         if not self._limits:
             return None
         name, device = key
-        said = self._limits.get(name, 0)
-        if isinstance(said, int):
-            return said
-        return max(said.values(), default=0) if device == GLOBAL else said.get(device, said.get(GLOBAL, 0))
+        limit = self._limits.get(name, 0)
+        if isinstance(limit, int):
+            return limit
+        return max(limit.values(), default=0) if device == GLOBAL else limit.get(device, limit.get(GLOBAL, 0))
 
     def _fits(self, context: _Context) -> bool:
         return all(self._used.get(key, 0) + count <= self._amount(key) for key, count in context.needs.items())
 
     def _amount(self, key: tuple[str, int]) -> int:
-        said = self._said(key)
-        return max(c.needs.get(key, 0) for c in self._contexts.values()) if said is None else said
+        limit = self._configured_limit(key)
+        return max(c.needs.get(key, 0) for c in self._contexts.values()) if limit is None else limit
 
     def _free(self, context: _Context) -> None:
         if context.holds:

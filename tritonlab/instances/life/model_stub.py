@@ -16,7 +16,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.os_limits import explained
 from ...core.status import Frame, ModelError
 from ...ipc.link.stub_connection import Answer
-from ...ipc.link.stub_link import NeededCall, Needs, ReadsRecorded
+from ...ipc.link.stub_link import NeededCall, Needs, Profiled, ReadsRecorded
 from ...ipc.processes.interpreter import Interpreter, InterpreterError
 from ...ipc.processes.stub_launcher import KERNEL, StubProcess, StubStartError
 from ...ipc.processes.stub_log import LogBook, LogRecord
@@ -75,16 +75,16 @@ class ModelStub:
         self._crash = CrashReport()
         #: the lines of stderr, kept only while faulthandler is asked for the stacks
         self._blocked: list[str] | None = None
-        said: list[str] = []
+        lines: list[str] = []
         try:
             self.process: StubProcess = pool.acquire(
-                source.interpreter, model=source.path, paths=source.paths, say=said.append, imports=imports
+                source.interpreter, model=source.path, paths=source.paths, say=lines.append, imports=imports
             )
         except (StubStartError, OSError) as error:
             raise _not_started(self.instance, error) from error
         except KeyboardInterrupt as interrupt:
             raise interrupted_load(instance, "", str(interrupt)) from None
-        for text in said:
+        for text in lines:
             self.log("server", "INFO", text)
         self.process.adopt_output(self._on_line)
         self.link = self.process.link
@@ -245,6 +245,15 @@ class ModelStub:
         if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
             return None
         found: ReadsRecorded = answer.value
+        return found
+
+    def profile(self, begin: bool, memory: bool, batching: bool, timeout: float) -> Profiled | None:
+        """Begin or end a profile of the author's lines, and return what it found until now; None if that took more than
+        `timeout` seconds. `memory` and `batching` are as in the message."""
+        answer = self.process.monitor.profile(begin, memory, batching)
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
+            return None
+        found: Profiled = answer.value
         return found
 
     def _blocked_stacks(self) -> str:

@@ -118,12 +118,12 @@ class DeviceTensors:
             self._asked.update(self._mapped)
             self._mapped = {}
 
-    def given_back(self, said: GivenBack) -> None:
+    def given_back(self, body: GivenBack) -> None:
         """Take back what the stub has returned, and let go of what it had mapped and has not any more."""
         with self._lock:
-            for grant in said.returned:
+            for grant in body.returned:
                 self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)
-            for handle in map(bytes.fromhex, said.mapped):
+            for handle in map(bytes.fromhex, body.mapped):
                 if handle in self._asked:
                     self._mapped[handle] = self._asked[handle]
             self._asked = {}

@@ -53,6 +53,7 @@ from ...stub._pb_stub.wire.message_bodies import (
     Waits,
     Wake,
 )
+from ...stub._pb_stub.wire.profile_bodies import Profile, Profiled
 from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ...stub._pb_stub.wire.tensor_block import Wire, pack_tensors
 from ..gpu.device_tensors import DeviceTensors
@@ -83,6 +84,7 @@ __all__ = [
     "NeededCall",
     "Needs",
     "PackedBatch",
+    "Profiled",
     "Prompt",
     "Raised",
     "ReadsRecorded",
@@ -313,6 +315,10 @@ class MonitorLink(StubConnection):
         """Ask what the author's code has read outside of its model; the value is a ReadsRecorded. `record`: whether to
         record from now on, too."""
         return self.ask(TellReads(record))
+
+    def profile(self, begin: bool, memory: bool, batching: bool) -> Answer:
+        """Ask the stub to begin or end a profile of the author's lines; the value is a Profiled."""
+        return self.ask(Profile(begin, memory, batching))
 
     def postmortem(self, begin: bool) -> Answer:
         """Ask how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.

@@ -45,6 +45,9 @@ class Interpreter:
         """Return the environment variables of the process. As in the newest Triton the environment's `activate` script
         is not executed, so what it exports is missing (rule 2.10.4)."""
         found = dict(base)
+        # when it is imported, onnxruntime 1.32 opens a database and starts a thread, to report its use: then no zygote
+        # can import it for a model, and each load takes half a second longer (2026-11-25)
+        found.setdefault("ORT_DISABLE_TELEMETRY", "1")
         root = self.environment
         if root:
             found.pop("PYTHONHOME", None)
@@ -71,18 +74,18 @@ class Interpreter:
             raise InterpreterError(f"'{self.executable}' cannot be run: {error.strerror or error}") from error
         except subprocess.TimeoutExpired as error:
             raise InterpreterError(f"'{self.executable}' did nothing for {_PROBE_SECONDS:.0f} s") from error
-        said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("python ", "numpy ")))
+        found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("python ", "numpy ")))
         complaint = done.stderr.strip()
-        if "python" not in said:
+        if "python" not in found:
             raise InterpreterError(
                 f"'{self.executable}' is not a Python that runs here: {complaint or 'it printed nothing'}"
             )
-        if tuple(int(part) for part in said["python"].split(".")[:2]) < OLDEST:
+        if tuple(int(part) for part in found["python"].split(".")[:2]) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise InterpreterError(
-                f"'{self.executable}' is Python {said['python']}; tritonlab's stub needs {oldest} or newer"
+                f"'{self.executable}' is Python {found['python']}; tritonlab's stub needs {oldest} or newer"
             )
-        if "numpy" not in said:
+        if "numpy" not in found:
             last = complaint.splitlines()[-1] if complaint else "numpy cannot be imported"
             # The first line is what Triton's client reads, where the model's own `import numpy` fails.
             raise InterpreterError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import resource
 from pathlib import Path
 
@@ -21,18 +23,14 @@ _NO_LIMIT = 1 << 62
 
 def oom_kills(root: Path = Path("/")) -> int:
     """Return how many processes were killed for memory so far, in our cgroup and on this machine; 0 if unknown."""
-    found = [_number(root / "proc/vmstat", "oom_kill")]
-    for group, version in _groups(root):
-        found.append(_number(group / ("memory.events" if version == 2 else "memory.oom_control"), "oom_kill"))
-    return sum(filter(None, found))
+    groups = [group / ("memory.events" if version == 2 else "memory.oom_control") for group, version in _groups(root)]
+    return sum(_numbers([root / "proc/vmstat", *groups], "oom_kill"))
 
 
 def memory_limit(root: Path = Path("/")) -> int:
     """Return how many bytes a process here can use: the least limit of machine, cgroups and `ulimit`; 0 if unknown."""
     limits = [limit for kind in _ULIMITS if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY]
-    total = _number(root / "proc/meminfo", "MemTotal:")
-    if total is not None:
-        limits.append(total * 1024)
+    limits += [total * 1024 for total in _numbers([root / "proc/meminfo"], "MemTotal:")]
     for group, version in _groups(root):
         text = _read(group / ("memory.max" if version == 2 else "memory.limit_in_bytes")).strip()
         if text.isdecimal() and int(text) < _NO_LIMIT:
@@ -51,7 +49,7 @@ def shared_memory(root: Path = Path("/")) -> tuple[int, int]:
 
 def peak_memory(root: Path = Path("/")) -> int:
     """Return how many bytes this process has used at most; 0 if unknown."""
-    return (_number(root / "proc/self/status", "VmHWM:") or 0) * 1024
+    return sum(_numbers([root / "proc/self/status"], "VmHWM:")) * 1024
 
 
 def own_peak(reported: int, inherited: int) -> int:
@@ -124,16 +122,14 @@ def _groups(root: Path) -> list[tuple[Path, int]]:
     return found
 
 
-def _number(path: Path, name: str) -> int | None:
-    try:
-        text = path.read_text()
-    except OSError:
-        return None
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) > 1 and words[0] == name and words[1].isdecimal():
-            return int(words[1])
-    return None
+def _numbers(paths: list[Path], name: str) -> list[int]:
+    """Return the number after `name` of each file that has one."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if counter := re.search(rf"^{name}\s+(\d+)\b", path.read_text(), re.MULTILINE):
+                found.append(int(counter[1]))
+    return found
 
 
 def _read(path: Path) -> str:

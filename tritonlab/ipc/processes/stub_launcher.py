@@ -146,8 +146,8 @@ class StubProcess:
         self.output = StubOutput(ends.stdout, ends.stderr)
         self.link = StubLink(ends.control, *self._regions, self._link_reader)
         self.monitor = MonitorLink(ends.monitor, *self._regions, self._link_reader)
-        heard: dict[int, Callable[[int], None]] = {fd: partial(self._on_output, fd) for fd in self.output.fds}
-        for fd, callback in {**heard, self.child.exit_fd: self._on_exit}.items():
+        callbacks: dict[int, Callable[[int], None]] = {fd: partial(self._on_output, fd) for fd in self.output.fds}
+        for fd, callback in {**callbacks, self.child.exit_fd: self._on_exit}.items():
             self._watches[fd] = watch = Watch(self._link_reader, fd, callback)
             watch.start()
         self.forks.start()

@@ -37,7 +37,7 @@ class StubPool:
         self._shm = shm
         self._zygotes = Zygotes(link_reader, warm) if warm != 0 and can_inherit() else None
         #: the text that `say` was last called with, by model
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def prewarm(self, remembered: RememberedImports | None = None) -> None:
         """Start zygotes in the background, with the remembered imports, so that a first load need not wait for them.
@@ -74,8 +74,8 @@ class StubPool:
         if not why and imports.missed:
             why = f"'{imports.missed}', because {imports.ended_by} comes first and may change what it does"
         stub.imports_anew, stub.first_imports = why, imports
-        if self._told.get(model) != why:
-            self._told[model] = why
+        if self._reported.get(model) != why:
+            self._reported[model] = why
             if why:
                 say(f"The model repeats imports at every start: {why}.")
         return stub

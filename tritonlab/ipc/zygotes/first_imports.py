@@ -223,12 +223,12 @@ def _does_nothing(node: ast.stmt) -> bool:
         defaults = [*arguments.defaults, *arguments.kw_defaults, node.returns]
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
         annotations = [each.annotation for each in every if each is not None]
-        return _decorated_harmlessly(node) and all(_is_plain(each) for each in [*defaults, *annotations])
+        return _decorated_harmlessly(node) and all(map(_is_plain, [*defaults, *annotations]))
     if isinstance(node, ast.ClassDef):
-        plain = not node.keywords and all(_is_plain(base) for base in node.bases) and _decorated_harmlessly(node)
-        return plain and all(_does_nothing(each) for each in node.body)
+        plain = not node.keywords and all(map(_is_plain, node.bases)) and _decorated_harmlessly(node)
+        return plain and all(map(_does_nothing, node.body))
     if isinstance(node, ast.Assign):
-        return all(_is_name(target) for target in node.targets) and _is_plain(node.value)
+        return all(map(_is_name, node.targets)) and _is_plain(node.value)
     if isinstance(node, ast.AnnAssign):
         return _is_name(node.target) and _is_plain(node.value) and _is_plain(node.annotation)
     if isinstance(node, ast.Expr):
@@ -238,12 +238,12 @@ def _does_nothing(node: ast.stmt) -> bool:
 
 def _decorated_harmlessly(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
     calls = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-    return all(_last_name(each) in _DECORATORS for each in calls)
+    return _DECORATORS.issuperset(map(_last_name, calls))
 
 
 def _is_name(node: ast.expr) -> bool:
     if isinstance(node, ast.Tuple):
-        return all(_is_name(each) for each in node.elts)
+        return all(map(_is_name, node.elts))
     return isinstance(node, ast.Name)
 
 
@@ -256,15 +256,15 @@ def _is_plain(node: ast.expr | None) -> bool:
     if isinstance(node, ast.Subscript):
         return _is_plain(node.value) and _is_plain(node.slice)
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        return all(_is_plain(each) for each in node.elts)
+        return all(map(_is_plain, node.elts))
     if isinstance(node, ast.Dict):
-        return all(_is_plain(each) for each in [*node.keys, *node.values])
+        return all(map(_is_plain, [*node.keys, *node.values]))
     if isinstance(node, ast.UnaryOp):
         return _is_plain(node.operand)
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, _OPERATORS) and _is_plain(node.left) and _is_plain(node.right)
     if isinstance(node, ast.Call):
-        return _last_name(node.func) in _HARMLESS and all(_is_plain(each) for each in node.args)
+        return _last_name(node.func) in _HARMLESS and all(map(_is_plain, node.args))
     return False
 
 

@@ -7,7 +7,7 @@ Measured with torch imported there, cells edited on a busy machine: READY in 0.3
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _CLASS = "TritonPythonModel"
@@ -31,7 +31,7 @@ def initialize_body(module: Sequence[ast.stmt]) -> InitializeBody:
     """Return the body for the statements of model.py, all of which only import and define. It is empty where it is not
     plain which function `initialize` is."""
     nothing = InitializeBody((), None)
-    named = [each for each in module if {_CLASS, "*"} & set(_bound(each))]
+    named = [each for each in module if {_CLASS, "*"} & _bound(each)]
     if len(named) != 1 or not isinstance(named[0], ast.ClassDef):
         return nothing
     kind = named[0]
@@ -44,17 +44,15 @@ def initialize_body(module: Sequence[ast.stmt]) -> InitializeBody:
     return InitializeBody(method.body, next((each for each in kind.body if _may_run_before(each)), None))
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds, and `*`."""
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds, and `*`."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield statement.name
-    elif isinstance(statement, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
-    else:
-        yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and _is_stored(node))
-        for inner in ast.walk(statement):
-            if inner is not statement and isinstance(inner, ast.stmt):
-                yield from _bound(inner)
+        return {statement.name}
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    parts = list(ast.walk(statement))
+    names = {node.id for node in parts if isinstance(node, ast.Name) and _is_stored(node)}
+    return names.union(*(_bound(each) for each in parts if each is not statement and isinstance(each, ast.stmt)))
 
 
 def _may_run_before(member: ast.stmt) -> bool:
@@ -63,7 +61,7 @@ def _may_run_before(member: ast.stmt) -> bool:
     decorators = {getattr(each, "id", "") for each in getattr(member, "decorator_list", ())}
     if decorators - {"staticmethod", "classmethod"}:  # such as a property, which `self.device` calls
         return True
-    names = set(_bound(member))
+    names = _bound(member)
     if "auto_complete_config" in names:
         return not (isinstance(member, ast.FunctionDef) and _only_tells(member))
     return any(name.startswith("__") and name.endswith("__") for name in names)

@@ -68,28 +68,28 @@ class ConfigOptions:
                 options[name] = (options[name],)
         return ConfigOptions(**options)
 
-    def apply(self, said: ConfigText) -> ModelConfig:
-        """Return the config of the text `said` with the options in it.
+    def apply(self, written: ConfigText) -> ModelConfig:
+        """Return the config of the text `written` with the options in it.
 
         Raises ConfigTextError, and OptionError where an option and the text give the same field different values,
         because one of them would have to be dropped silently.
         """
-        config = said.message
+        config = written.message
         merged = ModelConfig()
         merged.CopyFrom(config)
         for option, name, part in self._parts():
             if name == "parameters":
-                _merge_parameters(merged, part, said.source)
+                _merge_parameters(merged, part, written.source)
                 continue
             given = _only(config, name)
-            line = said.line_of(name)
+            line = written.line_of(name)
             # only its line tells a scalar that is written with its default value from one that is not written
             if given != part and (given != ModelConfig() or line):
                 raise OptionError(
-                    f"{option} and {said.place(line)} both set {name}: keep one of them\n"
+                    f"{option} and {written.place(line)} both set {name}: keep one of them\n"
                     f"  the option means  {_one_line(part) or f'{name}: 0'}\n"
                     f"  the config says   {_one_line(given) or f'{name}: 0'}",
-                    field=f"{option} and {said.place(line)}".rstrip(","),
+                    field=f"{option} and {written.place(line)}".rstrip(","),
                     fix="keep one of them",
                 )
             merged.ClearField(name)

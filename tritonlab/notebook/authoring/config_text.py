@@ -72,25 +72,25 @@ class ConfigText:
 class ConfigTextError(ConfigError):
     """Why Triton would refuse a config text.
 
-    `said`: the text. `line` and `column`: where in its source, from 1, or 0 if the complaint has no place. `advice`:
+    `written`: the text. `line` and `column`: where in its source, from 1, or 0 if the complaint has no place. `advice`:
     what to write instead, if that is known.
     """
 
-    def __init__(self, error: ConfigError, said: ConfigText) -> None:
+    def __init__(self, error: ConfigError, written: ConfigText) -> None:
         super().__init__(error.reason, detail=error.detail, code=error.code)
-        self.said = said
+        self.written = written
         if found := _PLACE.match(error.detail):
-            self.line, self.column = int(found[1]) + said.offset, int(found[2])
+            self.line, self.column = int(found[1]) + written.offset, int(found[2])
             # protobuf repeats the line before it says what is wrong with it; the excerpt shows that
             self.complaint = re.sub(r"^'.*?' ?: (?=\S)", "", found[3].strip(), count=1, flags=re.DOTALL)
         else:
-            self.line, self.column = _line_of_reason(error.reason, said), 0
+            self.line, self.column = _line_of_reason(error.reason, written), 0
             self.complaint = error.detail or error.reason
         self.advice = config_advice(self.complaint)
 
     def place(self) -> str:
         line = f", line {self.line}" + (f":{self.column}" if self.column else "") if self.line else ""
-        return f"{self.said.source}{line}"
+        return f"{self.written.source}{line}"
 
     def remedy(self) -> str:
         return self.advice
@@ -104,11 +104,11 @@ class ConfigTextError(ConfigError):
         """
         if not self.line:
             return []
-        lines = self.said.text.splitlines()
-        index = min(self.line - self.said.offset, len(lines)) - 1
+        lines = self.written.text.splitlines()
+        index = min(self.line - self.written.offset, len(lines)) - 1
         shown = [""]
         for number in range(max(0, index - context), min(len(lines), index + context + 1)):
-            line = number + 1 + self.said.offset
+            line = number + 1 + self.written.offset
             arrow = f"{'-' * (5 - len(str(line)))}> {line} " if number == index else f"{line:>7} "
             shown.append(arrow + lines[number])
             if number == index and self.column:
@@ -116,48 +116,48 @@ class ConfigTextError(ConfigError):
         return shown
 
 
-def line_of_step(reason: str, said: ConfigText) -> int:
+def line_of_step(reason: str, written: ConfigText) -> int:
     """Return the line of the source with the tensor of an ensemble's step that Triton's reason names; 0 if there is
     none."""
     found = next((found for pattern in _OF_STEP if (found := pattern.search(reason))), None)
     if found is None:
         return 0
     names = found.groupdict()
-    lines = [line.split("#", 1)[0] for line in said.text.splitlines()]
+    lines = [line.split("#", 1)[0] for line in written.text.splitlines()]
     of_model = re.compile(rf'model_name\s*:\s*"{re.escape(names.get("model") or "")}"')
     first = next((index for index, line in enumerate(lines) if of_model.search(line)), 0)
     if "tensor" not in names:
-        return first + 1 + said.offset
+        return first + 1 + written.offset
     quoted = f'"{names["tensor"]}"'
-    return next((index + 1 + said.offset for index in range(first, len(lines)) if quoted in lines[index]), 0)
+    return next((index + 1 + written.offset for index in range(first, len(lines)) if quoted in lines[index]), 0)
 
 
-def _line_of_reason(reason: str, said: ConfigText) -> int:
+def _line_of_reason(reason: str, written: ConfigText) -> int:
     """Return the line that a rule's reason is about, if it names a field or value that stands in the text; else 0."""
-    if line := line_of_step(reason, said):
+    if line := line_of_step(reason, written):
         return line
     words = re.findall(r"'(\w+)'", reason)
     words += [f"{word}_batch_size" for word in re.findall(r"\b(preferred) size", reason)]
-    return next((line for word in words if (line := said.line_of(word))), 0)
+    return next((line for word in words if (line := written.line_of(word))), 0)
 
 
-def faults(said: ConfigText) -> Iterator[ConfigTextError]:
+def faults(written: ConfigText) -> Iterator[ConfigTextError]:
     """Yield what the server would refuse in a config text. A parser ends at the first fault: it reads the text again
     without the field that is wrong, as long as it can tell which one that is."""
-    text, parsed = said.text, False
+    text, parsed = written.text, False
     for _ in range(_MOST_FAULTS):
         try:
             if parsed:
-                parse_pbtxt(text, f"{said.model}/config.pbtxt")
+                parse_pbtxt(text, f"{written.model}/config.pbtxt")
             else:
-                said.message  # noqa: B018 - parsing is what raises
+                written.message  # noqa: B018 - parsing is what raises
             return
         except ConfigTextError as found:
             error = found
         except ConfigError as found:
-            error = ConfigTextError(found, said)
+            error = ConfigTextError(found, written)
         yield error
-        without = _without_field(text, error.line - said.offset, error.column) if error.column else None
+        without = _without_field(text, error.line - written.offset, error.column) if error.column else None
         if without is None:
             return
         text, parsed = without, True

@@ -61,6 +61,6 @@ def refused_files() -> Iterator[None]:
     except OSError as error:
         if isinstance(error, Explained):
             raise  # it says more than where
-        said = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
-        said = explained(error) or said
-        raise FileError(said, field=str(error.filename or "")) from None
+        text = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+        text = explained(error) or text
+        raise FileError(text, field=str(error.filename or "")) from None

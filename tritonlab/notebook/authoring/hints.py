@@ -51,8 +51,8 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
             continue
         if isinstance(advise, str):
             return advise
-        said = _nearest(found, config_of, list(names())) if "absent" in found.groupdict() else ""
-        return said or advise(found, config_of)
+        words = _nearest(found, config_of, list(names())) if "absent" in found.groupdict() else ""
+        return words or advise(found, config_of)
     return load_advice(text)
 
 
@@ -118,8 +118,8 @@ def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
 def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
     given = re.findall(r"'(.*?)'", found["given"])
     fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
-    said = [word for word in given if word in OWN_FIELDS] or [word for word in given if word in fields]
-    return f"{said[0]} is not an input: {found['model']}.infer(inputs={{…}}, {fields[said[0]]})" if said else ""
+    words = [word for word in given if word in OWN_FIELDS] or [word for word in given if word in fields]
+    return f"{words[0]} is not an input: {found['model']}.infer(inputs={{…}}, {fields[words[0]]})" if words else ""
 
 
 def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:

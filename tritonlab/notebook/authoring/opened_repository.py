@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 from ...core.clock import SystemClock
 from ...core.plain_facts import by_number
 from ...core.status import ModelLoadError, NotFoundError, TritonError
+from ...export.machine_bound import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import CONFIG_FILE, fingerprint, version_numbers
 from ...repository.model_repository_manager import ModelRepositoryManager
 from ...schedulers.timer import Timer
+from ...server.models.backend_choice import choice_words
+from ...server.models.backends import answer_words
 from ...server.models.repository_poller import RepositoryPoller
 from ...server.observe.why import failed_load
 from .base_directory import BaseDirectory, models_in_order
@@ -48,8 +51,15 @@ class OpenedFacts:
     state: str
     version: str = ""
     in_cells: bool = False
+    #: in plain words what answers for a model of another backend than Python's
+    answers: str = ""
     reason: str = ""
     advice: str = ""
+
+    @property
+    def kind_words(self) -> str:
+        """The kind, with what answers."""
+        return f"{self.kind}: {self.answers}" if self.answers else self.kind or "unknown"
 
 
 class NoModel(NotFoundError, KeyError):
@@ -258,9 +268,12 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         return export_whole(models, self.path, directory, overwrite=overwrite, include=include)
 
     def _exported(self, name: str) -> ExportedModel:
-        report = self.workspace.report(name)
+        report, known = self.workspace.report(name), self.workspace.server.core.model(name)
         if not self[name].in_cells or report is None:
-            return ExportedModel(self.path / name)
+            # what the repository keeps is exported, whatever answers here
+            here = known.versions.values() if known is not None and self._is_served_from_here(name) else ()
+            answers = next((words for version in here if (words := choice_words(version.config))), "")
+            return ExportedModel(self.path / name, [*never_ran(answers)])
         warnings = []
         if report.error is not None:
             kept = "the version that serves" if report.ready_at else "what could not be loaded"
@@ -301,15 +314,13 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         reason = advice = ""
         if known is not None and known.versions:
             version = str(max(known.versions))
+            seen = replace(seen, answers=answer_words(known.versions[max(known.versions)].config))
         report = self.workspace.report(seen.name)
         failure = report.error if report is not None and report.error is not None else known and known.failure
         if server.core.loading(seen.name):
             state = "LOADING"
         elif failure:
-            told = failed_load(seen.name, _explained(failure), serves=bool(version))
-            reason = told.text.partition(" failed: ")[2] or told.text
-            where = f"{told.where}: " if told.where else ""
-            reason, advice = f"{where}{reason}", told.fix or ""
+            reason, advice = self._why(seen.name, _explained(failure), serves=bool(version))
             state = state if version else "FAILED"
         elif state == "UNAVAILABLE":
             unloaded = server.model(seen.name).reason == "unloaded"
@@ -317,6 +328,15 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         elif state == "UNKNOWN":
             state = "NOT LOADED"
         return replace(seen, state=state, version=version, reason=reason, advice=advice)
+
+    def _why(self, name: str, failure: TritonError, *, serves: bool) -> tuple[str, str]:
+        """Return why a load failed, and what to do."""
+        text, _, offer = self.workspace.server.model(name).reason.partition("\n")
+        if offer and offer == getattr(failure, "reason", ""):  # of a backend that is missing
+            return text.partition(": ")[2], f"{offer} Then open the repository again."
+        found = failed_load(name, failure, serves=serves)
+        reason = found.text.partition(" failed: ")[2]
+        return f"{found.where}: {reason}" if found.where else reason, found.fix or ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as JSON values."""
@@ -326,7 +346,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         return f"{self.path}\n{text_of(self.facts())}"
 
 
-def _explained(failure: BaseException) -> Any:
+def _explained(failure: BaseException) -> TritonError:
     return failure if isinstance(failure, TritonError) else ModelLoadError(str(failure))
 
 
@@ -335,7 +355,7 @@ def text_of(rows: Sequence[OpenedFacts]) -> str:
     if not rows:
         return "no models"
     table = [("model", "kind", "state", "in cells")]
-    table += [(row.name, row.kind, row.state, "yes" if row.in_cells else "") for row in rows]
+    table += [(row.name, row.kind_words, row.state, "yes" if row.in_cells else "") for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(4)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
     told = []

@@ -115,14 +115,14 @@ def _locate(known: Mapping[str, Sequence[Segment]], file: str, line: int) -> tup
 def located(exception: RemoteException, locate: Locate) -> RemoteException:
     """Return the exception with every frame, and a SyntaxError's place, where the author wrote it."""
     detail, text = dict(exception.detail), exception.text
-    file, line, said = detail.get("filename"), detail.get("lineno"), detail.get("msg")
+    file, line, message = detail.get("filename"), detail.get("lineno"), detail.get("msg")
     if isinstance(file, str) and isinstance(line, int):
         detail["filename"], detail["lineno"] = locate(file, line)
         if isinstance(detail.get("end_lineno"), int):
             detail["end_lineno"] += detail["lineno"] - line
-        if isinstance(said, str):  # "expected an indented block after function definition on line 3"
-            detail["msg"] = _LINE.sub(lambda found: f"line {locate(file, int(found[1]))[1]}", said)
-            text = text.replace(said, detail["msg"], 1)
+        if isinstance(message, str):  # "expected an indented block after function definition on line 3"
+            detail["msg"] = _LINE.sub(lambda found: f"line {locate(file, int(found[1]))[1]}", message)
+            text = text.replace(message, detail["msg"], 1)
     return replace(
         exception,
         text=text,

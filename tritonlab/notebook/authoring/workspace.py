@@ -175,14 +175,14 @@ class Workspace:
 
         Raises ConfigTextError with line and column, FileError; then the former text stays.
         """
-        said = ConfigText(text, model=name)
+        parsed = ConfigText(text, model=name)
         if body is not None:
-            said = replace(said, source=body.label, offset=body.offset)
-        config = said.message
+            parsed = replace(parsed, source=body.label, offset=body.offset)
+        config = parsed.message
         with self._lock:
             written = self._written(name)
             draft = written.draft if written.draft.source is not None else written.draft.without_base()
-            written.draft = (draft if base is None else draft.with_base(base)).with_cell_config(said)
+            written.draft = (draft if base is None else draft.with_base(base)).with_cell_config(parsed)
         return config
 
     def awaits_source(self, name: str, written: str) -> bool:

@@ -210,7 +210,6 @@ def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
 
 def pids_of(server: Server, name: str) -> frozenset[int]:
     """Return the process ids of a model's instances; none if it is not loaded."""
-    try:
-        return frozenset([instance.pid for instance in server.core.find(name).instances if instance.pid])
-    except TritonError:
-        return frozenset()
+    model = server.core.model(name)
+    serving = model.latest if model is not None else None
+    return frozenset([instance.pid for instance in serving.instances if instance.pid] if serving is not None else [])

@@ -111,23 +111,23 @@ class Window:
     def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any]], JsonAnswer]) -> None:
         self._comm = comm
         self._answer = answer
-        self._told: JsonAnswer = None
+        self._sent: JsonAnswer = None
         # ipykernel 7.4 has the window's next message served where the kernel sent from last. With what the opening
         # message came with, that is the window's subshell, from whatever thread; else it would be the main thread, and
         # a question would wait for the cell that runs.
         self._context = contextvars.copy_context()
-        comm.on_msg(self._heard)
+        comm.on_msg(self._received)
 
     def send(self, content: Mapping[str, Any]) -> None:
         self._context.copy().run(self._comm.send, dict(content))
 
     def tell(self, models: JsonAnswer) -> None:
         """Send the models if they differ from what the window got last."""
-        if models != self._told:
-            self._told = models
+        if models != self._sent:
+            self._sent = models
             self.send({"models": models})
 
-    def _heard(self, message: Any) -> None:
+    def _received(self, message: Any) -> None:
         data = message["content"]["data"]
         threading.Thread(target=self._serve, args=(data,), name="tritonlab extension", daemon=True).start()
 

@@ -47,17 +47,17 @@ def overview(workspace: Workspace) -> dict[str, Any]:
 
 
 def _request(facts: dict[str, Any]) -> dict[str, Any]:
-    told = {key: value for key, value in facts.items() if key not in ("pid", "cancelled")}
-    told["ends"] = cancelled_text(facts)
-    if told["ends"]:
-        told["state"] = "executing, cancel requested"
-    return told
+    entry = {key: value for key, value in facts.items() if key not in ("pid", "cancelled")}
+    entry["ends"] = cancelled_text(facts)
+    if entry["ends"]:
+        entry["state"] = "executing, cancel requested"
+    return entry
 
 
 def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, Any]:
     """Return one model as its card and `%triton status` tell it. Times are milliseconds."""
     facts = current_facts(workspace, name)
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": name,
         "version": facts.version,
         "state": facts.state,
@@ -67,12 +67,12 @@ def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, A
         "answered": 0,
         "failed": 0,
     }
-    told.update(traffic(recording.model(name), time.monotonic_ns())._asdict())
+    entry.update(traffic(recording.model(name), time.monotonic_ns())._asdict())
     try:
         model = workspace.server.model(name)
         stats = model.statistics()["model_stats"][0]["inference_stats"]
-        told |= {"answered": stats["success"]["count"], "failed": stats["fail"]["count"]}
-        told["instances"] = [
+        entry |= {"answered": stats["success"]["count"], "failed": stats["fail"]["count"]}
+        entry["instances"] = [
             {
                 **{key: instance[key] for key in ("name", "kind", "pid", "state", "restarts", "failure")},
                 "place": place_text(instance),
@@ -82,7 +82,7 @@ def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, A
         ]
     except TritonError:
         pass  # the model does not serve
-    return told
+    return entry
 
 
 def logs(

@@ -26,6 +26,7 @@ from ..views.card.status_table import StatusView
 from ..views.playground.open_playground import open_playground
 from ..views.record.record_view import KINDS
 from .artifact_command import artifact
+from .check_command import CHECK
 from .debug_commands import debug, postmortem
 from .edit_command import edit
 from .export_options import OPTIONS, TARGET
@@ -33,6 +34,7 @@ from .golden_commands import golden, inputs_of
 from .load_commands import LOAD_TEST
 from .logs import LogView, Places
 from .parsing import LineParser, parse, unknown
+from .profile_command import PROFILE
 from .results import JsonFacts, Text, without_json
 from .serve_command import serve
 from .variables import bind
@@ -358,6 +360,8 @@ COMMANDS = {
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),
     "load_test": _command("load_test", *LOAD_TEST),
+    "check": _command("check", *CHECK),
+    "profile": _command("profile", *PROFILE),
     "infer": _unread("infer", _infer, "send one request", "NAME INPUT0=expression, INPUT1=expression"),
     "golden": _unread(
         "golden",

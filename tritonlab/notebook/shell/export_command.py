@@ -10,7 +10,7 @@ from IPython.display import display
 from ...clients.golden import GoldenSet
 from ...export.deploy.files import KINDS, write_deploy_files
 from ...export.deploy.of_models import deployment_of
-from ...export.environment.model_imports import imports_of
+from ...export.environment.lock import imports_of
 from ...export.environment.placed import LOCK, EnvironmentOptions, place_environment
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export

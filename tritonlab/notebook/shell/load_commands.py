@@ -34,11 +34,11 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
     """
     model, options = context.model(arguments.name), dict[str, Any]()
     for name in ("concurrency", "request_rate"):
-        if (said := getattr(arguments, name)) is not None:
-            options[name] = _numbers(said)
+        if (given := getattr(arguments, name)) is not None:
+            options[name] = _numbers(given)
     options |= {name: value for name in ("duration", "batch") if (value := getattr(arguments, name)) is not None}
     if arguments.shape:
-        options["shapes"] = dict(_shape(said) for said in arguments.shape)
+        options["shapes"] = dict(_shape(given) for given in arguments.shape)
     if not options:
         from ..views.card.load_panel import LoadPanel, smallest_shapes
 

@@ -33,9 +33,9 @@ class LogLine:
         text = places(record.text) if 'File "' in record.text or "\nAt:\n" in record.text else record.text
         if not record.line:
             return LogLine(record, "", text)
-        said = f'File "{record.file}", line {record.line}'
-        place = places(said)
-        return LogLine(record, f"{PurePath(record.file).name}:{record.line}" if place == said else place, text)
+        location = f'File "{record.file}", line {record.line}'
+        place = places(location)
+        return LogLine(record, f"{PurePath(record.file).name}:{record.line}" if place == location else place, text)
 
     def where(self, level: bool) -> str:
         """Return the instance, the level if `level` and it is not INFO, and the place."""

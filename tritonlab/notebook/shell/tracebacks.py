@@ -104,8 +104,8 @@ class Tracebacks:
         assert error.exception is not None
         lines = self._trace(error.exception, self._callers(error)) + self._printed(error)
         if not isinstance(error, ModelLoadError):
-            told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
-            lines += ["", f"A client gets ({error.code.text}): {told}"]
+            message = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
+            lines += ["", f"A client gets ({error.code.text}): {message}"]
         if isinstance(error, EnsembleError):
             lines += ["", error.reason]
         if advice := self._hint(error, str(error.exception)):

@@ -23,11 +23,11 @@ class OwnLoad:
         self._workspace = workspace
         self._name = name
         self._of_config = of_config
-        load = workspace.loading(name) or workspace.report(name)
+        report = workspace.report(name)
+        load = workspace.loading(name) or report
         self._cell = load.cell if load is not None else ""
         self._written = self._written_now()
-        self._has_failed = False
-        self._look()
+        self._has_failed = report is not None and report.cell == self._cell and report.error is not None
 
     def replaced_by(self) -> str:
         """Return the cell whose load has replaced this one, "In[3]"; "" if none has."""

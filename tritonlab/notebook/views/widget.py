@@ -136,8 +136,8 @@ class LiveView:
         """Display both forms. `around`: a widget that holds this one's, to be shown in its place."""
         if self._shown:
             self._output = uuid.uuid4().hex[:12]  # the output that was shown before keeps its moment
-        if self.subject is not None:
-            before, _latest[self.subject] = _latest.get(self.subject), self
+        if (subject := self.subject) is not None:
+            before, _latest[subject] = _latest.get(subject), self
             if before is not None:
                 before.fix()
         self._fixed = False
@@ -248,7 +248,7 @@ def _listen() -> None:
 
 def _opened(comm: Any, message: Any) -> None:
     @comm.on_msg  # type: ignore[untyped-decorator]
-    def heard(message: Any) -> None:
+    def received(message: Any) -> None:
         data = message["content"]["data"]
         view = _views.get(data["view"])
         if view is not None:

@@ -15,7 +15,7 @@ from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.link.interrupts import shielded
-from ...ipc.link.stub_link import ReadsRecorded
+from ...ipc.link.stub_link import Profiled, ReadsRecorded
 from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
@@ -199,8 +199,8 @@ class Model:
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
     def reads(self, record: bool = False, timeout: float = 10.0) -> list[ReadsRecorded]:
-        """Return what each instance's code has read outside of the model's directory, files, environment variables and
-        modules, while it was loaded. `record`: note it from now on while it executes, too, until the next call.
+        """Return what each instance's code has read outside of the model's directory, files and environment variables,
+        while it was loaded. `record`: note it from now on while it executes, too, until the next call.
 
         An instance that does not answer within `timeout` seconds is left out. An ensemble has none.
         """
@@ -209,11 +209,22 @@ class Model:
         return [each for each in found if each is not None]
 
     def modules(self, timeout: float = 5.0) -> dict[str, str]:
-        """Return the file of every module that its instances have imported since they were started, by name; modules
-        without a file, which Python itself has, are not among them."""
+        """Return the file of every module that its instances have imported since they were started, by name; of a
+        namespace package its directory. What Python has without a file is not among them."""
         stubs = [instance.stub for instance in self._found().instances]
         found = [stub.modules(timeout) for stub in stubs if stub is not None]
         return {name: file for each in found for name, file in each.items()}
+
+    def look_at_lines(self, begin: bool, memory: bool = False, timeout: float = 10.0) -> dict[int, Profiled]:
+        """Begin or end to look at the lines that its instances execute, and return by process id what was found until
+        now. `memory`: at what they keep, instead of their time. An instance that does not answer within `timeout`
+        seconds is left out. `profile` of a notebook's model makes a table of it.
+        """
+        found = self._found()
+        batching = bool(found.config.max_batch_size)
+        stubs = [instance.stub for instance in found.instances]
+        told = {stub.process.pid: stub.profile(begin, memory, batching, timeout) for stub in stubs if stub is not None}
+        return {pid: each for pid, each in told.items() if each is not None}
 
     def expected_shape(self, name: str) -> str:
         """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""
@@ -391,9 +402,9 @@ def _await_end(answers: ResponseIterator) -> None:
         next(answers, None)
     except ModelError as error:
         text = "expected a single response, got 2"
-        told = ModelError(text, reason=error.message, exception=error.exception, log=error.log)
-        told.capsule = error.capsule
-        raise told from None
+        refused = ModelError(text, reason=error.message, exception=error.exception, log=error.log)
+        refused.capsule = error.capsule
+        raise refused from None
 
 
 def _seconds_until(when: int | None, now: int) -> float | None:

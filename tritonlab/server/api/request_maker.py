@@ -87,9 +87,9 @@ def make_request(
 
 def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidArgumentError:
     """Return the error of a call with keywords that are not fields of a request: mostly its inputs."""
-    said = [name for name in names if name in inputs]
-    if said:
-        form = ", ".join(f"{name!r}: …" for name in sorted(said))
+    given_inputs = [name for name in names if name in inputs]
+    if given_inputs:
+        form = ", ".join(f"{name!r}: …" for name in sorted(given_inputs))
         return InvalidArgumentError(f"the inputs go into one dict: inputs={{{form}}}")
     name, known = min(names), ", ".join(RequestFields.__annotations__)
     meant = f"write {OWN_FIELDS[name]}; " if name in OWN_FIELDS else ""

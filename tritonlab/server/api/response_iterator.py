@@ -53,16 +53,16 @@ class ResponseIterator(Iterator[InferenceResponse]):
         self._raise = raise_on_error
         self._empty_final = empty_final
         self._responses: deque[InferenceResponse] = deque()
-        self._waiter: threading.Lock | None = None
+        self._sleeper: threading.Lock | None = None
         self._done = False
         request.on_response = self._on_response
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         self._responses.append(response)
-        waiter = self._waiter
-        if waiter is not None and waiter.locked():
+        sleeper = self._sleeper
+        if sleeper is not None and sleeper.locked():
             try:  # noqa: SIM105 - on the way of a response
-                waiter.release()
+                sleeper.release()
             except RuntimeError:
                 pass  # a debugger's prompt has done it meanwhile
 
@@ -103,13 +103,13 @@ class ResponseIterator(Iterator[InferenceResponse]):
 
     def _wait(self) -> None:
         """Sleep until a response is there, while some other thread reads."""
-        waiter = threading.Lock()
-        waiter.acquire()
-        self._waiter = waiter
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        self._sleeper = sleeper
         if self._debugger is not None and self._debugger.reads_here():
-            self._debugger.sleep(waiter, self._answered)
+            self._debugger.sleep(sleeper, self._answered)
         elif not self._responses:
-            interruptible(waiter.acquire)
+            interruptible(sleeper.acquire)
 
     def _answered(self) -> bool:
         return bool(self._responses)

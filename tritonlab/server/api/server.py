@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...core.observe.instrument import Instruments
 from ...core.observe.log_settings import LogSettings
 from ...core.observe.trace_settings import TraceSettings
 from ...core.unknown_option import UnknownOption
@@ -48,27 +47,20 @@ class Server:
     ) -> None:
         UnknownOption.check("Server", more, Options.__dataclass_fields__)
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
-        self._core = InferenceServer(repositories, replace(options or Options(), **more))
+        #: the core, for what is built on it: frontends, facades, load tests and tuning; a program finds all that it
+        #: needs on the server itself
+        self.core = InferenceServer(repositories, replace(options or Options(), **more))
+        #: the hooks, to which listeners are added: `server.instruments.add(MyInstrument())`
+        self.instruments = self.core.instruments
         #: brings `breakpoint()` of the models to its `desk`, where somebody types the lines
-        self.debugger = self._core.debugger
+        self.debugger = self.core.debugger
         #: (model, input) pairs whose cast of lists was warned of
         self.casts: set[tuple[str, str]] = set()
 
     @property
     def repositories(self) -> list[Path]:
         """The directories that models are loaded from, in the order in which they are searched."""
-        return list(self._core.repository.repositories)
-
-    @property
-    def instruments(self) -> Instruments:
-        """The hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
-        return self._core.instruments
-
-    @property
-    def core(self) -> InferenceServer:
-        """The core, for what is built on it: frontends, facades, load tests and tuning. A program finds all
-        that it needs on the server itself."""
-        return self._core
+        return list(self.core.repository.repositories)
 
     def load(
         self,
@@ -86,7 +78,7 @@ class Server:
 
         Raises ModelLoadError with the text that a client would get; `.reason`, `.exception` and `.log` say why.
         """
-        self._core.load(name, config, files)
+        self.core.load(name, config, files)
         return self.model(name)
 
     def unload(
@@ -104,7 +96,7 @@ class Server:
         interrupted, requests in flight fail and the stubs are killed. None is for ever, as for clients and in Triton;
         then an interrupt ends only the waiting.
         """
-        self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
+        self.core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
 
     def register_model_repository(
         self, repository_path: str | Path, name_mapping: Mapping[str, str] | None = None
@@ -114,19 +106,19 @@ class Server:
 
         Raises UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError.
         """
-        self._core.register_model_repository(repository_path, name_mapping)
+        self.core.register_model_repository(repository_path, name_mapping)
 
     def unregister_model_repository(self, repository_path: str | Path) -> None:
         """Remove a directory that models can be loaded from; its models that are loaded go on serving. Raises
         UnsupportedError outside the explicit mode, InvalidArgumentError.
         """
-        self._core.unregister_model_repository(repository_path)
+        self.core.unregister_model_repository(repository_path)
 
     def poll_model_repository(self) -> None:
         """Look for changes in the repositories now, and load what they ask for in the background. Raises
         UnavailableError outside the poll mode.
         """
-        self._core.poll_model_repository()
+        self.core.poll_model_repository()
 
     def model(self, name: str, version: int = -1) -> Model:
         """Return a handle on a model, loaded or not; version -1 is the latest that its policy serves."""
@@ -135,7 +127,7 @@ class Server:
     def models(self, exclude_not_ready: bool = False) -> Mapping[tuple[str, int], Model]:
         """Return every version that was loaded or tried, or only those that are READY, by (name, version)."""
         found: dict[tuple[str, int], Model] = {}
-        for model in self._core.models():
+        for model in self.core.models():
             for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
                 found[model.identifier, version] = self.model(model.identifier, version)
         return found
@@ -144,28 +136,28 @@ class Server:
         """Return the repository index: `name` of each model, and `version`, `state` and `reason` of each version that
         was loaded or tried. `ready`: list READY versions only.
         """
-        return self._core.index(ready)
+        return self.core.index(ready)
 
     def metadata(self) -> dict[str, Any]:
         """Return `name`, `version` and `extensions`, as Triton's `/v2` tells them."""
-        return self._core.facts.server_metadata()
+        return self.core.facts.server_metadata()
 
     def live(self) -> bool:
         """Return whether the server takes requests: it does until it is stopped."""
-        return self._core.live()
+        return self.core.live()
 
     def ready(self) -> bool:
         """Return whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
-        return self._core.ready()
+        return self.core.ready()
 
     def stop_loading(self, name: str) -> None:
         """End the loads of a model that go on: they raise ModelLoadError. Versions that serve are left alone."""
-        self._core.stop_loading(name)
+        self.core.stop_loading(name)
 
     def cancel(self, serial: int) -> bool:
         """Ask for the cancellation of a request in flight, by its `serial` in `requests()`; False if it has ended. The
         model decides what still comes (rule 3.10)."""
-        found = [held.request for held in self._core.requests() if held.request.serial == serial]
+        found = [held.request for held in self.core.requests() if held.request.serial == serial]
         for request in found:
             request.cancel()
         return bool(found)
@@ -178,7 +170,7 @@ class Server:
         (what it waits for, in words), `pids`. `stacks=True` adds what its threads are doing, as `Model.stacks` tells
         it; that takes a moment.
         """
-        now, endings = self._core.clock.now(), self._core.draining(model or "")
+        now, endings = self.core.clock.now(), self.core.draining(model or "")
         return [
             {**ending.to_dict(now), **({"stacks": ending.stacks(_STACK_SECONDS)} if stacks else {})}
             for ending in endings
@@ -190,10 +182,10 @@ class Server:
         other processes take over. Returns what was ended, as `draining` tells it.
         """
         name = name.name if isinstance(name, Model) else name
-        now, endings = self._core.clock.now(), self._core.draining(name)
+        now, endings = self.core.clock.now(), self.core.draining(name)
         ended = [ending.to_dict(now) for ending in endings]
-        self._core.kill(endings)
-        return ended if ended or not serving else self._core.kill_serving(name)
+        self.core.kill(endings)
+        return ended if ended or not serving else self.core.kill_serving(name)
 
     def prewarm(self, remembered: Path | None = None) -> None:
         """Start in the background the processes that models are forked from, so that the first load is as quick as
@@ -201,7 +193,7 @@ class Server:
 
         remembered: a file that keeps the models' imports from one server to the next, so that they are made in advance.
         """
-        self._core.pool.prewarm(None if remembered is None else RememberedImports(remembered))
+        self.core.pool.prewarm(None if remembered is None else RememberedImports(remembered))
 
     # -- what goes on
 
@@ -211,7 +203,7 @@ class Server:
 
         `.text()` has all of it, `.to_dict()` the same for programs.
         """
-        return self._core.why(name or "")
+        return self.core.why(name or "")
 
     def requests(self, model: str | None = None) -> list[dict[str, Any]]:
         """Return the requests in flight, of one model or all, oldest first, each with these facts:
@@ -221,14 +213,14 @@ class Server:
         since something happened to it last), `cancelled` (whether that was requested), `instance` and `pid` (empty
         and None while pending), `called_by` (the instance whose model made it, empty for a client's request).
         """
-        return [held.to_dict() for held in self._core.requests(model or "")]
+        return [held.to_dict() for held in self.core.requests(model or "")]
 
     def loading(self, model: str | None = None) -> list[dict[str, Any]]:
         """Return the versions that are being loaded, each with these facts: `model`, `version`, `age` (seconds since
         the load began), and `imports_anew` (the modules that it has to import itself, and why; empty if they were
         ready, which is quicker).
         """
-        now = self._core.clock.now()
+        now = self.core.clock.now()
         return [
             {
                 "model": version.name,
@@ -236,46 +228,46 @@ class Server:
                 "age": max(now - version.load_started, 0) / 1e9,
                 "imports_anew": version.loading.imports_anew(),
             }
-            for version in self._core.loading(model or "")
+            for version in self.core.loading(model or "")
         ]
 
     def logs(self, model: str | None = None) -> list[LogRecord]:
         """Return what models printed and logged, oldest first."""
-        return self._core.log.records(model)
+        return self.core.log.records(model)
 
     def statistics(self, model: str = "") -> dict[str, Any]:
         """Return the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
         tells them; times are nanoseconds.
         """
-        return self._core.facts.statistics(model)
+        return self.core.facts.statistics(model)
 
     def metrics(self, model: str = "") -> str:
         """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
         the custom ones that its code made.
         """
-        return self._core.facts.metrics_text(model)
+        return self.core.facts.metrics_text(model)
 
     def gpus(self) -> list[dict[str, Any]]:
         """Return the GPUs that models may be placed on: `ordinal`, `uuid`, `name`, `total_bytes`, `simulated`."""
-        return [gpu._asdict() for gpu in self._core.gpus.all]
+        return [gpu._asdict() for gpu in self.core.gpus.all]
 
     def memory(self) -> MemoryUse:
         """Return the bytes that this process and those of the models take in memory, and what was given back the last
         time the server was idle.
         """
-        return self._core.memory()
+        return self.core.memory()
 
     def check_outputs(self) -> None:
         """Check the first responses of every version that becomes READY from now on: `logs()` warns of outputs that
         differ from the config, which Triton passes on without a word.
         """
-        core = self._core
+        core = self.core
         if not any(isinstance(one, OutputCheck) for one in core.instruments):
             core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
 
     def check_prints(self) -> None:
         """Warn in `logs()`, from now on, of printed lines that Triton's stubs could not print (rule 2.1.8)."""
-        core = self._core
+        core = self.core
         if not any(isinstance(one, PrintCheck) for one in core.instruments):
             core.instruments.add(PrintCheck(core.log))
 
@@ -283,26 +275,26 @@ class Server:
         """Look where the instances of every version that becomes READY from now on hold GPU memory: `logs()` warns of
         those that use another device than their own.
         """
-        core = self._core
+        core = self.core
         if not any(isinstance(one, PlacementCheck) for one in core.instruments):
             core.instruments.add(PlacementCheck(core.instruments, core.find, core.gpus, core.log))
 
     def trace(self, path: str | Path | None = None) -> ChromeTrace:
         """Collect everything that happens while it is open, and write it to `path` as a file for Perfetto and
         chrome://tracing: `with server.trace("trace.json"): …`. Triton's own trace file is `trace_settings`."""
-        return ChromeTrace(self._core.instruments, self._core.clock, path)
+        return ChromeTrace(self.core.instruments, self.core.clock, path)
 
     @property
     def trace_settings(self) -> TraceSettings:
         """The settings that choose which requests leave a trace in Triton's trace file: `get` and `update`, and
         `start` and `stop` for what no client may set (rule 5.14.1).
         """
-        return self._core.trace_settings
+        return self.core.trace_settings
 
     @property
     def log_settings(self) -> LogSettings:
         """The settings of what `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
-        return self._core.log_settings
+        return self.core.log_settings
 
     # -- its end
 
@@ -311,7 +303,7 @@ class Server:
 
         Requests that still execute after `timeout` seconds, or when the caller is interrupted, fail.
         """
-        self._core.stop(timeout)
+        self.core.stop(timeout)
 
     def __enter__(self) -> Self:
         return self

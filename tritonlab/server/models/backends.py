@@ -1,15 +1,21 @@
 """The choice of the code that runs a model: the Python backend, or a Python-based backend, which is one
-model.py for many models (section 2.11 of the rule book)."""
+model.py for many models (section 2.11 of the rule book).
+
+Some Python-based backends come with this package, in `tritonlab/backends/`: those that Triton has as compiled
+libraries, and those that answer in the place of a backend that is not here (sections 2.13 to 2.17).
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ...core.config.model_config import ModelConfig
-from ...core.status import InternalError, InvalidArgumentError, ModelError, UnsupportedError
+from ...core.status import Code, InternalError, InvalidArgumentError, ModelError, TritonError, UnsupportedError
 from ...instances.life.model_stub import ModelSource
 from ...ipc.processes.execution_env import PARAMETER as ENVIRONMENT
 from ...ipc.processes.execution_env import ExecutionEnvironments
@@ -18,9 +24,25 @@ from ...ipc.processes.own_stub import NAME as STUB_NAME
 from ...ipc.processes.own_stub import find_own_stub, python_of_compiled
 from ...ipc.processes.stub_launcher import KERNEL
 from ...ipc.processes.stub_log import LogBook, LogRecord
+from .backend_choice import PARAMETER, BackendChoice, BackendChoices, Use, choice_words, offer
 
 #: Triton's default of --backend-directory.
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
+#: The backends that come with this package.
+SHIPPED = Path(__file__).resolve().parents[2] / "backends"
+
+#: Those of them that Triton has as compiled libraries: the module that each needs, and the extra that installs it.
+_REAL: dict[str, tuple[str, str]] = {
+    "onnxruntime": ("onnxruntime", "onnx"),
+    "pytorch": ("torch", "torch"),
+    "identity": ("numpy", ""),
+    "repeat": ("numpy", ""),
+    "square": ("numpy", ""),
+}
+#: What runs the models of a backend, as people call it.
+_ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch"}
+#: The directories of those that answer in the place of another.
+_INSTEAD = {Use.BORROW: "elsewhere", Use.RECORDED: "elsewhere", Use.STAND_IN: "stand_in"}
 
 _PYTHON = "python"
 _MODEL_FILE = "model.py"
@@ -29,12 +51,27 @@ _UTILS = "triton_python_backend_utils.py"
 _CPU_ONLY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 
+class MissingBackend(InvalidArgumentError):
+    """A model whose backend is not here. The text is Triton's; `offer` says what can answer in its place."""
+
+    def __init__(self, message: str, offer: str) -> None:
+        super().__init__(message)
+        self.offer = offer
+
+
 class Backends:
     """The code and the interpreters of models. `directory` holds one directory per backend; the Python backend
-    itself is this package and needs none there. `log` gets what is to report of environments."""
+    itself is this package and needs none there. `log` gets what is to report of environments. `choices` says what
+    answers for models whose backend is not to."""
 
-    def __init__(self, directory: str | Path | None = None, log: LogBook | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        log: LogBook | None = None,
+        choices: BackendChoices | None = None,
+    ) -> None:
         self.directory = DEFAULT_DIRECTORY if directory is None else Path(directory)
+        self._choices = choices or BackendChoices()
         self._environments = ExecutionEnvironments()
         self._log = log
 
@@ -53,6 +90,11 @@ class Backends:
         """
         filled = ModelConfig()
         filled.CopyFrom(config)
+        choice = self._choices.find(config.name, config.backend, directory.parent)
+        if choice is not None and choice.use is not Use.REAL:
+            instead = self._instead(filled, choice)
+            check(filled)
+            return filled, _based_source(filled, directory, version, KERNEL, instead)
         home = self._home(filled, directory, version)
         check(filled)
         if home is not None and ENVIRONMENT not in filled.parameters and (home / _PACKED_ENVIRONMENT).exists():
@@ -66,19 +108,38 @@ class Backends:
             return filled, _source(filled, directory, version, interpreter)
         return filled, _based_source(filled, directory, version, interpreter, home)
 
+    def _instead(self, config: ModelConfig, choice: BackendChoice) -> Path:
+        """Return the directory of the backend that answers in the place of the model's own, and mark the config. Raises
+        InvalidArgumentError."""
+        home = SHIPPED / _INSTEAD[choice.use]
+        if choice.use is Use.STAND_IN and config.backend == "vllm":
+            home, engine = SHIPPED / "vllm", Path(choice.settings.get("directory", self.directory / "vllm"))
+            if not (engine / _MODEL_FILE).exists():
+                raise InvalidArgumentError(
+                    f"the stand-in for '{config.name}' runs the model.py of NVIDIA's vLLM backend, and there is none "
+                    f"in {engine}: copy src/ of github.com/triton-inference-server/vllm_backend there, or name its "
+                    "folder with `directory` in the choice"
+                )
+            choice = BackendChoice(
+                Use.STAND_IN, {**choice.settings, "backend": "vllm", "directory": os.path.abspath(engine)}
+            )
+        config.parameters[PARAMETER].string_value = choice.parameter
+        _fit_for_this_machine(config, choice.use)
+        return home
+
     def _home(self, config: ModelConfig, directory: Path, version: int) -> Path | None:
         """Return the directory of the Python-based backend, None for the Python backend, and fills in the runtime."""
         home = self.directory / str(config.backend)
         searched = (directory / str(version), directory, home)
+        if _is_shipped(config) and not os.path.exists(home / _MODEL_FILE):
+            _check_installed(config)
+            return SHIPPED / str(config.backend)
         if not config.runtime:
             if config.backend == _PYTHON:
                 return None
             _refuse_library(config, f"libtriton_{config.backend}.so", searched)
             if not os.path.exists(home / _MODEL_FILE):
-                raise InvalidArgumentError(
-                    f"unable to find backend library for backend '{config.backend}', "
-                    "try specifying runtime on the model configuration."
-                )
+                raise _missing(config, "")
             config.runtime = _MODEL_FILE
         if config.runtime == _MODEL_FILE:
             if not os.path.exists(home / _MODEL_FILE):
@@ -128,6 +189,73 @@ class Backends:
     def close(self) -> None:
         """Release what it holds; called after the last model has ended."""
         self._environments.close()
+
+
+def in_own_words(source: ModelSource, error: ModelError) -> TritonError:
+    """Return the load error of a backend of this package as a compiled backend would word it: with the code and the
+    text that its model.py gave, without Python's traceback; other errors as they are."""
+    if not Path(source.path).is_relative_to(SHIPPED):
+        return error
+    found = _OWN_WORDS.match(error.message)
+    if found is None:
+        return error
+    code = next(each for each in Code if each.text == found["code"])
+    return ModelError(found["text"], code=code, log=error.log)
+
+
+#: What `BackendError` of such a model.py looks like in the text of a failed load (rule 2.5.2).
+_OWN_WORDS = re.compile(
+    rf"BackendError: (?P<code>{'|'.join(code.text for code in Code)}): (?P<text>.*?)\n\nAt:\n", re.DOTALL
+)
+
+
+def runs_shipped(config: ModelConfig) -> bool:
+    """Return whether code of this package answers for the model of a served config."""
+    return PARAMETER in config.parameters or _is_shipped(config)
+
+
+def answer_words(config: ModelConfig) -> str:
+    """Return in plain words what answers for the model of a served config; "" for a model in Python and an
+    ensemble."""
+    if PARAMETER in config.parameters:
+        return choice_words(config)
+    if not _is_shipped(config):
+        return ""
+    return f"real: the model itself, run by {_ENGINES.get(config.backend, 'tritonlab')} here"
+
+
+def _is_shipped(config: ModelConfig) -> bool:
+    """Return whether this package has the backend. A model that names its `runtime` wants that file."""
+    return config.backend in _REAL and config.runtime in ("", f"libtriton_{config.backend}.so")
+
+
+def _check_installed(config: ModelConfig) -> None:
+    """Raise MissingBackend if what the backend needs is not installed here. Nothing is imported."""
+    module, extra = _REAL[config.backend]
+    if importlib.util.find_spec(module) is None:
+        raise _missing(config, f"pip install 'tritonlab[{extra}]' runs it here. ")
+
+
+def _missing(config: ModelConfig, remedy: str) -> MissingBackend:
+    text = (
+        f"unable to find backend library for backend '{config.backend}', "
+        "try specifying runtime on the model configuration."
+    )
+    return MissingBackend(text, remedy + offer(config.name, config.backend))
+
+
+def _fit_for_this_machine(config: ModelConfig, use: Use) -> None:
+    """Take out of a config what is for the backend that does not run here: its file, its devices and its tuning. A
+    running server also batches, keeps sequences and caches by itself."""
+    config.ClearField("runtime")
+    config.ClearField("model_warmup")
+    config.ClearField("optimization")
+    count = sum(max(group.count, 1) for group in config.instance_group) or 1
+    config.ClearField("instance_group")
+    config.instance_group.add(kind="KIND_CPU", count=1 if use is Use.BORROW else count)
+    if use is Use.BORROW:
+        for batching in ("dynamic_batching", "sequence_batching", "response_cache"):
+            config.ClearField(batching)
 
 
 def force_cpu_only(config: ModelConfig) -> bool:

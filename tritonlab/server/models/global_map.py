@@ -22,7 +22,7 @@ class GlobalMap(dict[str, LoadedModel]):
         self.namespacing = namespacing
         self._lock = threading.Lock()  # guards additions
 
-    def add(self, identifier: str, name: str, namespace: str) -> LoadedModel:
+    def add(self, identifier: str, namespace: str, name: str) -> LoadedModel:
         """Return the model of this identifier, a new one if there is none yet."""
         with self._lock:
             return self.setdefault(identifier, LoadedModel(name, namespace))

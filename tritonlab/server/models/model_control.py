@@ -13,6 +13,7 @@ from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelError, ModelLoadError, TritonError, UnavailableError, UnsupportedError
 from ...ipc.processes.stub_log import LogRecord
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
+from .backends import MissingBackend
 from .endings import Ending, Endings
 from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, Followed
 from .global_map import GlobalMap
@@ -123,8 +124,8 @@ class ModelControl:
 
     def _known(self, identifier: str) -> LoadedModel:
         """Return the model, a new one if there is none yet."""
-        namespace, name = self.repository.split(identifier)
-        return self.models.add(identifier, name, namespace)
+        known = self.models.get(identifier)
+        return known if known is not None else self.models.add(identifier, *self.repository.split(identifier))
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Load again the ensembles that contain a model, also those that its absence had taken down (rule 5.7.4), and
@@ -363,4 +364,6 @@ def _load_failure(name: str, failed: Mapping[int, TritonError], state: ModelStat
     if isinstance(first, ModelError):
         error.exception, error.log = first.exception, first.log
         error.reason = first.reason or first.message
+    if isinstance(first, MissingBackend):
+        error.reason = first.offer
     return error

@@ -36,7 +36,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.request_rules import RequestRules
 from ...core.metrics.infer_stats import InferStats
 from ...core.metrics.latency_stats import Histogram
-from ...core.status import NotFoundError, TritonError, UnavailableError
+from ...core.status import ModelError, NotFoundError, TritonError, UnavailableError
 from ...instances.life.instance_plan import InstanceServices
 from ...instances.life.instance_state import InstanceState
 from ...instances.life.model_instance import ModelInstance
@@ -50,7 +50,7 @@ from ...schedulers.scheduler import Scheduler
 from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ...schedulers.timer import Timer
 from .backend_config import check_stub_name
-from .backends import Backends
+from .backends import Backends, MissingBackend, in_own_words
 from .response_cache import CachedModel
 from .serving_instances import ExecutionOptions, ServingInstances
 
@@ -184,7 +184,8 @@ class ModelVersion:
             self.scheduler, self.first_response = parts.scheduler, parts.first_response
             self.submit = self._entrance()
         except TritonError as error:
-            self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}")
+            offer = f"\n{error.offer}" if isinstance(error, MissingBackend) else ""
+            self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}{offer}")
             raise
         except BaseException as error:
             self.advance(ModelEvent.FAILED, str(error) or f"{type(error).__name__} while loading")
@@ -360,9 +361,11 @@ class VersionLoad:
             self._importing = [first] if auto is None else [auto, first]
             config = complete_config(config, auto, files.configured, self._warn, services.gpus)
             return self._start(config, first, source)
-        except BaseException:
+        except BaseException as error:
             if first is not None:
                 first.kill()
+            if isinstance(error, ModelError):
+                raise in_own_words(source, error) from error
             raise
         finally:
             self._importing = []

@@ -227,14 +227,14 @@ def request_key(request: InferenceRequest, outputs: frozenset[str]) -> bytes:
     """Return a key that is equal for requests that a model can tell apart only by request id and timeout. A request
     for no output by name is one for all of the model's `outputs`."""
     digest = hashlib.blake2b(digest_size=16)
-    said = (
+    parts = (
         [(name, int(t.datatype), t.shape, t.byte_size) for name, t in sorted(request.inputs.items())],
         sorted(set(request.requested_outputs) or outputs),
         sorted((request.parameters or {}).items()),
         request.correlation_id,
         request.flags,
     )
-    digest.update(repr(said).encode())
+    digest.update(repr(parts).encode())
     for _, tensor in sorted(request.inputs.items()):
         digest.update(tensor.data.reshape(-1).data)
     return digest.digest()

@@ -161,8 +161,8 @@ class ChromeTrace(Instrument):
         )
 
     def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
-        told = ",".join(f"{key}={text}" for key, text in sorted(labels.items()))
-        self._counter("custom metrics", f"{name}{{{told}}}" if told else name, now, {"value": value})
+        label_text = ",".join(f"{key}={text}" for key, text in sorted(labels.items()))
+        self._counter("custom metrics", f"{name}{{{label_text}}}" if label_text else name, now, {"value": value})
 
     def log(self, record: LogRecord) -> None:
         lane = record.instance or _REQUESTS

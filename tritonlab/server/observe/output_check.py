@@ -102,15 +102,15 @@ class VersionCheck:
         self._batches = config.max_batch_size > 0
         self._decoupled = is_decoupled(config)
         self._absent = dict.fromkeys(self._outputs, 0)  # output -> responses that were asked for it and have it not
-        self._said: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self.seen = 0
 
     def warnings(self, request: InferenceRequest, response: InferenceResponse) -> Iterator[str]:
         """Return what is wrong with this response and was not reported before."""
         self.seen += 1
         for (name, kind), text in self._differences(request, response):
-            if (name, kind) not in self._said:
-                self._said.add((name, kind))
+            if (name, kind) not in self._warned:
+                self._warned.add((name, kind))
                 yield text
 
     def _differences(
@@ -134,8 +134,8 @@ class VersionCheck:
         self, name: str, output: ModelConfig, tensor: Tensor, rows: int
     ) -> Iterator[tuple[tuple[str, str], str]]:
         if int(tensor.datatype) != output.data_type:
-            said = DataType(output.data_type).name
-            yield (name, "datatype"), f"'{name}' is {tensor.datatype.name} where the config says {said}"
+            configured = DataType(output.data_type).name
+            yield (name, "datatype"), f"'{name}' is {tensor.datatype.name} where the config says {configured}"
         dims = ([-1] if self._batches else []) + list(output.dims)
         fits = len(dims) == len(tensor.shape) and all(
             dim in (-1, size) for dim, size in zip(dims, tensor.shape, strict=True)
@@ -143,8 +143,8 @@ class VersionCheck:
         # a reshape is for models that answer in another shape of as many elements
         same = output.HasField("reshape") and math.prod(tensor.shape) == math.prod(output.dims) * rows
         if not fits and not same:
-            said = ", ".join(["batch"] * self._batches + ["any" if dim < 0 else str(dim) for dim in output.dims])
-            yield (name, "shape"), f"'{name}' has shape {list(tensor.shape)} where the config says [{said}]"
+            configured = ", ".join(["batch"] * self._batches + ["any" if dim < 0 else str(dim) for dim in output.dims])
+            yield (name, "shape"), f"'{name}' has shape {list(tensor.shape)} where the config says [{configured}]"
         elif fits and self._batches and not self._decoupled and tensor.shape[0] != rows:
             yield (name, "rows"), f"'{name}' has {tensor.shape[0]} rows for a request of {rows}"
 

@@ -40,7 +40,7 @@ class PlacementCheck(Instrument):
         self._lock = threading.Lock()  # guards the rest, and whether _listener listens
         #: version -> its executions
         self._counts: dict[tuple[str, int], int] = {}
-        self._said: set[int] = set()
+        self._checked: set[int] = set()
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         if state != "READY" or not self._gpus.all:
@@ -74,15 +74,15 @@ class PlacementCheck(Instrument):
         except TritonError:  # unloaded meanwhile
             return
         for instance in instances:
-            if (pid := instance.pid) is None or pid in self._said:
+            if (pid := instance.pid) is None or pid in self._checked:
                 continue
             if warning := misplaced(instance.plan, self._gpus.held(pid), self._gpus.simulated):
                 self._warn(model, version, instance=instance.name, pid=pid, warning=warning)
 
     def _warn(self, model: str, version: int, instance: str, pid: int, warning: str) -> None:
         with self._lock:
-            new = pid not in self._said
-            self._said.add(pid)
+            new = pid not in self._checked
+            self._checked.add(pid)
         if new:
             text = f"{MISPLACED}{warning}"
             self._log.add(
@@ -116,10 +116,11 @@ def misplaced(plan: InstancePlan, held: Mapping[int, int], simulated: bool) -> s
     others = {gpu: size for gpu, size in held.items() if plan.kind != "GPU" or gpu != plan.device_id}
     if not others or plan.kind == "MODEL":
         return ""
-    told = f"GPU {plan.device_id}" if plan.kind == "GPU" else plan.kind
+    where = f"GPU {plan.device_id}" if plan.kind == "GPU" else plan.kind
     there = ", ".join(gpu_memory_text(size, gpu, simulated) for gpu, size in sorted(others.items()))
     key = "device_id" if plan.kind == "GPU" else "kind"
-    return f"'{plan.name}' was placed on {told} and holds {there}; choose the device by args[\"model_instance_{key}\"]."
+    choice = f'choose the device by args["model_instance_{key}"]'
+    return f"'{plan.name}' was placed on {where} and holds {there}; {choice}."
 
 
 def gpu_memory_text(size: int, gpu: int, simulated: bool) -> str:

@@ -143,10 +143,10 @@ def failed_load(model: str, error: Explained, *, serves: bool) -> Reason:
     """Return why the last load of a model failed. `serves`: whether a version from before does."""
     reason = getattr(error, "reason", "") or str(error)
     exception = getattr(error, "exception", None)
-    said = str(reason if exception is None else exception).strip().partition("\n")[0].rstrip(".")
+    headline = str(reason if exception is None else exception).strip().partition("\n")[0].rstrip(".")
     before = " The version from before serves on." if serves else ""
     where = error.where or config_place(reason) or None
-    text = f"the last load of model '{model}' failed: {said}.{before}"
+    text = f"the last load of model '{model}' failed: {headline}.{before}"
     return Reason("load", model, text, where=where, fix=error.fix or load_advice(reason) or None)
 
 
@@ -251,7 +251,7 @@ def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
         return  # what failed before a reload has perhaps been mended
     last = kept[-1]
     where = f'File "{last.place.file}", line {last.place.line}' if last.place is not None else None
-    said = last.headline.rstrip(".")
-    text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {said}."
+    headline = last.headline.rstrip(".")
+    text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {headline}."
     model = version.name if version.name.isidentifier() else "model"
     yield Reason("failure", version.name, text, where=where, fix=f"look at {model}.failures[-1], and replay it")

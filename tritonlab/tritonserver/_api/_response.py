@@ -133,7 +133,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         self._done = False
         self._arrived: deque[CoreResponse | InferenceResponse] = deque()
         #: the reader that waits for the next one, and its loop
-        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+        self._awaited: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         users = inference_request.response_queue
         if users is None:
             request.on_response = self._on_response
@@ -158,9 +158,9 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
 
     def _add(self, response: CoreResponse | InferenceResponse) -> None:
         self._arrived.append(response)
-        waiter = self._waiter  # read after the line above: the reader looks in the opposite order
-        if waiter is not None:
-            loop, future = waiter
+        awaited = self._awaited  # read after the line above: the reader looks in the opposite order
+        if awaited is not None:
+            loop, future = awaited
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_wake, future)
 
@@ -170,11 +170,11 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         while not self._arrived:
             loop = asyncio.get_running_loop()
             future = loop.create_future()
-            self._waiter = loop, future
+            self._awaited = loop, future
             if self._arrived:
                 break
             await future
-        self._waiter = None
+        self._awaited = None
         arrived = self._arrived.popleft()
         self._done = arrived.final
         response = arrived

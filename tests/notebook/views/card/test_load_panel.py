@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, SOON, Lab, eventually
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.serving import SOON, Lab, eventually
 from tritonlab import Model
 from tritonlab.clients.golden import GoldenSet
 from tritonlab.clients.sending import ask

@@ -61,9 +61,9 @@ def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace)
     table = status_table(simulated)
     assert [row.places for row in table.rows] == ["simulated GPUs 0, 1", "simulated GPU 1, CPU", "simulated GPU 1"]
     assert "2 on simulated GPUs 0, 1" in repr(table) and "GPUs: 0, 1, simulated" in table.html()
-    told = overview(simulated)
-    assert told["gpus"].startswith("GPUs: 0, 1, simulated")
-    assert [each["place"] for each in told["models"][2]["instances"]] == ["simulated GPU 1", "simulated GPU 1"]
+    facts = overview(simulated)
+    assert facts["gpus"].startswith("GPUs: 0, 1, simulated")
+    assert [each["place"] for each in facts["models"][2]["instances"]] == ["simulated GPU 1", "simulated GPU 1"]
 
 
 #: Takes memory of GPU 0, whatever it was told.

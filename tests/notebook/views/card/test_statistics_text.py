@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.models import counts
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
 from tritonlab.core.metrics.execute_times import ExecuteTimes
 from tritonlab.core.metrics.infer_stats import InferStats
@@ -46,18 +47,7 @@ def test_the_commands(notebook: Notebook, tmp_path: Path) -> None:
     assert "nv_cpu_utilization" in notebook.run("%triton metrics").result.text
 
 
-COUNTS = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.family = pb_utils.MetricFamily("rows", "rows seen", pb_utils.MetricFamily.COUNTER)
-        self.rows = self.family.Metric(labels={"by": args["model_name"]})
-
-    def execute(self, requests):
-        self.rows.increment(2)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
+COUNTS = counts("rows", '{"by": args["model_name"]}')
 
 
 def test_custom_metrics_are_those_of_the_model_that_made_them(notebook: Notebook) -> None:
@@ -65,5 +55,5 @@ def test_custom_metrics_are_those_of_the_model_that_made_them(notebook: Notebook
         notebook.run(f"%%triton_model {name} {IDENTITY_OPTIONS} --quiet\n{COUNTS}")
     notebook.run("%triton infer one IN=[[1.0]]")
     lines = notebook.run("%triton metrics one").text.splitlines()
-    assert 'rows{by="one"} 2' in lines
+    assert 'rows{by="one"} 1' in lines
     assert not [line for line in lines if "two" in line]

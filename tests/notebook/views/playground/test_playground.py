@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tritonlab
+from tests.models import answers
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.clients.golden import GoldenSet
@@ -28,18 +29,7 @@ from tritonlab.notebook.views.playground.input_values import ValueProblem
 from tritonlab.notebook.views.playground.open_playground import open_playground
 from tritonlab.notebook.views.playground.playground import Playground
 
-SOURCE = """\
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            if data.sum() < 0:
-                raise ValueError("negative")
-            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data * 2)]))
-        return answers
-"""
+SOURCE = answers("x * 2", first='if x.sum() < 0: raise ValueError("negative")')
 BF16 = """\
 import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
@@ -368,7 +358,7 @@ def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
 
 def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:
     options = ConfigOptions.from_keywords(inputs=["A:FP32[1]", "B:FP32[1]?"], outputs="OUT:FP32[1]")
-    playground = Playground(workspace.load("m", SOURCE.replace('"IN"', '"A"'), options=options))
+    playground = Playground(workspace.load("m", answers("x * 2", reads="A"), options=options))
     assert sorted(playground.send().request.inputs) == ["A"]
     playground.inputs["B"].given.value = True
     assert sorted(playground.send().request.inputs) == ["A", "B"]

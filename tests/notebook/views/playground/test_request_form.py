@@ -63,21 +63,21 @@ def test_two_inputs_do_not_get_the_same_values() -> None:
 
 def test_who_edits_random_values_types(form: RequestForm) -> None:
     row = form.inputs["A"]
-    shown = row.text.value
+    text = row.text.value
     row.text.value = "7, 8"
     assert row.mode.value == "Typed"
     assert sent(form)[0]["inputs"]["A"].tolist() == [[7, 8]]
     row.mode.value = "Random"
-    assert row.text.value == shown
+    assert row.text.value == text
     row.mode.value = "Typed"
     assert row.text.value == "7, 8"
 
 
 def test_typing_starts_from_the_random_values(form: RequestForm) -> None:
     row = form.inputs["A"]
-    shown = row.text.value
+    text = row.text.value
     row.mode.value = "Typed"
-    assert row.text.value == shown
+    assert row.text.value == text
     row.mode.value = "Python"
     assert row.text.value == ""
 

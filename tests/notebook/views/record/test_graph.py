@@ -97,8 +97,8 @@ def test_slots_show_what_they_have_and_when_it_ends() -> None:
     assert words[2:5] == ["17 · executing, 2 queued", "30 ms", "text · ends"]
     assert legend == ["time until the sequence ends, executing now", "time until the sequence ends, idle"]
     assert words[5:] == ["1 sequence without a slot", "late: 1 waiting for 5 ms"]
-    told = repr(Graph(Heard().recording, "m", sequences=lambda: [occupied])).splitlines()
-    assert told == [
+    text = repr(Graph(Heard().recording, "m", sequences=lambda: [occupied])).splitlines()
+    assert text == [
         "Graph of m: no request has been executed yet.",
         "  m_0_0  2 of 3 slots taken: 17 executing, 2 queued, ends in 30 ms; text",
         "  backlog  1 waiting, late for 5 ms",

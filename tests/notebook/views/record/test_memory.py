@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from tests.serving import IDENTITY, Lab, config, instances
+from tests.models import IDENTITY
+from tests.serving import Lab, config, instances
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.profile.memory_use import InstanceMemory, memory_use, shm_size

@@ -58,8 +58,8 @@ def test_the_text_states_the_facts(recording: Recording) -> None:
     recording.metrics.add("hits_total", {"part": "a"}, 1_234_567.0, 5_000_000_000)
     recording.metrics.describe("held", "bytes", "memory")
     recording.metrics.add("held", {}, float(1500 << 20), 0)
-    told = repr(Metrics(recording, "add"))
-    assert "held 1,500 MiB" in told and "{part=a} 1,234,567 (246,913 a second over 5 s)" in told
+    text = repr(Metrics(recording, "add"))
+    assert "held 1,500 MiB" in text and "{part=a} 1,234,567 (246,913 a second over 5 s)" in text
 
 
 def test_the_figure_has_a_line_for_each_series(recording: Recording) -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tritonlab
+from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, texts, titles
 from tests.profile.events import Heard, asked
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, eventually
+from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.notebook.views.record.opening import open_view
@@ -126,8 +127,8 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
 
 
 def test_a_model_a_recording_and_files_have_the_same_view(heard: Heard, tmp_path: Path) -> None:
-    told = repr(open_view(heard.recording, "timeline"))
-    assert repr(tritonlab.view(heard.recording.save(tmp_path / "day.npz"))) == told
+    text = repr(open_view(heard.recording, "timeline"))
+    assert repr(tritonlab.view(heard.recording.save(tmp_path / "day.npz"))) == text
     trace = tmp_path / "trace.json"
     stamps = (
         "REQUEST_START",

@@ -56,12 +56,12 @@ def page() -> Page:
 
 
 def test_the_sliders_offer_what_there_is_and_more(page: Page) -> None:
-    told = page.ask(do="choices")
-    assert told["what"] == "choices"
-    assert told["now"] == Settings.from_config(CONFIG).to_dict()
-    assert told["instances"] == list(range(1, 9))
-    assert told["max_batch_size"] == [1, 2, 4, 8, 16, 32, 64]
-    assert told["preferred_batch_size"][:3] == [[], [2], [4]]
+    document = page.ask(do="choices")
+    assert document["what"] == "choices"
+    assert document["now"] == Settings.from_config(CONFIG).to_dict()
+    assert document["instances"] == list(range(1, 9))
+    assert document["max_batch_size"] == [1, 2, 4, 8, 16, 32, 64]
+    assert document["preferred_batch_size"][:3] == [[], [2], [4]]
 
 
 def test_of_a_model_on_two_gpus_the_sliders_offer_as_many_instances_on_each() -> None:

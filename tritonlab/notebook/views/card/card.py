@@ -28,7 +28,7 @@ def card_text(facts: ModelFacts) -> str:
             lines.append(f"  {role:<5} {t.name:<{width}}  {t.datatype:<6} {t.shape}" + ("  optional" * t.optional))
     longest = max((len(step.model) for step in facts.steps), default=0)
     lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
-    notes = (facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _anew(facts))
+    notes = (facts.answers, facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _anew(facts))
     lines += [f"  {text}" for text in notes if text]
     lines += [f"  warning: {warning}" for warning in facts.warnings]
     lines += [f"  | {record.text}" for record in facts.log[-_TEXT_LOG_LINES:]]
@@ -57,6 +57,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
     )
     return (
         f"<div class='tl-head'>{head}</div>"
+        + (f"<div class='tl-dim tl-text'>{escape(facts.answers)}</div>" if facts.answers else "")
         + _notes([facts.kept], "warn")
         + _notes([facts.reason], "bad")
         + _notes([*facts.draining, facts.hanging], "warn")

@@ -5,15 +5,11 @@ from __future__ import annotations
 import contextvars
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from ...authoring.workspace import Workspace
 from ..widget import in_kernel
 from .live_card import LiveCard
 from .model_states import ModelStates
-
-if TYPE_CHECKING:
-    pass
 
 #: Seconds of loading after which the card is shown before the end. Most loads take 30 to 100 ms.
 _PATIENCE = 0.3

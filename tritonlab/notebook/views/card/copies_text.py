@@ -22,7 +22,7 @@ def per_request_text(model: Model) -> str:
     """
     recording = recorded(model)
     record = recording.records.get(model.name) if recording is not None else None
-    facts = device_copies(record) if record is not None else None
+    facts = device_copies(record) if record is not None and record.copies.total else None
     return f"copied per request: {_sizes(facts, facts.requests)}" if facts is not None else ""
 
 

@@ -13,6 +13,7 @@ from ....core.plain_facts import plain
 from ....core.short_number import duration_text
 from ....core.status import TritonError
 from ....server.api.model_signature import shape_text
+from ....server.models.backends import answer_words
 from ...authoring.draft import Draft
 from ...authoring.workspace import Workspace
 from .copies_text import per_request_text
@@ -65,6 +66,8 @@ class ModelFacts:
     steps: tuple[StepFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     log: tuple[LogRecord, ...] = ()
+    #: in plain words what answers for a model of another backend than Python's
+    answers: str = ""
     #: the modules that it imported itself, and why; empty if they were ready
     imports_anew: str = ""
     #: the bytes that its requests have copied between host and GPU
@@ -165,11 +168,18 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
             *(_warnings(config, version, draft) if not kept else ()),
             *workspace.unchecked_warnings(model.name),
         ),
+        answers=served_words(model),
         imports_anew=instances[0]["imports_anew"] if instances and not kept else "",
         copies=per_request_text(model),
         log=report.log if report is not None else (),
         kept=kept,
     )
+
+
+def served_words(model: Model) -> str:
+    """Return in plain words what answers for a model of another backend than Python's; "" for others."""
+    versions = model.versions()
+    return answer_words(versions[-1].config) if versions else ""
 
 
 def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -68,7 +68,7 @@ class OpenedView(LiveView):
 
 def _row(row: OpenedFacts, live: bool) -> str:
     tone = _TONES.get(row.state, "bad")
-    cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
+    cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind_words)}</td>"
     cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, live)}</td>"
     told = "".join(f"<tr><td></td><td class='tl-dim' colspan='3'>{line}</td></tr>" for line in _told(row))
     return f"<tr>{cells}</tr>{told}"

@@ -17,7 +17,7 @@ from ...authoring.workspace import Workspace
 from ..widget import LiveView, in_kernel
 from .draining import draining_text, lasting
 from .hanging import hanging_texts
-from .model_facts import instance_troubles
+from .model_facts import instance_troubles, served_words
 from .model_states import ModelStates
 from .placement_text import gpus_text, places_text
 
@@ -220,7 +220,7 @@ def status_table(workspace: Workspace) -> StatusTable:
                     failed=stats["fail"]["count"],
                     mean_ns=success["ns"] // success["count"] if success["count"] else 0,
                     ready_at=report.ready_at if report is not None else 0.0,
-                    reason=" ".join(troubles),
+                    reason=" ".join(troubles) or served_words(model),
                 )
             )
     endpoints = repr(workspace.ports.endpoints) if workspace.ports.endpoints is not None else ""

@@ -19,7 +19,7 @@ def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], d
     keys = _keys_class()(view=view)
     keys.own_id = keys.model_id  # as in `LiveView.widget`
 
-    def heard(widget: Any, content: Any, buffers: Any) -> None:
+    def received(widget: Any, content: Any, buffers: Any) -> None:
         if content.get("kind") == "drop":
             drop(int(content["input"]), content["files"], [bytes(part) for part in buffers])
         if content.get("kind") != "send":
@@ -30,7 +30,7 @@ def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], d
             _write(field, content["value"])
         send()
 
-    keys.on_msg(heard)
+    keys.on_msg(received)
     return keys
 
 

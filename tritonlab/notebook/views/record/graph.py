@@ -5,7 +5,7 @@ sequence batcher the slots, the backlog, and when idle sequences end.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....core.config.ensemble_graph import EnsembleGraph
@@ -28,7 +28,8 @@ _COLUMNS = ("depth", "model", "name", "instance", "arrived", "queue", "compute",
 
 class Graph(RecordView):
     """The graph of one request, the last one unless one is chosen. `graph` returns the current graph of an ensemble, or
-    None; `sequences` the slots of sequence batchers. A recording from a file has neither.
+    None; `sequences` the slots of sequence batchers; `answers` in plain words what answers for the model of a name. A
+    recording from a file has none of them.
     """
 
     MODULE = "graph.js"
@@ -40,10 +41,12 @@ class Graph(RecordView):
         name: str,
         graph: Callable[[], EnsembleGraph | None] | None = None,
         sequences: Callable[[], list[Occupancy]] | None = None,
+        answers: Callable[[str], str] = lambda name: "",
     ) -> None:
         super().__init__(recording, name, (lambda: {}) if sequences is not None else None)
         self._graph = graph or (lambda: None)
         self._sequences = sequences or (list[Occupancy])
+        self._answers = answers
         self._chosen: int | None = None
         self._drawn_at = 0.0
         self._seen: Any = None
@@ -118,7 +121,7 @@ class Graph(RecordView):
         listed = list(root.walk())
         return {
             **message,
-            "said": self._summary(root, len(listed) - 1),
+            "said": self._summary(root, [call for _, call in listed]),
             "figure": graph_figure(root, self._graph()),
             "table": [_line(depth, call, root) for depth, call in listed],
             "kept": len(self.record.requests),
@@ -126,19 +129,22 @@ class Graph(RecordView):
 
     # -- without a browser
 
-    def _summary(self, root: Call, calls: int) -> str:
+    def _summary(self, root: Call, listed: Sequence[Call]) -> str:
+        calls = len(listed) - 1
         about = rare_facts(self.recording, self.name, self.row)
         took = f"{root.name} took {_time(root.end - root.arrived)}"
         made = f" and made {calls} call{'s' * (calls != 1)}" if calls else ""
         shared = f"; its batch of {root.count} requests made them together" if calls and root.count > 1 else ""
-        return f"{took}{made}{shared}{f'; {about}' if about else ''}."
+        models = dict.fromkeys(call.model for call in listed)
+        others = "".join(f" {name}: {words}." for name in models if (words := self._answers(name)))
+        return f"{took}{made}{shared}{f'; {about}' if about else ''}.{others}"
 
     def text(self) -> str:
         root, sequences = self.tree(), self._sequences()
         if root is None:
             return "\n".join([f"Graph of {self.name}: no request has been executed yet.", *_sequence_lines(sequences)])
         listed = list(root.walk())
-        lines = [f"Graph of {self.name}: {self._summary(root, len(listed) - 1)}"]
+        lines = [f"Graph of {self.name}: {self._summary(root, [call for _, call in listed])}"]
         for depth, call in listed[:_LINES]:
             step = f"step {call.step} " if call.step >= 0 else ""
             lines.append(

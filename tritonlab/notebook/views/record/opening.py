@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ....profile.triton_trace import read_trace
 from ....schedulers.dynamic_batch import BatchConfig
 from ....schedulers.ensemble_scheduler import EnsembleScheduler
 from ....server.api.model import Model
+from ....server.models.backends import answer_words
 from ....server.models.model_lifecycle import ModelVersion
 from ....tuning.settings import Settings
 from ....tuning.tuned_model import TunedModel, Written, not_written
@@ -86,7 +88,9 @@ def _live(model: Model, kind: str, recording: Recording, written: Callable[[], W
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
     if kind == "graph":
-        return Graph(recording, name, lambda: _ensemble(versions()), lambda: occupancies(versions()))
+        return Graph(
+            recording, name, lambda: _ensemble(versions()), lambda: occupancies(versions()), partial(_answers, model)
+        )
     if kind == "memory":
         return Memory(recording, name, lambda: memory_use(versions(), model.server_gpus), model.server_gpus.simulated)
     if kind == "metrics":
@@ -114,6 +118,12 @@ def _subject(model: Model, written: Callable[[], Written | None]) -> TunedModel 
     except TritonError:  # not loaded now; a question before it is loaded gets that as its reply
         pass
     return subject
+
+
+def _answers(model: Model, name: str) -> str:
+    """Return in plain words what answers for a model that is called; "" for one in Python."""
+    versions = model.server.model(name).versions()
+    return answer_words(versions[-1].config) if versions else ""
 
 
 def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:

@@ -197,16 +197,16 @@ def failure_of(error: BaseException, text: Optional[str] = None) -> Failure:
 def traceback_text(error: BaseException) -> str:
     """Return the exception as Python prints it, with causes and groups, without our frames and importlib's. Empty if
     the author's class makes that impossible."""
-    told, size = [], 0  # type: List[str], int
+    lines, size = [], 0  # type: List[str], int
     with contextlib.suppress(BaseException):
         printed = traceback.TracebackException(type(error), error, error.__traceback__, limit=-_MAX_FRAMES)
         _strip(printed, 0)
         for line in printed.format():
-            told.append(line)
+            lines.append(line)
             size += len(line)
             if size > MAX_TEXT:
                 break
-    return bounded("".join(told))
+    return bounded("".join(lines))
 
 
 def _strip(printed: traceback.TracebackException, depth: int) -> None:

@@ -160,13 +160,13 @@ class BatchExecutor:
         with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
             if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
                 # the author gives up what the client has given up: no failure, and nothing for the log
-                said = ResponseError(code_of(_GIVEN_UP), _GIVEN_UP.message())
+                response_error = ResponseError(code_of(_GIVEN_UP), _GIVEN_UP.message())
             else:
                 self._log(error, traceback_text(error))
                 failure = failure_of(error, self._failed(triton_text(error)))
                 report_failure(self._bridge, failure, error, [h for h in handles if h in self._bridge.open_requests])
-                said = ResponseError(None, failure.text, failure.exception)
-            response = Response(flags=LAST, block=None, tensors=[], error=said, parameters="")
+                response_error = ResponseError(None, failure.text, failure.exception)
+            response = Response(flags=LAST, block=None, tensors=[], error=response_error, parameters="")
             for handle in handles:
                 if self._bridge.open_requests.pop(handle, None) is not None:
                     self._bridge.tell(response, handle)

@@ -21,15 +21,15 @@ _LEAST = 4 << 20
 class _Grant:
     """One piece of the kernel's memory."""
 
-    def __init__(self, said: DeviceGrant) -> None:
-        self.said = said
-        self.handle = bytes.fromhex(said.handle)
+    def __init__(self, message: DeviceGrant) -> None:
+        self.message = message
+        self.handle = bytes.fromhex(message.handle)
         self.space = FreeSpace()
-        self.space.add(0, said.nbytes)
+        self.space.add(0, message.nbytes)
 
     @property
     def empty(self) -> bool:
-        return list(self.space) == [(0, self.said.nbytes)]
+        return list(self.space) == [(0, self.message.nbytes)]
 
 
 class _Part:
@@ -61,7 +61,7 @@ class DeviceArena:
         """Copy device memory of this process into the arena, and return its place there, for the kernel. Raises
         DriverError, and BridgeError if the kernel has no memory to lend."""
         part = self._take(device, max((nbytes + _ALIGN - 1) & -_ALIGN, _ALIGN))
-        place = DevicePlace(part.grant.handle, part.grant.said.offset + part.offset, nbytes)
+        place = DevicePlace(part.grant.handle, part.grant.message.offset + part.offset, nbytes)
         if nbytes:
             mapped = OPENED.open(device, place.handle)
             driver.copy(device, mapped.address + place.offset, address, nbytes)
@@ -77,8 +77,8 @@ class DeviceArena:
                 if offset is not None:
                     return _Part(self._let_go, grant, offset, size)
         # without the lock, as the answer takes its time
-        said: DeviceGrant = self._ask(DeviceMemory(device, max(size, _LEAST)))
-        grant = _Grant(said)
+        message: DeviceGrant = self._ask(DeviceMemory(device, max(size, _LEAST)))
+        grant = _Grant(message)
         with self._lock:
             grant.space.take(size, _ALIGN)
             grants.append(grant)
@@ -96,4 +96,4 @@ class DeviceArena:
             empty = [grant for grants in self._grants.values() for grant in grants if grant.empty]
             for device, grants in self._grants.items():
                 self._grants[device] = [grant for grant in grants if grant not in empty]
-            return [grant.said for grant in empty]
+            return [grant.message for grant in empty]

@@ -64,11 +64,11 @@ def _state(frame: Any, line: int, end: float) -> FrameState:
 def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
     """Return names and texts: of a function its variables, of a module or a class body only what it has made."""
     found = list(frame.f_locals.items())
-    told = [(name, value) for name, value in found if not name.startswith("__") and not isinstance(value, _HIDDEN)]
-    for name, value in told[:_MOST_VARIABLES]:
+    shown = [(name, value) for name, value in found if not name.startswith("__") and not isinstance(value, _HIDDEN)]
+    for name, value in shown[:_MOST_VARIABLES]:
         yield name, text_of(value, end)
-    if len(told) > _MOST_VARIABLES:
-        yield "…", "%d more" % (len(told) - _MOST_VARIABLES)
+    if len(shown) > _MOST_VARIABLES:
+        yield "…", "%d more" % (len(shown) - _MOST_VARIABLES)
 
 
 def text_of(value: Any, end: float) -> str:

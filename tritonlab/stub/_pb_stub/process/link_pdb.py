@@ -105,10 +105,10 @@ class _Talk:
         self.live = True
         self._debugger = debugger
         self._session = 0  # 0 between two
-        self._said: List[str] = []
+        self._printed: List[str] = []
 
     def write(self, text: str) -> None:
-        self._said.append(text)
+        self._printed.append(text)
 
     def flush(self) -> None:
         pass
@@ -144,8 +144,8 @@ class _Talk:
                 bridge.current().call(Resumed(session, self._taken()))
 
     def _taken(self) -> str:
-        said, self._said = "".join(self._said), []
-        return bounded(said)
+        text, self._printed = "".join(self._printed), []
+        return bounded(text)
 
 
 def _is_library(frame: Any) -> bool:

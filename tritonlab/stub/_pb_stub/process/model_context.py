@@ -124,6 +124,11 @@ class ModelContext:
         """The model's event loop, once there is one."""
         return self._loop
 
+    @property
+    def loop_thread(self) -> int:
+        """The ident of the thread of the event loop; 0 until there is one."""
+        return 0 if self._loop_thread is None else self._loop_thread.ident or 0
+
     def is_ready(self) -> Optional[bool]:
         """Calls the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
         if not _has(self._model, "is_ready"):

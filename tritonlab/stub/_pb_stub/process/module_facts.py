@@ -39,5 +39,6 @@ def search_path_of(name: str) -> List[str]:
 
 
 def files_of_modules() -> Dict[str, str]:
-    """Return the file of every imported module that has one."""
-    return {name: file for name in list(sys.modules) if type(name) is str and (file := file_of(name))}
+    """Return the file of every imported module that has one; of a namespace package, its first directory."""
+    names = [name for name in list(sys.modules) if type(name) is str]
+    return {name: file for name in names if (file := file_of(name) or "".join(search_path_of(name)[:1]))}

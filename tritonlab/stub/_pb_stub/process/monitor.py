@@ -11,8 +11,10 @@ from ..wire.connection import Connection, LinkClosed
 from ..wire.debugger_bodies import Attach, Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
 from ..wire.message_bodies import Awake, DumpStacks, IsReady, ListModules, ReadsRecorded, TellReads, Waits, Wake
+from ..wire.profile_bodies import Profile
 from . import link_pdb
 from .author_call import result_of
+from .line_profiler import LineProfiler
 from .model_context import ModelContext
 from .module_facts import files_of_modules
 from .reads_record import ReadsRecord
@@ -34,8 +36,10 @@ class Monitor:
             DumpStacks: lambda body: all_stacks(context.loop),
             ListModules: lambda body: files_of_modules(),
             Waits: lambda body: bridge.running.needs(),
+            TellReads: self._tell_reads,
             Postmortem: lambda body: bridge.last_error.look(body.begin),
             Wake: lambda body: bridge.tell(Awake()),
+            Profile: LineProfiler(bridge, context).answer,
         }
         self._reads = reads
 
@@ -53,8 +57,6 @@ class Monitor:
                 # on a thread of its own: one that hangs must not keep this one from saying where it hangs
                 if kind is IsReady:
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
-                elif kind is TellReads:  # it looks at all installed packages, which takes a while
-                    own_threads.start("reads", self._answer, ident, self._tell_reads, BY_NUMBER[command].read(fields))
                 elif kind is Attach:
                     own_threads.start("attach", self._answer, ident, link_pdb.connect, BY_NUMBER[command].read(fields))
                 else:

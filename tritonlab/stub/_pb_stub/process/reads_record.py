@@ -15,17 +15,13 @@ import contextlib
 import io
 import os
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from ..wire.message_bodies import LoadedModule, ReadFile, ReadsRecorded, ReadVariable
-from .distributions import distribution_of
-from .module_facts import file_of, search_path_of
+from ..wire.message_bodies import ReadFile, ReadsRecorded, ReadVariable
 
 #: Where a deployed server has files of its own.
 _EVERYWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/opt/tritonserver/")
 _PACKAGES = ("%ssite-packages%s" % (os.sep, os.sep), "%sdist-packages%s" % (os.sep, os.sep))
-#: What every stub has, and what site-packages may import in each Python.
-_OURS = {"__main__", "__mp_main__", "_pb_stub", "_distutils_hack", "sitecustomize", "usercustomize"}
 #: The most of each kind that is kept.
 _MOST = 200
 _LIBRARY = os.path.dirname(os.__file__)
@@ -72,17 +68,11 @@ class ReadsRecord:
         _set_class(os.environ, _recorded_class(self._environment_class, self) if on else self._environment_class)
 
     def recorded(self) -> ReadsRecorded:
-        """Return what was read so far, and the third-party modules that are loaded. May be called on any thread."""
+        """Return what was read so far. May be called on any thread."""
         files = [ReadFile(path, *place) for path, place in list(self._files.items())]
         variables = [ReadVariable(name, *place) for name, place in list(self._variables.items())]
         version = "%d.%d.%d" % sys.version_info[:3]
-        return ReadsRecorded(
-            python=version,
-            working_directory=self._working_directory,
-            files=files,
-            variables=variables,
-            modules=list(self._modules()),
-        )
+        return ReadsRecorded(version, self._working_directory, files, variables)
 
     # -- files
 
@@ -142,25 +132,6 @@ class ReadsRecord:
 
     def note_set(self, name: Any) -> None:
         self._own.add(name)
-
-    # -- modules
-
-    def _modules(self) -> Iterator[LoadedModule]:
-        """Yield the packages that are loaded and not Python's own, nor this stub's."""
-        seen: Set[str] = set()
-        for module in sorted(set(sys.modules)):
-            name = module.partition(".")[0]
-            if name in seen or name in _OURS or name.startswith("__editable__"):
-                continue
-            paths = [file_of(name), *search_path_of(name)]
-            file = next((path for path in paths if path), "")
-            if not file:
-                continue
-            packaged = any(part in file for part in _PACKAGES)
-            if not packaged and file.startswith((_LIBRARY + os.sep, _STUB_DIRECTORY + os.sep, self._model_directory)):
-                continue
-            seen.add(name)
-            yield LoadedModule(name, *(distribution_of(name, file) if packaged else ("", "")), file)
 
 
 class _RecordedOpen:

@@ -18,7 +18,7 @@ import signal
 import struct
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
-from . import debugger_bodies, fork_bodies
+from . import debugger_bodies, fork_bodies, profile_bodies
 from . import message_bodies as bodies
 from .serialization import WireError
 
@@ -90,8 +90,8 @@ _READERS: Dict[Type[Any], Read] = {
         bodies.ReadsRecorded,
         files=_each(_reader(bodies.ReadFile)),
         variables=_each(_reader(bodies.ReadVariable)),
-        modules=_each(_reader(bodies.LoadedModule)),
     ),
+    profile_bodies.Profiled: _reader(profile_bodies.Profiled),
     fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),
 }
 
@@ -139,6 +139,7 @@ COMMANDS = (
     _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, Nothing),
     _row(15, "TELL_READS", TO_STUB, MONITOR, bodies.TellReads, bodies.ReadsRecorded),
     _row(16, "LIST_MODULES", TO_STUB, MONITOR, bodies.ListModules, Dict[str, str]),  # the file of each that has one
+    _row(17, "PROFILE", TO_STUB, MONITOR, profile_bodies.Profile, profile_bodies.Profiled),
     # execution
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),

@@ -146,15 +146,6 @@ class ReadVariable(NamedTuple):
     line: int
 
 
-class LoadedModule(NamedTuple):
-    """A top-level module that is neither Python's nor the model's, and the distribution that brings it."""
-
-    name: str
-    distribution: str
-    version: str
-    file: str
-
-
 class ReadsRecorded(NamedTuple):
     """What the author's code has read outside of its model, and with which Python, in which directory."""
 
@@ -162,7 +153,6 @@ class ReadsRecorded(NamedTuple):
     working_directory: str
     files: List[ReadFile]
     variables: List[ReadVariable]
-    modules: List[LoadedModule]
 
 
 class Needs(NamedTuple):
@@ -218,7 +208,7 @@ class DumpStacks(NamedTuple):
 
 
 class ListModules(NamedTuple):
-    """Say which modules are imported, and from where."""
+    """Return the file of each imported module, by name."""
 
 
 class Wake(NamedTuple):

@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from tests.backends.onnx_models import onnx_model, three_layers, write
+from tests.conformance.rules import rule
+from tritonlab import Server
+from tritonlab.core.status import Code, InternalError, InvalidArgumentError, ModelLoadError
+
+FLOAT = TensorProto.FLOAT
+IDENTITY = [helper.make_node("Identity", ["x"], ["y"])]
+
+
+def one(server: Server, name: str, **inputs: Any) -> dict[str, Any]:
+    (response,) = server.model(name).infer(inputs=inputs)
+    return {key: tensor.numpy() for key, tensor in response.outputs.items()}
+
+
+def directly(model: Any, **inputs: Any) -> list[Any]:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    found: list[Any] = session.run(None, inputs)
+    return found
+
+
+def refused(server: Server, repository: Path, name: str, files: dict[str, Any], config: str = "") -> str:
+    """Return the code and the text of a load that fails."""
+    write(repository, name, files, config)
+    with pytest.raises(ModelLoadError) as caught:
+        server.load(name)
+    head = f"load failed for model '{name}': version 1 is at UNAVAILABLE state: "
+    assert caught.value.message.startswith(head), caught.value.message
+    return caught.value.message.removeprefix(head).removesuffix(";\n").replace(str(repository), "<repository>")
+
+
+@rule("2.14.2")
+def test_the_signature_completes_the_config(server: Server, repository: Path) -> None:
+    write(repository, "mlp", {"model.onnx": three_layers()})
+    config = server.load("mlp").config()
+    assert (config["backend"], config["platform"], config["max_batch_size"]) == ("onnxruntime", "onnxruntime_onnx", 4)
+    assert config["dynamic_batching"]["preferred_batch_size"] == [4]
+    assert [(each["name"], each["data_type"], each["dims"]) for each in config["input"]] == [("x", "TYPE_FP32", [64])]
+    assert [(each["name"], each["data_type"], each["dims"]) for each in config["output"]] == [("y", "TYPE_FP32", [16])]
+    assert not config["runtime"] and not config.get("parameters")
+
+
+def test_values_are_those_of_onnxruntime(server: Server, repository: Path) -> None:
+    model = three_layers()
+    write(repository, "values", {"model.onnx": model})
+    server.load("values")
+    x = np.random.default_rng(1).standard_normal((3, 64), np.float32)
+    np.testing.assert_array_equal(one(server, "values", x=x)["y"], directly(model, x=x)[0])
+
+
+@rule("2.14.5")
+def test_requests_of_a_batch_run_as_one(server: Server, repository: Path) -> None:
+    count = helper.make_node("Shape", ["x"], ["shape"])
+    ones = helper.make_node("Expand", ["one", "shape"], ["y0"])
+    total = helper.make_node("ReduceSum", ["y0"], ["sum"], keepdims=0)
+    nodes = [count, ones, total, helper.make_node("Expand", ["sum", "shape"], ["y"])]
+    model = onnx_model(nodes, {"x": (FLOAT, ["N", 1])}, {"y": (FLOAT, ["N", 1])}, {"one": np.ones((1, 1), np.float32)})
+    config = "max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 5000000 }"
+    write(repository, "counts", {"model.onnx": model}, config)
+    handle = server.load("counts")
+    answers = [handle.infer(inputs={"x": np.zeros((2, 1), np.float32)}) for _ in range(2)]
+    assert [next(iter(answer)).outputs["y"].numpy().tolist() for answer in answers] == [[[4.0], [4.0]]] * 2
+
+
+TYPES = {
+    TensorProto.BOOL: np.bool_,
+    TensorProto.UINT8: np.uint8,
+    TensorProto.UINT16: np.uint16,
+    TensorProto.UINT32: np.uint32,
+    TensorProto.UINT64: np.uint64,
+    TensorProto.INT8: np.int8,
+    TensorProto.INT16: np.int16,
+    TensorProto.INT32: np.int32,
+    TensorProto.INT64: np.int64,
+    TensorProto.FLOAT16: np.float16,
+    TensorProto.FLOAT: np.float32,
+    TensorProto.DOUBLE: np.float64,
+    TensorProto.STRING: np.object_,
+}
+
+
+@st.composite
+def tensors(draw: st.DrawFn, batches: bool) -> tuple[int, list[Any], list[int], list[int]]:
+    """An element type, the shape in the model, the shape of a request, and how the model transposes it."""
+    shape = draw(st.lists(st.integers(1, 3), min_size=0 if not batches else 1, max_size=4))
+    variable = [draw(st.booleans()) for _ in shape]
+    if batches:
+        shape[0], variable[0] = 2, True
+    elif shape:
+        variable[0] = False  # otherwise it would be a batch
+    described = [
+        f"d{number}" if free else size for number, (free, size) in enumerate(zip(variable, shape, strict=True))
+    ]
+    rest = draw(st.permutations(range(1, len(shape)))) if batches else draw(st.permutations(range(len(shape))))
+    return draw(st.sampled_from(list(TYPES))), described, shape, [0, *rest] if batches else list(rest)
+
+
+def elements(kind: int, shape: list[int], seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    if kind == TensorProto.STRING:
+        found = np.empty(shape, np.object_)
+        for index in np.ndindex(*shape):
+            found[index] = "".join(map(chr, random.integers(1, 0x2000, random.integers(0, 6)))).encode()
+        return found
+    return random.integers(0, 2 if kind == TensorProto.BOOL else 100, shape).astype(TYPES[kind])
+
+
+_names = iter(range(1_000_000))
+
+
+@settings(max_examples=12, phases=[Phase.generate])
+@given(st.data(), st.booleans())
+def test_all_types_ranks_and_variable_dimensions(
+    server: Server, repository: Path, data: st.DataObject, batches: bool
+) -> None:
+    found = data.draw(st.lists(tensors(batches), min_size=1, max_size=5))
+    nodes, inputs, outputs, given_inputs, expected = [], {}, {}, {}, {}
+    for number, (kind, described, shape, order) in enumerate(found):
+        inputs[f"x{number}"] = (kind, described)
+        outputs[f"y{number}"] = (kind, [described[axis] for axis in order])
+        turn = {"perm": order} if order else {}
+        nodes.append(helper.make_node("Transpose" if order else "Identity", [f"x{number}"], [f"y{number}"], **turn))
+        array = elements(kind, shape, number)
+        # what has no dimension besides the batch has one of size 1 in the config
+        outside = (*shape, 1) if len(shape) == int(batches) else shape
+        given_inputs[f"x{number}"] = array.reshape(outside)
+        expected[f"y{number}"] = array.reshape(outside) if outside != shape else np.transpose(array, order)
+    name = f"generated{next(_names)}"
+    write(repository, name, {"model.onnx": onnx_model(nodes, inputs, outputs)})
+    server.load(name)
+    try:
+        answer = one(server, name, **given_inputs)
+        assert {key: (value.dtype, value.shape) for key, value in answer.items()} == {
+            key: (value.dtype, value.shape) for key, value in expected.items()
+        }
+        for key, value in expected.items():
+            np.testing.assert_array_equal(answer[key], value)
+    finally:
+        server.unload(name)
+
+
+@rule("2.14.1")
+def test_files_that_are_missing_or_corrupt_are_load_errors(server: Server, repository: Path) -> None:
+    assert refused(server, repository, "missing", {"other.onnx": b""}, 'backend: "onnxruntime"') == (
+        "Unavailable: unable to find '<repository>/missing/1/model.onnx' for model instance 'missing'"
+    )
+    assert refused(server, repository, "corrupt", {"model.onnx": b"not a model"}) == (
+        "Internal: onnx runtime error 7: Load model from <repository>/corrupt/1/model.onnx failed:Protobuf parsing"
+        " failed."
+    )
+    unknown = onnx_model([helper.make_node("NoSuchOperator", ["x"], ["y"])], {"x": (FLOAT, [1])}, {"y": (FLOAT, [1])})
+    text = refused(server, repository, "unknown", {"model.onnx": unknown})
+    assert text.startswith("Internal: onnx runtime error ") and "NoSuchOperator" in text
+    write(repository, "after", {"model.onnx": three_layers()})
+    assert server.load("after").ready()  # the rest keeps serving
+
+
+@rule("2.14.1")
+def test_default_model_filename_and_a_directory(server: Server, repository: Path) -> None:
+    model = onnx_model(IDENTITY, {"x": (FLOAT, ["N"])}, {"y": (FLOAT, ["N"])})
+    write(repository, "named", {"v2.onnx": model}, 'backend: "onnxruntime" default_model_filename: "v2.onnx"')
+    write(repository, "folder", {"model.onnx/model.onnx": model})
+    for name in ("named", "folder"):
+        server.load(name)
+        x = np.array([[1.5], [2.5]], np.float32)
+        assert one(server, name, x=x)["y"].tolist() == x.tolist()
+
+
+SMALL = onnx_model(IDENTITY, {"x": (FLOAT, ["N", 3])}, {"y": (FLOAT, ["N", 3])})
+MISMATCHES = {
+    "inputs": (
+        'input { name: "x" data_type: TYPE_FP32 dims: 3 } input { name: "z" data_type: TYPE_FP32 dims: 3 }'
+        ' output { name: "y" data_type: TYPE_FP32 dims: 3 }',
+        "unable to load model 'inputs', configuration expects 2 inputs, model provides 1",
+    ),
+    "names": (
+        'input { name: "z" data_type: TYPE_FP32 dims: 3 } output { name: "y" data_type: TYPE_FP32 dims: 3 }',
+        "unexpected inference input 'z', allowed inputs are: x",
+    ),
+    "outputs": (
+        'input { name: "x" data_type: TYPE_FP32 dims: 3 } output { name: "z" data_type: TYPE_FP32 dims: 3 }',
+        "unexpected inference output 'z', allowed outputs are: y",
+    ),
+    "types": (
+        'input { name: "x" data_type: TYPE_INT8 dims: 3 } output { name: "y" data_type: TYPE_FP32 dims: 3 }',
+        "unable to load model 'types', configuration expects datatype TYPE_INT8 for input 'x', model provides"
+        " TYPE_FP32",
+    ),
+    "dims": (
+        'input { name: "x" data_type: TYPE_FP32 dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 3 }',
+        "model 'dims', tensor 'x': the model expects 2 dimensions (shape [-1,3]) but the model configuration specifies"
+        " 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape,"
+        " making complete shape [-1,4])",
+    ),
+}
+
+
+@rule("2.14.3")
+@pytest.mark.parametrize("name", MISMATCHES)
+def test_a_model_that_does_not_fit_its_config(server: Server, repository: Path, name: str) -> None:
+    config, text = MISMATCHES[name]
+    found = refused(
+        server, repository, name, {"model.onnx": SMALL}, f'backend: "onnxruntime" max_batch_size: 8 {config}'
+    )
+    assert found == f"Invalid argument: {text}"
+
+
+@rule("2.14.2")
+def test_a_model_that_cannot_batch_refuses_a_batch_size(server: Server, repository: Path) -> None:
+    fixed = onnx_model(IDENTITY, {"x": (FLOAT, [2, 3])}, {"y": (FLOAT, [2, 3])})
+    assert refused(server, repository, "fixed", {"model.onnx": fixed}, "max_batch_size: 8") == (
+        "Invalid argument: autofill failed for model 'fixed': model does not support batching while non-zero"
+        " max_batch_size is specified"
+    )
+
+
+ACCEPTED = """
+parameters { key: "intra_op_thread_count" value { string_value: "1" } }
+parameters { key: "inter_op_thread_count" value { string_value: "2" } }
+parameters { key: "execution_mode" value { string_value: "1" } }
+parameters { key: "enable_mem_arena" value { string_value: "1" } }
+parameters { key: "enable_mem_pattern" value { string_value: "off" } }
+parameters { key: "memory.enable_memory_arena_shrinkage" value { string_value: "cpu:0" } }
+parameters { key: "session.use_device_allocator_for_initializers" value { string_value: "1" } }
+optimization { graph { level: 1 } execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }
+instance_group { kind: KIND_CPU count: 2 }
+"""
+REFUSED = {
+    "mode": (
+        'parameters { key: "execution_mode" value { string_value: "2" } }',
+        "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got 2 .",
+    ),
+    "number": (
+        'parameters { key: "intra_op_thread_count" value { string_value: "many" } }',
+        "failed to convert 'many' to integral number",
+    ),
+    "switch": (
+        'parameters { key: "enable_mem_arena" value { string_value: "maybe" } }',
+        "failed to convert 'maybe' to boolean",
+    ),
+    "accelerator": (
+        'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }',
+        "unknown Execution Accelerator 'openvino' is requested",
+    ),
+}
+
+
+@rule("2.14.4")
+def test_parameters(server: Server, repository: Path) -> None:
+    write(repository, "tuned", {"model.onnx": three_layers()}, ACCEPTED)
+    assert len(server.load("tuned").instances()) == 2
+    x = np.ones((1, 64), np.float32)
+    np.testing.assert_allclose(one(server, "tuned", x=x)["y"], directly(three_layers(), x=x)[0], rtol=1e-5)
+    for name, (config, text) in REFUSED.items():
+        assert refused(server, repository, name, {"model.onnx": three_layers()}, config) == f"Invalid argument: {text}"
+
+
+@rule("2.14.4")
+def test_an_optional_input_is_an_initializer(server: Server, repository: Path) -> None:
+    model = onnx_model(
+        [helper.make_node("Add", ["x", "bias"], ["y"])],
+        {"x": (FLOAT, [2]), "bias": (FLOAT, [2])},
+        {"y": (FLOAT, [2])},
+        {"bias": np.full(2, 10, np.float32)},
+    )
+    config = (
+        'backend: "onnxruntime" input [ { name: "x" data_type: TYPE_FP32 dims: 2 },'
+        ' { name: "bias" data_type: TYPE_FP32 dims: 2 optional: true } ]'
+        ' output { name: "y" data_type: TYPE_FP32 dims: 2 }'
+    )
+    write(repository, "optional", {"model.onnx": model}, config)
+    server.load("optional")
+    x = np.array([1, 2], np.float32)
+    assert one(server, "optional", x=x)["y"].tolist() == [11, 12]
+    assert one(server, "optional", x=x, bias=x)["y"].tolist() == [2, 4]
+    batching = config.replace("dims: 2", "dims: 1").replace("input [", "max_batch_size: 1 input [")
+    model = onnx_model(
+        [helper.make_node("Add", ["x", "bias"], ["y"])],
+        {"x": (FLOAT, ["N", 1]), "bias": (FLOAT, ["N", 1])},
+        {"y": (FLOAT, ["N", 1])},
+        {"bias": np.full((1, 1), 10, np.float32)},
+    )
+    assert "optional input 'bias' is not supported for models that support batching" in refused(
+        server, repository, "optional_batching", {"model.onnx": model}, batching
+    )
+
+
+@rule("2.14.5")
+def test_what_a_run_refuses_is_the_requests_error(server: Server, repository: Path) -> None:
+    reshape = onnx_model(
+        [helper.make_node("Reshape", ["x", "two"], ["y"])],
+        {"x": (FLOAT, ["N"])},
+        {"y": (FLOAT, [2, "M"])},
+        {"two": np.array([2, -1])},
+    )
+    write(repository, "reshape", {"model.onnx": reshape}, 'backend: "onnxruntime"')
+    server.load("reshape")
+    assert one(server, "reshape", x=np.arange(4, dtype=np.float32))["y"].tolist() == [[0, 1], [2, 3]]
+    with pytest.raises(InternalError, match=r"^onnx runtime error \d+: .*Reshape"):
+        one(server, "reshape", x=np.arange(3, dtype=np.float32))
+    text = onnx_model(IDENTITY, {"x": (TensorProto.STRING, ["N"])}, {"y": (TensorProto.STRING, ["N"])})
+    write(repository, "text", {"model.onnx": text}, "max_batch_size: 0")
+    server.load("text")
+    words = np.array([[b"a\0b"], ["ü".encode()]], np.object_)
+    assert one(server, "text", x=words)["y"].tolist() == [[b"a"], ["ü".encode()]]
+    with pytest.raises(InvalidArgumentError, match=r"element .* of input 'x' is not UTF-8"):
+        one(server, "text", x=np.array([[b"\xff"]], np.object_))
+
+
+def test_what_the_compiled_backend_has_and_this_one_does_not(server: Server, repository: Path) -> None:
+    config = (
+        'backend: "onnxruntime" max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 dims: 3 }'
+        ' output { name: "y" data_type: TYPE_FP32 dims: 3 }'
+        ' batch_input { kind: BATCH_ELEMENT_COUNT target_name: "n" data_type: TYPE_FP32 source_input: "x" }'
+    )
+    assert refused(server, repository, "ragged", {"model.onnx": SMALL}, config) == (
+        "Unsupported: model 'ragged' has batch_input, which tritonlab's onnxruntime backend is without"
+    )
+
+
+def test_sequences_and_maps_are_not_tensors(server: Server, repository: Path) -> None:
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [1]))
+    graph = helper.make_graph(
+        [helper.make_node("SequenceConstruct", ["x"], ["y"])],
+        "graph",
+        [helper.make_tensor_value_info("x", FLOAT, [1])],
+        [helper.make_value_info("y", sequence)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.checker.check_model(model)
+    assert refused(server, repository, "sequence", {"model.onnx": model}) == (
+        "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'y', expected 'ONNX_TYPE_TENSOR'."
+    )
+
+
+def test_a_load_error_has_the_code_of_the_text(server: Server, repository: Path) -> None:
+    write(repository, "coded", {"model.onnx": b""})
+    with pytest.raises(ModelLoadError) as caught:
+        server.load("coded")
+    assert caught.value.code is Code.INVALID_ARG and caught.value.exception is None

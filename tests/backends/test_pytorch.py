@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.backends.onnx_models import write
+from tests.conformance.rules import rule
+from tests.serving import config
+from tritonlab import Server
+from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError
+
+torch = pytest.importorskip("torch")
+
+#: What is scripted is read from a file.
+MODULES = """
+from typing import Dict, List, Tuple
+
+import torch
+
+
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Subtract(torch.nn.Module):
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        return left - right, left
+
+
+class Named(torch.nn.Module):
+    def forward(self, given: Dict[str, torch.Tensor]) -> torch.Tensor:
+        return given["a"] - given["b"]
+
+
+class Words(torch.nn.Module):
+    def forward(self, words: List[str]) -> List[str]:
+        return [word + "!" for word in words]
+
+
+class Scalar(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+
+class Checked(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() < 0:
+            raise ValueError("a negative sum")
+        return x
+
+
+class Same(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Numbered(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+"""
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the TorchScript file of a module, by its class."""
+    place = tmp_path_factory.mktemp("modules")
+    (place / "written.py").write_text(MODULES)
+    scope: dict[str, Any] = {"__name__": "written"}
+    exec(compile(MODULES, str(place / "written.py"), "exec"), scope)
+
+    def script(name: str) -> bytes:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.jit.script(scope[name]().eval()).save(str(place / name))
+        return (place / name).read_bytes()
+
+    script.made = scope  # type: ignore[attr-defined]
+    return script
+
+
+def torch_config(inputs: str, outputs: str, *rest: str) -> str:
+    return config(inputs, outputs, *rest).replace('"python"', '"pytorch"')
+
+
+def one(server: Server, name: str, **inputs: Any) -> dict[str, Any]:
+    (response,) = server.model(name).infer(inputs=inputs)
+    return {key: tensor.numpy() for key, tensor in response.outputs.items()}
+
+
+def refused(server: Server, repository: Path, name: str, files: dict[str, Any], text: str) -> str:
+    write(repository, name, files, text)
+    with pytest.raises(ModelLoadError) as caught:
+        server.load(name)
+    found = caught.value.message.partition("UNAVAILABLE state: ")[2].removesuffix(";\n")
+    return found.replace(str(repository), "<repository>")
+
+
+@rule("2.15.1")
+def test_values_are_those_of_torch(server: Server, repository: Path, scripted: Any) -> None:
+    write(
+        repository,
+        "layers",
+        {"model.pt": scripted("Layers")},
+        torch_config("x FP32 8", "y FP32 4", "max_batch_size: 8"),
+    )
+    loaded = server.load("layers")
+    assert (loaded.config()["backend"], loaded.config()["default_model_filename"]) == ("pytorch", "model.pt")
+    x = np.random.default_rng(0).standard_normal((3, 8), np.float32)
+    with torch.no_grad():
+        expected = scripted.made["Layers"]().eval()(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(one(server, "layers", x=x)["y"], expected, rtol=1e-6)
+
+
+@rule("2.15.2")
+@pytest.mark.parametrize(
+    "names", [("right", "left"), ("RIGHT__1", "LEFT__0"), ("first", "second")], ids=["argument", "index", "order"]
+)
+def test_which_argument_an_input_is(server: Server, repository: Path, scripted: Any, names: tuple[str, str]) -> None:
+    second, first = names
+    name = f"subtract_{second}"
+    outputs = "OUT__1 FP32 -1; OUT__0 FP32 -1" if "__" in second else "difference FP32 -1; kept FP32 -1"
+    write(
+        repository,
+        name,
+        {"model.pt": scripted("Subtract")},
+        torch_config(f"{second} FP32 -1; {first} FP32 -1", outputs),
+    )
+    server.load(name)
+    arrays = {second: np.array([1], np.float32), first: np.array([5], np.float32)}
+    found = one(server, name, **arrays)
+    if second == "first":  # by order: the first of the config is the first of the model
+        assert (found["difference"].tolist(), found["kept"].tolist()) == ([-4.0], [1.0])
+    elif "__" in second:
+        assert (found["OUT__0"].tolist(), found["OUT__1"].tolist()) == ([4.0], [5.0])
+    else:
+        assert (found["difference"].tolist(), found["kept"].tolist()) == ([4.0], [5.0])
+
+
+@rule("2.15.2")
+def test_a_dictionary_and_lists_of_text(server: Server, repository: Path, scripted: Any) -> None:
+    write(repository, "named", {"model.pt": scripted("Named")}, torch_config("b FP32 -1; a FP32 -1", "OUT FP32 -1"))
+    write(repository, "words", {"model.pt": scripted("Words")}, torch_config("words STRING -1", "OUT STRING -1"))
+    server.load("named")
+    server.load("words")
+    assert one(server, "named", a=np.ones(2, np.float32), b=np.zeros(2, np.float32))["OUT"].tolist() == [1.0, 1.0]
+    words = np.array(["ä".encode(), b""], np.object_)
+    assert one(server, "words", words=words)["OUT"].tolist() == ["ä!".encode(), b"!"]
+    assert (
+        refused(
+            server,
+            repository,
+            "words_2d",
+            {"model.pt": scripted("Words")},
+            torch_config("words STRING 2,2", "OUT STRING -1"),
+        )
+        == "Internal: Triton only supports 1 dimensional List of String as input for 'words' for model 'words_2d'"
+    )
+
+
+@pytest.mark.parametrize("dtype", ["BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"])
+def test_element_types(server: Server, repository: Path, scripted: Any, dtype: str) -> None:
+    name = f"same_{dtype}"
+    write(repository, name, {"model.pt": scripted("Same")}, torch_config(f"x {dtype} -1,-1", f"y {dtype} -1,-1"))
+    server.load(name)
+    kind = {"BOOL": np.bool_, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64}.get(dtype)
+    array = np.arange(6).reshape(2, 3).astype(kind or dtype.lower())
+    found = one(server, name, x=array)["y"]
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+    server.unload(name)
+
+
+@rule("2.15.1")
+def test_files_that_are_missing_or_corrupt_are_load_errors(server: Server, repository: Path, scripted: Any) -> None:
+    same = torch_config("x FP32 -1", "y FP32 -1")
+    assert refused(server, repository, "missing", {}, same) == (
+        "Unavailable: unable to find '<repository>/missing/1/model.pt' for model instance 'missing_0_0'"
+    )
+    text = refused(server, repository, "corrupt", {"model.pt": b"not a model"}, same)
+    assert text.startswith("Internal: failed to load model 'corrupt_0_0': PytorchStreamReader failed"), text
+    two = torch_config("x FP32 -1; z FP32 -1", "y FP32 -1")
+    assert refused(server, repository, "inputs", {"model.pt": scripted("Same")}, two) == (
+        "Invalid argument: unable to load model 'inputs', configuration expects 2 inputs, model provides 1"
+    )
+    text = refused(server, repository, "numbered", {"model.pt": scripted("Numbered")}, two)
+    assert text.startswith("Internal: An input of type 'int' was detected in the model."), text
+    text = refused(server, repository, "types", {"model.pt": scripted("Same")}, torch_config("x UINT32 1", "y FP32 1"))
+    assert text == "Internal: unsupported datatype TYPE_UINT32 for input 'x' for model 'types'"
+
+
+PARAMETERS = [
+    f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}'
+    for name, value in {
+        "INFERENCE_MODE": "true",
+        "DISABLE_OPTIMIZED_EXECUTION": "1",
+        "ENABLE_CACHE_CLEANING": "on",
+        "ENABLE_WEIGHT_SHARING": "true",
+        "ENABLE_JIT_PROFILING": "false",
+        "ENABLE_TENSOR_FUSER": "0",
+        "ENABLE_NVFUSER": "off",
+    }.items()
+]
+
+
+@rule("2.15.3")
+def test_parameters(server: Server, repository: Path, scripted: Any) -> None:
+    same = ("x FP32 -1", "y FP32 -1")
+    write(repository, "tuned", {"model.pt": scripted("Same")}, torch_config(*same, *PARAMETERS))
+    server.load("tuned")
+    assert one(server, "tuned", x=np.ones(2, np.float32))["y"].tolist() == [1.0, 1.0]
+    wrong = 'parameters { key: "INFERENCE_MODE" value { string_value: "maybe" } }'
+    text = refused(server, repository, "wrong", {"model.pt": scripted("Same")}, torch_config(*same, wrong))
+    assert text == "Invalid argument: failed to convert 'maybe' to boolean"
+
+
+@rule("2.15.3")
+def test_what_goes_wrong_in_a_request(server: Server, repository: Path, scripted: Any) -> None:
+    cases = {"Checked": "y FP32 -1", "Scalar": "y FP32 -1", "Same": "y INT32 -1"}
+    for module, outputs in cases.items():
+        write(repository, module, {"model.pt": scripted(module)}, torch_config("x FP32 -1", outputs))
+        server.load(module)
+    x = np.full(2, -1, np.float32)
+    with pytest.raises(InternalError, match=r"^PyTorch execute failure: .*(?s:.*)a negative sum"):
+        one(server, "Checked", x=x)
+    with pytest.raises(InvalidArgumentError, match=r"^output 'y' is a scalar which is not supported.$"):
+        one(server, "Scalar", x=x)
+    text = "^configuration expects datatype TYPE_INT32 for output 'y', model provides TYPE_FP32$"
+    with pytest.raises(InvalidArgumentError, match=text):
+        one(server, "Same", x=x)
+    assert one(server, "Checked", x=-x)["y"].tolist() == [1.0, 1.0]

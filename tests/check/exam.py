@@ -1,0 +1,241 @@
+"""The exam of `model.check()`: every planted bug of the corpus must be found and said rightly, no right model accused.
+
+python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--notebooks] [--json FILE]
+
+Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
+exit status is 1 if a bug was missed or said wrongly, if a right model was accused, or if a check failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.check.corpus.table import LEFT_BLOCKS, RIGHT, RIGHT_MODELS, WRONG, WRONG_MODELS, PlantedBug, RightModel
+from tritonlab import Server
+
+#: What a check may take beside its seconds: the start of its process, the load, the last thing that it tries.
+GRACE = 60.0
+#: The most requests that a finding may be shrunk to.
+SHRUNK_TO = 2
+ROOT = Path(__file__).resolve().parents[2]
+
+FOUND, MISSED, SAID_WRONGLY, CLEAN, ACCUSED, FAILED = (
+    "found",
+    "missed",
+    "said wrongly",
+    "clean",
+    "false alarm",
+    "failed",
+)
+PASSES = (FOUND, CLEAN)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a finding of a check says."""
+
+    relation: str
+    sentence: str
+    line: int | None
+    requests: int
+
+
+@dataclass
+class Row:
+    """One check of one model: the verdict, and why."""
+
+    model: str
+    seed: int
+    verdict: str
+    seconds: float
+    relation: str = ""
+    why: str = ""
+    findings: list[Said] = field(default_factory=list)
+
+
+def fault(bug: PlantedBug, said: Said) -> str:
+    """Return what is wrong with a finding of the bug's relation; empty if it is said rightly."""
+    for pattern in bug.says:
+        if not re.search(pattern, said.sentence, re.IGNORECASE):
+            return f"the sentence does not name {pattern!r}"
+    if said.line is None and bug.shown:
+        return "the line is missing"
+    if said.line is not None and said.line not in bug.line_numbers():
+        return f"line {said.line} is not the defect's, which is {' or '.join(map(str, sorted(bug.line_numbers())))}"
+    if said.requests > SHRUNK_TO:
+        return f"{said.requests} requests, not {SHRUNK_TO} at most"
+    return ""
+
+
+def judge_bug(bug: PlantedBug, findings: Sequence[Said]) -> tuple[str, str]:
+    """Return the verdict on the findings about a model with a planted bug, and why."""
+    about = [said for said in findings if said.relation in bug.relations]
+    if not about:
+        return MISSED, "; ".join(f"{said.relation}: {said.sentence}" for said in findings)
+    faults = [fault(bug, said) for said in about]
+    if "" in faults:
+        return FOUND, about[faults.index("")].sentence
+    return SAID_WRONGLY, f"{faults[0]}: {about[0].sentence}"
+
+
+def judge_right(findings: Sequence[Said]) -> tuple[str, str]:
+    """Return the verdict on the findings about a right model, and why."""
+    if not findings:
+        return CLEAN, ""
+    return ACCUSED, "; ".join(f"{said.relation}: {said.sentence}" for said in findings)
+
+
+def check_here(directory: Path, name: str, needs: Sequence[str], arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Check one model in this process and return what was found."""
+    server = Server(directory, model_control_mode="explicit")
+    try:
+        for needed in needs:
+            server.load(needed)
+        result = server.load(name).check(**arguments)
+        return [
+            {
+                "relation": finding.relation,
+                "sentence": finding.sentence,
+                "line": finding.line,
+                "requests": len(finding.requests),
+            }
+            for finding in result.findings
+        ]
+    finally:
+        server.stop(timeout=5)
+
+
+def in_a_process(directory: Path, entry: PlantedBug | RightModel, seconds: float, seed: int) -> Row:
+    """Check one model in a process of its own and judge what it found."""
+    needs = entry.needs if isinstance(entry, RightModel) else ()
+    task = json.dumps(
+        {
+            "directory": str(directory),
+            "name": entry.name,
+            "needs": needs,
+            "arguments": {"seconds": seconds, "seed": seed, **entry.options},
+        }
+    )
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.check.exam", "--one", task],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=seconds + GRACE,
+        )
+        failure = "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no error text"])[-1]
+        findings = [] if failure else [Said(**said) for said in json.loads(done.stdout.splitlines()[-1])]
+    except subprocess.TimeoutExpired:
+        failure, findings = f"it goes on after {seconds + GRACE:.0f} s", []
+    relation = entry.relation if isinstance(entry, PlantedBug) else ""
+    row = Row(entry.name, seed, FAILED, time.monotonic() - start, relation, failure, findings)
+    if not failure and isinstance(entry, PlantedBug):
+        row.verdict, row.why = judge_bug(entry, findings)
+    elif not failure:
+        row.verdict, row.why = judge_right(findings)
+    for block in Path("/dev/shm").glob(f"{LEFT_BLOCKS}*"):
+        block.unlink(missing_ok=True)
+    return row
+
+
+def one(task: str) -> int:
+    """Do the check of one model that `in_a_process` starts, and print what was found as the last line."""
+    asked = json.loads(task)
+    arguments = asked["arguments"]
+    example = {entry.name: entry.example for entry in (*WRONG, *RIGHT)}.get(
+        asked["name"]
+    )  # it has bytes, JSON has none
+    if example is not None:
+        arguments["example"] = example
+    with contextlib.redirect_stdout(sys.stderr):
+        found = check_here(Path(asked["directory"]), asked["name"], asked["needs"], arguments)
+    print(json.dumps(found))
+    return 0
+
+
+def notebook_models(target: Path) -> list[RightModel]:
+    """Export the models of the notebooks into a model repository and return them: they are right as well."""
+    from tests.conformance.test_examples import export_models  # heavy, and no child needs it
+
+    export_models(target)
+    names = sorted(path.name for path in target.iterdir())
+    found = []
+    for name in names:
+        text = "".join(file.read_text() for file in (target / name).rglob("*") if file.suffix in (".py", ".pbtxt"))
+        needs = tuple(other for other in names if other != name and f'"{other}"' in text)
+        found.append(RightModel(name, needs=needs, options={"side_effects": True}))
+    return found
+
+
+def ask(entries: Iterable[tuple[Path, PlantedBug | RightModel, int]], seconds: float, width: int) -> Iterator[Row]:
+    """Check the models one after the other, print a row for each check, and yield it."""
+    for directory, entry, seed in entries:
+        row = in_a_process(directory, entry, seconds, seed)
+        print(
+            f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s  {row.verdict:12} {row.why}",
+            flush=True,
+        )
+        yield row
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Return the counts of all verdicts in one line."""
+    counts = {
+        verdict: sum(row.verdict == verdict for row in rows) for verdict in dict.fromkeys(r.verdict for r in rows)
+    }
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "nothing was checked"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the exam. Return 0 if all was found and nobody accused."""
+    parser = argparse.ArgumentParser(prog="python -m tests.check.exam", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long each check may take")
+    parser.add_argument("--seeds", type=int, default=10, help="how many seeds each right model is checked with")
+    parser.add_argument("--wrong-seeds", type=int, default=1, help="how many seeds each planted bug is looked for with")
+    parser.add_argument("--only", nargs="+", default=(), help="names of models")
+    parser.add_argument("--notebooks", action="store_true", help="check the models of the notebooks too")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.one:
+        return one(options.one)
+    known = {entry.name for entry in (*WRONG, *RIGHT)}
+    if not options.notebooks and (unknown := set(options.only) - known):
+        parser.error(f"the corpus has no {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory() as scratch:
+        wrong, right = (
+            Path(shutil.copytree(models, Path(scratch) / models.name, ignore=shutil.ignore_patterns("__pycache__")))
+            for models in (WRONG_MODELS, RIGHT_MODELS)
+        )
+        tasks: list[tuple[Path, PlantedBug | RightModel, int]] = [
+            (wrong, bug, seed) for bug in WRONG for seed in range(options.wrong_seeds)
+        ]
+        tasks += [(right, model, seed) for model in RIGHT for seed in range(options.seeds)]
+        if options.notebooks:
+            place = Path(scratch) / "notebooks"
+            tasks += [(place, model, seed) for model in notebook_models(place) for seed in range(options.seeds)]
+        tasks = [task for task in tasks if not options.only or task[1].name in options.only]
+        width = max((len(entry.name) for _, entry, _ in tasks), default=0)
+        rows = list(ask(tasks, options.seconds, width))
+    print(summary(rows))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    return 0 if rows and all(row.verdict in PASSES for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""The verdicts of the checker's exam, on made findings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.check import exam
+from tests.check.corpus.table import WRONG, PlantedBug
+from tests.check.exam import ACCUSED, CLEAN, FOUND, MISSED, SAID_WRONGLY, Row, Said, judge_bug, judge_right, summary
+
+BUGS = {bug.name: bug for bug in WRONG}
+
+
+def rightly(bug: PlantedBug) -> Said:
+    """A finding that says all of a planted bug that must be said."""
+    words = {"EMBEDDING", "SIGNAL"} if bug.name in ("mean_pooling", "empty_signal") else set()
+    return Said(bug.relation, f"{' '.join(sorted(words))} differs", min(bug.line_numbers()), 2)
+
+
+@pytest.mark.parametrize("name", ["mean_pooling", "empty_signal"])
+def test_a_finding_that_names_relation_tensor_and_line_is_found(name: str) -> None:
+    assert judge_bug(BUGS[name], [rightly(BUGS[name])])[0] == FOUND
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"sentence": "something differs"}, "does not name"),
+        ({"line": 1}, "line 1 is not the defect's"),
+        ({"line": None}, "the line is missing"),
+        ({"requests": 3}, "3 requests"),
+    ],
+)
+def test_what_is_left_out_is_said_wrongly(change: dict[str, object], why: str) -> None:
+    bug = BUGS["empty_signal"]
+    verdict, text = judge_bug(bug, [dataclasses.replace(rightly(bug), **change)])
+    assert verdict == SAID_WRONGLY
+    assert why in text
+
+
+def test_a_line_that_nothing_shows_may_be_left_out() -> None:
+    bug = BUGS["mean_pooling"]
+    assert judge_bug(bug, [dataclasses.replace(rightly(bug), line=None)])[0] == FOUND
+
+
+def test_a_finding_of_another_relation_is_none() -> None:
+    bug = BUGS["mean_pooling"]
+    assert judge_bug(bug, [dataclasses.replace(rightly(bug), relation="resources")])[0] == MISSED
+    assert judge_bug(bug, []) == (MISSED, "")
+
+
+def test_one_good_finding_is_enough() -> None:
+    bug = BUGS["mean_pooling"]
+    assert judge_bug(bug, [Said("company", "it differs", None, 2), rightly(bug)])[0] == FOUND
+
+
+def test_any_finding_about_a_right_model_is_a_false_alarm() -> None:
+    assert judge_right([]) == (CLEAN, "")
+    assert judge_right([Said("life", "it does not end", None, 0)]) == (ACCUSED, "life: it does not end")
+
+
+def test_the_summary_counts_the_verdicts() -> None:
+    assert summary([Row("a", 0, FOUND, 1.0), Row("b", 0, MISSED, 1.0), Row("c", 0, FOUND, 1.0)]) == "2 found, 1 missed"
+
+
+def test_the_exam_passes_only_if_all_is_found_and_nobody_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = {"mean_pooling": FOUND, "add_sub": CLEAN}
+    monkeypatch.setattr(exam, "in_a_process", lambda place, entry, *_: Row(entry.name, 0, verdicts[entry.name], 0.0))
+    only = ["--only", "mean_pooling", "add_sub", "--seeds", "2"]
+    assert exam.main(only) == 0
+    verdicts["add_sub"] = ACCUSED
+    assert exam.main(only) == 1
+    verdicts.update(add_sub=CLEAN, mean_pooling=MISSED)
+    assert exam.main(only) == 1

@@ -1,0 +1,284 @@
+"""`Bench`, what all relations of a check work with: the copy of the model, requests that it takes, their answers, the
+noise, and the time that is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.config.model_config import ModelConfig
+from ..core.inference.data_type import DataType
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from .generated import FILLS, Generator, RequestShape, filled, value_edges, with_rows
+from .noise import Noise
+from .problems import breaks_a_rule
+from .sample import Answer, Sample
+from .scratch_model import ScratchModel
+
+#: Requests that are known to be taken, at most, and those that are tried to find them.
+_POOL, _TRIED = 12, 40
+#: Seconds in which an answer must come, at least; and how many times as long as the slowest known one.
+_LEAST_TIMEOUT, _TIMES = 2.0, 20.0
+#: Seconds by which a trial may go on when the time of its relation is over.
+_GRACE = 2.0
+#: Requests that are enough to know if the model is slow.
+_FEW = 4
+
+
+class OutOfTime(Exception):
+    """The time of a relation is over."""
+
+
+class Known(NamedTuple):
+    """A request and the answer that it gets alone. `words`: what is special about it."""
+
+    sample: Sample
+    answer: Answer
+    words: str = ""
+
+
+class Bench:
+    """The bench of one check.
+
+    `pool` are requests that the model answers, `refused` those that it answers with an error, `edges` those of edge
+    values, whatever became of them. `contract` are requests whose answers break a rule of Triton's.
+    """
+
+    def __init__(
+        self,
+        scratch: ScratchModel,
+        generator: Generator,
+        given: Sequence[Sample],
+        random: np.random.Generator,
+        *,
+        is_random: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scratch = scratch
+        self.generator = generator
+        self.shape: RequestShape = generator.shape
+        self.random = random
+        self.noise = Noise()
+        self.pool: list[Known] = []
+        self.refused: list[Known] = []
+        self.edges: list[Known] = []
+        self.contract: list[Known] = []
+        self.notes: list[str] = []
+        self.found: set[tuple[str, str]] = set()
+        self.deadline = float("inf")
+        self.say: Callable[[str], None] = lambda text: None
+        self.sent = 0
+        self._given = given
+        self._is_random = is_random
+        self._clock = clock
+        self._ids = itertools.count(1)
+        self._fill = FILLS[0]
+
+    # -- time
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for what is done now."""
+        return self.deadline - self._clock()
+
+    def over(self) -> bool:
+        return self.left <= 0
+
+    def need(self, seconds: float) -> None:
+        """Let what is done now have so many seconds more, at least."""
+        self.deadline = max(self.deadline, self._clock() + seconds)
+
+    def _check_time(self) -> None:
+        if self.left < -_GRACE:
+            raise OutOfTime
+
+    # -- requests
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.scratch.config
+
+    @property
+    def sequences(self) -> bool:
+        return bool(self.config.HasField("sequence_batching"))
+
+    def sequence_id(self) -> int | str:
+        """Return an id that no sequence has had, of the type that the model wants."""
+        number = next(self._ids)
+        controls = [control for one in self.config.sequence_batching.control_input for control in one.control]
+        is_text = any(control.kind == 3 and control.data_type == DataType.BYTES for control in controls)
+        return f"sequence-{number}" if is_text else number
+
+    def alone(self, sample: Sample) -> Answer:
+        """Send one request, as a sequence of its own where the model has sequences, and wait for its end."""
+        self._check_time()
+        self.sent += 1
+        if self.sequences:
+            flags = SEQUENCE_START | SEQUENCE_END
+            return self.scratch.alone(sample, correlation_id=self.sequence_id(), flags=flags)
+        return self.scratch.alone(sample)
+
+    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[Answer]:
+        self._check_time()
+        self.sent += len(samples)
+        return self.scratch.together(samples, instance)
+
+    def renew(self, careful: bool = True) -> None:
+        """Start new processes, if it has to be done in new ones."""
+        if careful:
+            self._check_time()
+            self.scratch.fresh()
+
+    def varied(self) -> Sample:
+        """Return a request of new values, of one row and the size of those that are known."""
+        return self.generator.one(self._fill, 1, 2)
+
+    def renew_after_time(self) -> None:
+        """Start new processes for what comes next, after something was cut short."""
+        self.scratch.stop(0.2)
+        self.scratch.start(**self.scratch.override)
+
+    def fresh_answer(self, sample: Sample) -> Answer:
+        self.renew()
+        return self.alone(sample)
+
+    def recover(self, answer: Answer) -> None:
+        """Start new processes if the last answer says that the old ones are dead or hang."""
+        if answer.died or not answer.ended:
+            self.scratch.stop(0.2)
+            self.scratch.fresh()
+
+    # -- what the model is like
+
+    def learn(self) -> None:
+        """Find requests that the model answers, their answers alone, and the noise."""
+        self.say("looking for requests that the model takes")
+        self._fill_pool()
+        if not self.pool:
+            return
+        slowest = max(known.answer.seconds for known in self.pool)
+        self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
+        self._measure_noise()
+        self._sweep_edges()
+
+    def prepare(self, samples: Sequence[Sample], answers: Sequence[Answer]) -> None:
+        """Take these requests for all that is known, to do one case again."""
+        for sample, answer in zip(samples, answers, strict=True):
+            (self.pool if answer.good else self.refused).append(Known(sample, answer))
+        slowest = max((answer.seconds for answer in answers if answer.ended), default=0.0)
+        self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
+        if self.pool:
+            first = self.pool[0].sample
+            answers = [self.fresh_answer(first) for _ in range(2)]
+            if self._is_random:
+                answers = [*answers, *(self.alone(first) for _ in range(4))]
+            self.noise.learn(answers)
+
+    def _fill_pool(self) -> None:
+        for sample in self._given:
+            self._try(sample)
+        if self.pool and self._given and not self.generator.has_given and len(self.pool) >= _POOL:
+            return
+        for fill in FILLS:
+            candidates = self.generator.candidates(fill)
+            taken = len(self.pool)
+            for tried in range(_TRIED):
+                if len(self.pool) >= _POOL or self.over() or self._is_slow():
+                    break
+                if tried >= 6 and len(self.pool) == taken:
+                    break  # values of this kind are not for this model
+                self._try(next(candidates))
+            if len(self.pool) > taken or self.over():
+                self._fill = fill
+                return
+
+    def _is_slow(self) -> bool:
+        """Return whether enough requests are known for a model that takes long for each."""
+        spent = sum(known.answer.seconds for known in (*self.pool, *self.refused))
+        return len(self.pool) >= _FEW and spent > 0.1 * self.left
+
+    def _try(self, sample: Sample) -> None:
+        answer = self.alone(sample)
+        known = Known(sample, answer)
+        if breaks_a_rule(answer):
+            self.contract.append(known)
+        elif answer.good:
+            self.pool.append(known)
+        else:
+            self.refused.append(known)
+        self.recover(answer)
+
+    def _measure_noise(self) -> None:
+        """Ask again in new processes, from the last to the first: what differs depends on what came before, or on
+        nothing."""
+        self.say("measuring whether it is deterministic")
+        first = self.pool[0].sample
+        answers = [self.fresh_answer(first) for _ in range(3)]
+        if self._is_random:  # processes forked from one have the state of its random numbers
+            answers += [self.alone(first) for _ in range(4)]
+        self.noise.learn(answers)
+        again: list[Known] = [Known(one.sample, self.alone(one.sample)) for one in reversed(self.pool)][::-1]
+        for place, (before, after) in enumerate(zip(self.pool, again, strict=True)):
+            if self.noise.differ(before.answer, after.answer) is None:
+                continue
+            ones = [self.fresh_answer(before.sample) for _ in range(2)]
+            if self._is_random:
+                ones += [before.answer, after.answer]
+            self.noise.learn(ones)
+            self.pool[place] = Known(before.sample, ones[0])
+
+    def _sweep_edges(self) -> None:
+        self.say("sending edge values")
+        for words, sample in self.edge_samples():
+            if self.over():
+                return
+            answer = self.alone(sample)
+            known = Known(sample, answer, words)
+            self.edges.append(known)
+            if not answer.good and answer.ended and not answer.died and not breaks_a_rule(answer):
+                self.refused.append(known)
+            self.recover(answer)
+
+    def edge_samples(self) -> Iterator[tuple[str, Sample]]:
+        """Yield requests of edge values in words, for one input after the other, from a request that is answered."""
+        base = self.pool[0].sample
+        amounts = self.amounts()
+        for name, tensor in base.inputs.items():
+            if name in self.generator.given_names:
+                continue
+            for words, value in value_edges(tensor.datatype):
+                if name in amounts and words.startswith(("the largest", "the smallest", "infinity")):
+                    continue
+                yield f"{name} is {words}", base.with_inputs({**base.inputs, name: filled(tensor, value)})
+        if self.shape.is_variable and not self.generator.given_names:
+            yield "no elements", Sample(self.shape.made(self.random, self._fill, 1, 0))
+        if self.shape.batches:
+            yield "no rows", with_rows(base, [])
+
+    def amounts(self) -> set[str]:
+        """Return the inputs of whole numbers that seem to say how much the model does: with a larger one it answers
+        more, or later."""
+        base, found = self.pool[0], set()
+        for name, tensor in base.sample.inputs.items():
+            if tensor.datatype.numpy.kind not in "iuf" or name in self.generator.given_names:
+                continue
+            few = self.alone(base.sample.with_inputs({**base.sample.inputs, name: filled(tensor, 1)}))
+            many = self.alone(base.sample.with_inputs({**base.sample.inputs, name: filled(tensor, 40)}))
+            self.recover(many)
+            is_same = few.good and many.good and _shapes(few) == _shapes(many)
+            if not is_same or many.seconds > 3 * few.seconds + 0.03:
+                found.add(name)
+        return found
+
+
+def _shapes(answer: Answer) -> list[tuple[str, tuple[int, ...]]]:
+    return [
+        (name, one.shape if one.datatype is not DataType.BYTES else (one.byte_size // 20,))
+        for each in answer.responses
+        for name, one in each.items()
+    ]

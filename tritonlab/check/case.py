@@ -1,0 +1,67 @@
+"""`Case`, an experiment of a check that can be repeated: at most two requests and what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from .noise import Difference
+from .sample import Answer, Sample
+
+if TYPE_CHECKING:
+    from .bench import Bench
+
+
+@dataclass(frozen=True)
+class Case:
+    """One experiment. `kind` is which of those of `relation`; `samples` are the request that is judged and, if there is
+    one, the other; `order`: in which order they are sent, by number. `facts`: more about it, in JSON values.
+    """
+
+    relation: str
+    kind: str
+    samples: tuple[Sample, ...]
+    order: tuple[int, ...] = (0,)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def sent(self) -> list[Sample]:
+        """Return the requests in the order in which they are sent."""
+        return [self.samples[number] for number in self.order]
+
+    def changed(self, **fields: Any) -> Case:
+        return replace(self, **fields)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a case has shown: the relation does not hold. `expected` and `got` are the answers of the judged request.
+    `place`: the line of the model's file, if it is known. `series`: what was measured, for a plot."""
+
+    sentence: str
+    difference: Difference | None = None
+    expected: Answer | None = None
+    got: Answer | None = None
+    place: tuple[str, int] | None = None
+    series: Mapping[str, Any] | None = None
+
+
+#: Judges a case: None if the relation holds. The flag says whether it has to be done in new processes.
+Judge = Callable[["Bench", Case, bool], "Judgement | None"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One of the relations of a check. `search` yields the cases that look wrong; `judges` decide, by kind of case.
+    `why_not` returns why it does not apply to a model, "" if it does. `weight`: its share of the time. `careful`: the
+    kinds of which each trial needs new processes.
+    """
+
+    name: str
+    explanation: str
+    search: Callable[[Bench], Iterator[Case]]
+    judges: Mapping[str, Judge]
+    why_not: Callable[[Bench], str] = lambda bench: ""
+    weight: float = 1.0
+    careful: frozenset[str] = frozenset()
+    shrinks: bool = True

@@ -1,0 +1,179 @@
+"""`Contacts`, whom a model talks to: other models, and services over the network, as its source and processes show."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.status import TritonError
+from ..server.api.model import Model
+
+#: Modules that talk over a network, by their first name.
+_NETWORK = {
+    "socket",
+    "http",
+    "urllib",
+    "urllib3",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "websocket",
+    "websockets",
+    "grpc",
+    "tritonclient",
+    "redis",
+    "boto3",
+    "botocore",
+    "google.cloud",
+    "azure",
+    "psycopg",
+    "psycopg2",
+    "pymongo",
+    "sqlalchemy",
+    "mysql",
+    "kafka",
+    "confluent_kafka",
+    "pika",
+    "paramiko",
+    "smtplib",
+    "ftplib",
+    "openai",
+    "elasticsearch",
+    "zmq",
+}
+#: Submodules of these that only read texts.
+_HARMLESS = {"urllib.parse", "http.HTTPStatus", "urllib.error"}
+#: What in a source makes values that nobody can foresee.
+_RANDOM = ("random", "uuid", "secrets", "urandom", "time_ns", "perf_counter", "shuffle", "randn", "multinomial")
+_CALLS = {"exec", "async_exec"}
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """The others that a model talks to: the names of models, "" among them for unknown ones, and what of the network
+    it uses."""
+
+    models: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        return bool(self.models or self.network)
+
+    @staticmethod
+    def of_model(model: Model) -> Contacts:
+        """Return the contacts of a model that serves."""
+        directory = model.directory
+        models: dict[str, None] = {}
+        with suppress(TritonError):
+            models = dict.fromkeys(model.called())
+        network: dict[str, None] = {}
+        for tree in _trees(directory):
+            if _calls_models(tree) and not models:
+                models = dict.fromkeys([*_names_in(tree, _known(model))] or [""])
+            network |= dict.fromkeys(_network_modules(tree))
+        for instance in model.instances():
+            network |= dict.fromkeys(_sockets(instance["pid"]))
+        return Contacts(tuple(models), tuple(network))
+
+    @staticmethod
+    def named_in(directory: Path) -> list[str]:
+        """Return the texts in the sources of a model, among which are the names of models that it calls."""
+        return [
+            node.value
+            for tree in _trees(directory)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+
+    def words(self) -> str:
+        """Say whom it talks to."""
+        named = [f"'{name}'" for name in self.models if name]
+        parts = [f"it calls {', '.join(named) if named else 'other models'} (BLS)"] if self.models else []
+        parts += [f"it uses {', '.join(self.network)}"] if self.network else []
+        return " and ".join(parts)
+
+
+def _known(model: Model) -> set[str]:
+    return {one.identifier for one in model.server.core.models()} - {model.name}
+
+
+def _trees(directory: Path) -> Iterator[ast.Module]:
+    for file in sorted(directory.rglob("*.py")):
+        with suppress(OSError, SyntaxError, ValueError):
+            if file.stat().st_size < 1 << 20:
+                yield ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+
+
+def _calls_models(tree: ast.Module) -> bool:
+    """Return whether a source makes requests and executes them."""
+    makes = any(
+        isinstance(node, (ast.Attribute, ast.Name))
+        and (node.attr if isinstance(node, ast.Attribute) else node.id) == "InferenceRequest"
+        for node in ast.walk(tree)
+    )
+    calls = any(isinstance(node, ast.Attribute) and node.attr in _CALLS for node in ast.walk(tree))
+    return makes and calls
+
+
+def _names_in(tree: ast.Module, known: set[str]) -> list[str]:
+    return [
+        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value in known
+    ]
+
+
+def _network_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if any(name in _HARMLESS for name in names):
+                continue
+        for name in names:
+            if name not in _HARMLESS and (name.partition(".")[0] in _NETWORK or name in _NETWORK):
+                yield name.partition(".")[0]
+
+
+def _sockets(pid: int | None) -> list[str]:
+    """Return the internet connections of a process, in words."""
+    if pid is None:
+        return []
+    own = set()
+    with suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                if target.startswith("socket:["):
+                    own.add(target[8:-1])
+    found = []
+    for kind in ("tcp", "tcp6", "udp", "udp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if len(fields) > 9 and fields[9] in own:
+                    found.append(f"a {kind.rstrip('6').upper()} socket")
+    return sorted(set(found))
+
+
+def uses_random(directory: Path) -> bool:
+    """Return whether the sources of a model name something that makes values which nobody can foresee."""
+    for tree in _trees(directory):
+        for node in ast.walk(tree):
+            names: list[str] = []
+            if isinstance(node, ast.Attribute):
+                names = [node.attr]
+            elif isinstance(node, ast.Name):
+                names = [node.id]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or "", *(alias.name for alias in node.names)]
+            if any(part in name for name in names for part in _RANDOM):
+                return True
+    return False

@@ -1,0 +1,75 @@
+"""How what a model's processes hold grows with requests: measured from outside, judged by robust slopes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+#: What is measured, in words of one unit of it.
+KINDS = {
+    "memory": "bytes",
+    "shared memory": "bytes",
+    "descriptors": "descriptors",
+    "threads": "threads",
+    "objects": "Python objects",
+}
+#: What must be gained per request before it counts: less than that is rounding.
+_LEAST = {"memory": 160.0, "shared memory": 160.0, "descriptors": 0.02, "threads": 0.02, "objects": 0.4}
+
+
+def measure(pids: Sequence[int]) -> dict[str, float]:
+    """Return what these processes hold now."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for pid in pids:
+        root = Path(f"/proc/{pid}")
+        try:
+            statm = (root / "statm").read_text().split()
+            found["memory"] += (int(statm[1]) - int(statm[2])) * _PAGE
+            found["shared memory"] += int(statm[2]) * _PAGE
+            found["descriptors"] += len(os.listdir(root / "fd"))
+            found["threads"] += len(os.listdir(root / "task"))
+        except OSError:
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth per request: the median slope, and the bounds of its 95 % confidence."""
+
+    per_request: float
+    low: float
+    high: float
+
+    def grows(self, kind: str) -> bool:
+        return self.low > 0 and self.per_request >= _LEAST[kind]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def slope(requests: Sequence[float], values: Sequence[float]) -> Slope:
+    """Return the slope of Theil and Sen over all pairs, and its confidence by the variance of Kendall's tau. One
+    allocation of a large block, or one that is freed late, moves it little.
+    """
+    x, y = np.asarray(requests, np.float64), np.asarray(values, np.float64)
+    n = len(x)
+    first, second = np.triu_indices(n, 1)
+    slopes = np.sort((y[second] - y[first]) / (x[second] - x[first]))
+    spread = 1.96 * np.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    low = int(np.clip((len(slopes) - spread) / 2, 0, len(slopes) - 1))
+    high = int(np.clip((len(slopes) + spread) / 2, 0, len(slopes) - 1))
+    return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
+
+
+def is_steady(values: Sequence[float]) -> bool:
+    """Return whether what grew has grown in both halves alike: a cache that fills grows in the first only."""
+    half = len(values) // 2
+    gains = values[half] - values[0], values[-1] - values[half]
+    return gains[1] > 0 and gains[1] >= 0.4 * gains[0]

@@ -1,0 +1,177 @@
+"""The noise of a model, which all comparisons allow, and the comparison of two of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..clients.comparison import tolerance
+from ..clients.literal import floats
+from ..core.inference.data_type import DataType
+from ..core.inference.tensor import Tensor
+from .sample import Answer
+
+#: A sum of another order, as in a larger batch, moves floats by so much of the largest in the tensor.
+_OF_LARGEST = {DataType.FP64: 1e-11, DataType.FP32: 2e-5, DataType.FP16: 4e-3, DataType.BF16: 3e-2}
+#: Comparisons allow the measured noise times this.
+_MARGIN = 4.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two answers to one request differ. `kind`: error, count, outputs, datatype, shape or value. `index`: of the
+    first element that does, of `output` in response number `response`."""
+
+    kind: str
+    output: str = ""
+    response: int = 0
+    index: tuple[int, ...] = ()
+    expected: str = ""
+    got: str = ""
+
+    @property
+    def place(self) -> str:
+        """The element in words: `OUT[0, 2]`."""
+        index = str(list(self.index)) if self.index else ""
+        which = f" of response {self.response + 1}" if self.response else ""
+        return f"{self.output}{index}{which}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "index": list(self.index)}
+
+
+@dataclass
+class Noise:
+    """How far the answers to one request differ by themselves. `values`: by output the largest absolute difference.
+    `free`: outputs that differ in more than numbers, which are not compared. `counts`: whether even the number of
+    responses differs.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    free: set[str] = field(default_factory=set)
+    counts: bool = False
+    fails: bool = False
+
+    @property
+    def is_silent(self) -> bool:
+        return not (self.values or self.free or self.counts or self.fails)
+
+    def learn(self, answers: Sequence[Answer]) -> None:
+        """Take the differences between these answers to one request for noise."""
+        first = answers[0]
+        for other in answers[1:]:
+            for _ in range(64):
+                found = self.differ(first, other)
+                if found is None:
+                    break
+                self._allow(found, first, other)
+
+    def _allow(self, found: Difference, first: Answer, other: Answer) -> None:
+        if found.kind == "error":
+            self.fails = True
+        elif found.kind == "count":
+            self.counts = True
+        elif found.kind == "value" and first.responses[found.response][found.output].datatype is not DataType.BYTES:
+            one, two = (floats(each.responses[found.response][found.output]) for each in (first, other))
+            if one.dtype.kind != "f":
+                self.free.add(found.output)
+                return
+            with np.errstate(all="ignore"):
+                apart = np.abs(one.astype(np.float64) - two.astype(np.float64))
+            largest = float(np.max(apart)) if np.isfinite(apart).all() else np.inf
+            spread = float(np.max(np.abs(one.astype(np.float64))))
+            if not np.isfinite(largest) or largest > 0.05 * spread:
+                self.free.add(found.output)
+            self.values[found.output] = max(self.values.get(found.output, 0.0), largest)
+        else:
+            self.free.add(found.output)
+
+    def sentence(self) -> str:
+        """Say what is not deterministic; empty if everything is."""
+        if self.is_silent:
+            return ""
+        parts = []
+        for name in sorted({*self.values, *self.free}):
+            by = self.values.get(name)
+            much = f"by up to {by:.3g}" if by is not None and name not in self.free else "in its values"
+            parts.append(f"'{name}' differs {much}")
+        parts += ["the number of responses differs"] if self.counts else []
+        parts += ["it fails now and then"] if self.fails else []
+        free = ", ".join(f"'{name}'" for name in sorted(self.free))
+        rest = f"; {free} {'are' if len(self.free) > 1 else 'is'} not compared" if self.free else ""
+        return (
+            f"The model is not deterministic: asked the same again, {' and '.join(parts)}. "
+            f"Comparisons allow that{rest}."
+        )
+
+    def differ(self, expected: Answer, got: Answer) -> Difference | None:
+        """Return the first difference between two answers to one request that is more than noise."""
+        if expected.good != got.good or (not expected.good and expected.ended != got.ended):
+            return None if self.fails else Difference("error", expected=expected.text(), got=got.text())
+        if not expected.good:
+            return None  # both failed; what they say of it may differ
+        if len(expected.responses) != len(got.responses) and not self.counts:
+            counts = (f"{len(each.responses)} response{'s' * (len(each.responses) != 1)}" for each in (expected, got))
+            return Difference("count", expected=next(counts), got=next(counts))
+        for number, (one, two) in enumerate(zip(expected.responses, got.responses, strict=False)):
+            if (found := self._outputs(number, one, two)) is not None:
+                return found
+        return None
+
+    def _outputs(self, number: int, one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> Difference | None:
+        for name in dict.fromkeys([*one, *two]):
+            if name in self.free:
+                continue
+            if name not in one or name not in two:
+                words = tuple("there" if name in each else "missing" for each in (one, two))
+                return Difference("outputs", name, number, expected=words[0], got=words[1])
+            if (found := self._tensor(name, number, one[name], two[name])) is not None:
+                return found
+        return None
+
+    def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> Difference | None:
+        if one.datatype is not two.datatype:
+            return Difference("datatype", name, number, (), one.datatype.name, two.datatype.name)
+        if one.shape != two.shape:
+            return Difference("shape", name, number, (), str(list(one.shape)), str(list(two.shape)))
+        index = self._first_apart(name, one, two)
+        if index is None:
+            return None
+        values = [value_text(each, index) for each in (one, two)]
+        return Difference("value", name, number, index, *values)
+
+    def _first_apart(self, name: str, one: Tensor, two: Tensor) -> tuple[int, ...] | None:
+        if one.datatype is DataType.BYTES:
+            first, second = one.numpy(), two.numpy()
+            return next((index for index in np.ndindex(first.shape) if first[index] != second[index]), None)
+        if one.data.tobytes() == two.data.tobytes():
+            return None
+        relative, absolute = tolerance(one.datatype)
+        first, second = floats(one), floats(two)
+        wide, other = first.astype(np.float64), second.astype(np.float64)
+        with np.errstate(all="ignore"):
+            equal = (first == second) | ((first != first) & (second != second))
+            if relative:
+                finite = np.abs(wide[np.isfinite(wide)])
+                largest = float(finite.max()) if finite.size else 0.0
+                allowed = absolute + _OF_LARGEST[one.datatype] * largest + _MARGIN * self.values.get(name, 0.0)
+                equal |= np.abs(wide - other) <= allowed + 10 * relative * np.abs(wide)
+        if equal.all():
+            return None
+        return tuple(int(place) for place in np.argwhere(~equal)[0])
+
+
+def value_text(tensor: Tensor, index: tuple[int, ...]) -> str:
+    """Return one element as a person writes it."""
+    if tensor.datatype is DataType.BYTES:
+        value = bytes(tensor.numpy()[index])
+        try:
+            text = repr(value.decode())
+        except UnicodeDecodeError:
+            text = repr(value)
+        return text if len(text) <= 60 else text[:60] + "…"
+    found = floats(tensor)[index]
+    return str(found) if found.dtype.kind == "f" else str(found.item())

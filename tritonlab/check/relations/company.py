@@ -1,0 +1,282 @@
+"""`company`: a request gets the answer that it gets alone, whatever is before it and beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..bench import Bench, Known
+from ..case import Case, Judgement, Relation
+from ..noise import Difference, value_text
+from ..sample import Answer, Sample
+
+NAME = "company"
+#: The most batches of requests that are tried.
+_BATCHES = 60
+
+
+def search(bench: Bench) -> Iterator[Case]:
+    """Yield cases of state, of a batch and of a second instance that look wrong."""
+    bench.say("one after the other")
+    state = _find_state(bench)
+    if state is not None:
+        yield state
+    if not bench.sequences and bench.scratch.batches:
+        bench.say("batches")
+        batch = _find_batch(bench, is_stateful=state is not None)
+        if batch is not None:
+            yield batch
+    if not bench.sequences and not bench.over():
+        bench.say("several at once")
+        yield from _find_crowd(bench, is_stateful=state is not None)
+    if not bench.over() and not bench.sequences:
+        bench.say("two instances")
+        yield from _find_instances(bench)
+
+
+# -- state
+
+
+def _find_state(bench: Bench) -> Case | None:
+    """Return two requests of which the second gets another answer after the first than alone."""
+    bench.renew()
+    asked: list[Sample] = []
+    for known in [*bench.pool, *bench.pool[:4], bench.pool[0]]:
+        answer = bench.alone(known.sample)
+        if bench.noise.differ(known.answer, answer) is not None:
+            for other in [*reversed(asked[-6:]), known.sample]:
+                case = Case(NAME, "state", (known.sample, other), (1, 0))
+                if judge_state(bench, case, True) is not None:
+                    return case
+                if bench.over():
+                    return None
+            many = Case(NAME, "state", (known.sample, asked[-1] if asked else known.sample), (*[1] * 8, 0))
+            return many if judge_state(bench, many, True) is not None else None
+        asked.append(known.sample)
+    return None
+
+
+def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    victim = case.samples[case.order[-1]]
+    expected = bench.fresh_answer(victim)
+    if not expected.good:
+        return None
+    bench.renew()
+    for sample in case.sent()[:-1]:
+        bench.alone(sample)
+    got = bench.alone(victim)
+    difference = bench.noise.differ(expected, got)
+    if difference is None:
+        return None
+    count = len(case.order) - 1
+    again = len(case.samples) == 1 or case.samples[0].key == case.samples[1].key
+    before = "the same request" if again else "another request" if count == 1 else f"{count} other requests"
+    when = (
+        f"after {before}" if not again else "when it is sent a second time" if count == 1 else "when it is sent again"
+    )
+    return Judgement(
+        sentence_of(difference, when, "to a new instance") + " The model keeps something between requests.",
+        difference,
+        expected,
+        got,
+        got.place,
+    )
+
+
+# -- batches
+
+
+def _find_batch(bench: Bench, is_stateful: bool) -> Case | None:
+    for order in _batches(bench):
+        if bench.over():
+            return None
+        if is_stateful:
+            pair = Case(NAME, "batch", tuple(known.sample for known in order[:2]), (0, 1))
+            if judge_batch(bench, pair, True) is not None:
+                return pair
+            continue
+        answers = bench.together([known.sample for known in order])
+        for place, (known, answer) in enumerate(zip(order, answers, strict=True)):
+            if bench.noise.differ(known.answer, answer) is None:
+                continue
+            bench.recover(answer)
+            if (case := _reduce(bench, order, place)) is not None:
+                return case
+            break
+    return None
+
+
+def _batches(bench: Bench) -> Iterator[list[Known]]:
+    """Yield batches of requests: two, the same one twice, full ones, and random ones."""
+    pool, most = bench.pool, bench.shape.most_rows
+    singles = [one for one in pool if bench.shape.rows(one.sample) == 1] or pool[:1]
+    first = pool[0]
+    yield [first, first]
+    for other in pool[1:5]:
+        if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
+            yield [first, other]
+            yield [other, first]
+    yield [singles[number % len(singles)] for number in range(min(most, 64))]
+    for _ in range(_BATCHES):
+        size = int(bench.random.integers(2, min(most, 16) + 1)) if most >= 2 else 1
+        chosen: list[Known] = []
+        while (
+            len(chosen) < size
+            and (one := pool[int(bench.random.integers(len(pool)))])
+            and sum(bench.shape.rows(each.sample) for each in chosen) + bench.shape.rows(one.sample) <= most
+        ):
+            chosen.append(one)
+        if len(chosen) > 1:
+            yield chosen
+
+
+def _reduce(bench: Bench, order: Sequence[Known], place: int) -> Case | None:
+    """Return the smallest case with the request at that place that still looks wrong."""
+    victim = order[place].sample
+    others = [one.sample for number, one in enumerate(order) if number != place]
+    for other in others:
+        for numbers in ((0, 1), (1, 0)):
+            case = Case(NAME, "batch", (victim, other), numbers)
+            if judge_batch(bench, case, False) is not None:
+                return case
+    for other in others[:4]:
+        for count in range(2, len(order)):
+            for before in (0, count, min(place, count)):
+                case = Case(NAME, "batch", (victim, other), (*[1] * before, 0, *[1] * (count - before)))
+                if judge_batch(bench, case, False) is not None:
+                    return case
+    return None
+
+
+def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    sent = case.sent()
+    if sum(bench.shape.rows(one) for one in sent) > bench.shape.most_rows:
+        return None
+    bench.renew(careful)
+    expected = [bench.alone(one) for one in sent]
+    if not all(one.good for one in expected):
+        return None
+    bench.renew(careful)
+    got = bench.together(sent)
+    for place, number in enumerate(case.order):
+        difference = bench.noise.differ(expected[place], got[place])
+        if difference is not None and number == 0:
+            return Judgement(
+                _batch_sentence(bench, difference, case, place, expected),
+                difference,
+                expected[place],
+                got[place],
+                got[place].place,
+            )
+    return None
+
+
+def _batch_sentence(bench: Bench, difference: Difference, case: Case, place: int, expected: Sequence[Answer]) -> str:
+    count = len(case.order)
+    where = f"as request {place + 1} of a batch of {count}"
+    text = sentence_of(difference, where, "alone")
+    same = all(one.key == case.samples[0].key for one in case.samples)
+    if difference.kind == "value" and not same:
+        for other, number in enumerate(case.order):
+            if number != 0 and _value(expected[other], difference) == difference.got:
+                return f"{text} {difference.got} is what the other request gets: the answers are mixed up."
+        return f"{text} What is in the other request gets into it."
+    if difference.kind == "error":
+        return f"{text} The model cannot execute these requests together."
+    return text
+
+
+def _value(answer: Answer, difference: Difference) -> str:
+    """Return the value that another answer has where two differ."""
+    try:
+        return value_text(answer.responses[difference.response][difference.output], difference.index)
+    except (IndexError, KeyError):
+        return ""
+
+
+# -- several at once, in no batch
+
+
+def _find_crowd(bench: Bench, is_stateful: bool) -> Iterator[Case]:
+    if is_stateful or {(NAME, "batch"), ("streams", "many")} & bench.found:
+        return
+    bench.renew()
+    for number in range(6):
+        if bench.over():
+            return
+        chosen = [bench.pool[(number + each) % len(bench.pool)] for each in range(8)]
+        answers = bench.scratch.ask([one.sample.request(bench.scratch.name) for one in chosen])
+        for known, answer in zip(chosen, answers, strict=True):
+            if bench.noise.differ(known.answer, answer) is not None:
+                other = next((one for one in chosen if one.sample.key != known.sample.key), known)
+                case = Case(NAME, "crowd", (known.sample, other.sample), (0, 1) * 4)
+                bench.recover(answer)
+                if judge_crowd(bench, case, True) is not None:
+                    yield case
+                    return
+                break
+
+
+def judge_crowd(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    victim = bench.fresh_answer(case.samples[0])
+    if not victim.good:
+        return None
+    for _ in range(4):
+        answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
+        for number, got in zip(case.order, answers, strict=True):
+            difference = bench.noise.differ(victim, got) if number == 0 else None
+            if difference is not None:
+                when = f"while {len(case.order) - 1} other requests are under way"
+                return Judgement(sentence_of(difference, when, "alone"), difference, victim, got, got.place)
+    return None
+
+
+# -- two instances
+
+
+def _find_instances(bench: Bench) -> Iterator[Case]:
+    case = Case(NAME, "instances", (bench.pool[0].sample,), (0,))
+    if judge_instances(bench, case, True) is not None:
+        yield case
+
+
+def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    sample = case.samples[0]
+    expected = bench.fresh_answer(sample)
+    if not expected.good:
+        return None
+    group = bench.scratch.written()["instance_group"][0]
+    try:
+        bench.scratch.start(instance_group=[{**group, "count": 2}])
+        answers = [bench.together([sample], instance) for instance in (0, 1)]
+    finally:
+        bench.scratch.start()
+    for number, (got,) in enumerate(answers):
+        difference = bench.noise.differ(expected, got)
+        if difference is not None:
+            text = sentence_of(difference, f"from instance {number + 1} of two", "from the only instance")
+            return Judgement(text, difference, expected, got, got.place)
+    return None
+
+
+def sentence_of(difference: Difference, where: str, alone: str) -> str:
+    """Say in what two answers differ."""
+    if difference.kind == "error":
+        return f"A request that is answered {alone} fails {where}: {difference.got.removeprefix('error: ')}."
+    if difference.kind == "count":
+        return f"A request gets {difference.got} {where}, and {difference.expected} {alone}."
+    if difference.kind == "value":
+        return f"{difference.place} is {difference.got} {where}, and {difference.expected} {alone}."
+    if difference.kind == "outputs":
+        return f"Output '{difference.output}' is {difference.got} {where}, and {difference.expected} {alone}."
+    what = f"The {difference.kind} of '{difference.output}'"
+    return f"{what} is {difference.got} {where}, and {difference.expected} {alone}."
+
+
+COMPANY = Relation(
+    NAME,
+    "A request gets the answer that it gets alone, whatever is before it, beside it in a batch, or elsewhere.",
+    search,
+    {"state": judge_state, "batch": judge_batch, "crowd": judge_crowd, "instances": judge_instances},
+    weight=2.0,
+    careful=frozenset({"state", "crowd", "instances"}),
+)

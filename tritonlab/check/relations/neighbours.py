@@ -1,0 +1,154 @@
+"""`neighbours`: a request that fails, or is cancelled, does not touch those beside it and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..bench import Bench
+from ..case import Case, Judgement, Relation
+from ..sample import Answer, Sample
+from .company import sentence_of
+
+NAME = "neighbours"
+#: The most refused requests that are tried beside others.
+_TRIED = 8
+
+
+def search(bench: Bench) -> Iterator[Case]:
+    """Yield cases of a request beside one that the model refuses, after it, and beside one that is cancelled."""
+    victim = _single(bench)
+    together = bench.scratch.batches and not bench.sequences and bench.shape.most_rows > 1
+    bad = _different(bench)
+    if together:
+        bench.say("beside a request that fails")
+        for other in bad:
+            for order in ((0, 1), (1, 0)):
+                case = Case(NAME, "failed", (victim, other), order)
+                if not bench.over() and judge_failed(bench, case, False) is not None:
+                    yield case
+                    break
+            else:
+                continue
+            break
+    bench.say("after a request that has failed")
+    for other in bad:
+        if bench.over():
+            break
+        answer = bench.alone(other)
+        bench.recover(answer)
+        if bench.noise.differ(bench.pool[0].answer, bench.alone(bench.pool[0].sample)) is not None:
+            yield Case(NAME, "after", (bench.pool[0].sample, other), (1, 0))
+            bench.renew()
+            break
+    bench.say("beside a request that is cancelled")
+    if not bench.over():
+        yield from _find_cancelled(bench, together)
+
+
+def _single(bench: Bench) -> Sample:
+    """Return a request of one row, so that there is room for another one in the batch."""
+    return next((one.sample for one in bench.pool if bench.shape.rows(one.sample) == 1), bench.pool[0].sample)
+
+
+def _different(bench: Bench) -> list[Sample]:
+    """Return refused requests, one of each error first."""
+    by_error: dict[str, Sample] = {}
+    for known in bench.refused:
+        kind = known.answer.exception.type_name if known.answer.exception is not None else known.answer.summary
+        by_error.setdefault(kind, known.sample)
+    return list(by_error.values())[:_TRIED]
+
+
+def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a request in a batch with one that fails alone."""
+    bench.renew(careful)
+    if sum(bench.shape.rows(one) for one in case.sent()) > bench.shape.most_rows:
+        return None
+    bad = bench.alone(case.samples[1])
+    if bad.good or bad.died or not bad.ended:
+        return None
+    bench.renew(careful)
+    expected = bench.alone(case.samples[0])
+    if not expected.good:
+        return None
+    got = bench.together(case.sent())[case.order.index(0)]
+    difference = bench.noise.differ(expected, got)
+    if difference is None or (difference.kind != "error" and ("company", "batch") in bench.found):
+        return None
+    if difference.kind == "error":
+        how = "fails with" if got.ended else "gets no answer beside"
+        text = f"A good request {how} a bad one in its batch: {got.summary or 'no answer'}. "
+        text += "Only the bad one should get an error: give it an InferenceResponse with an error of its own."
+    else:
+        text = sentence_of(difference, "beside a request that fails", "alone")
+    return Judgement(text, difference, expected, got, got.place or bad.place)
+
+
+def judge_after(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a request after one that fails."""
+    expected = bench.fresh_answer(case.samples[0])
+    if not expected.good:
+        return None
+    bench.renew()
+    bad = bench.alone(case.samples[1])
+    if bad.good or bad.died or not bad.ended:
+        return None
+    got = bench.alone(case.samples[0])
+    difference = bench.noise.differ(expected, got)
+    if difference is None or ("company", "state") in bench.found:
+        return None
+    text = sentence_of(difference, "after a request that has failed", "to a new instance")
+    return Judgement(f"{text} The failure leaves something behind.", difference, expected, got, got.place or bad.place)
+
+
+def _find_cancelled(bench: Bench, together: bool) -> Iterator[Case]:
+    victim = _single(bench)
+    other = next((one.sample for one in bench.pool if one.sample.key != victim.key), victim)
+    for order in ((0, 1), (1, 0)) if together else ((1, 0),):
+        case = Case(NAME, "cancelled", (victim, other), order, {"together": together})
+        if judge_cancelled(bench, case, False) is not None:
+            yield case
+            return
+        if bench.over():
+            return
+
+
+def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    bench.renew(careful)
+    expected = bench.alone(case.samples[0])
+    if not expected.good:
+        return None
+    together = bool(case.facts.get("together"))
+    plain = _with_cancelled(bench, case, together, ())
+    place = case.order.index(0)
+    if bench.noise.differ(expected, plain[place]) is not None:
+        return None  # the other one is enough, cancelled or not
+    for _ in range(3):
+        for when in (-1, 0, 1) if bench.scratch.decoupled else (-1,):
+            got = _with_cancelled(bench, case, together, (when,))[place]
+            difference = bench.noise.differ(expected, got)
+            if difference is not None:
+                beside = "beside" if together else "after"
+                text = sentence_of(difference, f"{beside} a request that is cancelled", "alone")
+                return Judgement(text, difference, expected, got, got.place)
+    return None
+
+
+def _with_cancelled(bench: Bench, case: Case, together: bool, when: tuple[int, ...]) -> list[Answer]:
+    cancel = {number: when[0] for number, of in enumerate(case.order) if of == 1} if when else {}
+    if together:
+        requests = [one.request(bench.scratch.name) for one in case.sent()]
+        return bench.scratch.ask(requests, gather=True, cancel=cancel)
+    if bench.sequences:
+        return [bench.alone(one) for one in case.sent()]
+    bench.scratch.ask([case.samples[1].request(bench.scratch.name)], cancel={0: when[0]} if when else {})
+    return [bench.alone(case.samples[0]) if of == 0 else Answer() for of in case.order]
+
+
+NEIGHBOURS = Relation(
+    NAME,
+    "A request that fails or is cancelled does not touch those beside it and after it.",
+    search,
+    {"failed": judge_failed, "after": judge_after, "cancelled": judge_cancelled},
+    careful=frozenset({"after", "cancelled"}),
+)

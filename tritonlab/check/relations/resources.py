@@ -1,0 +1,255 @@
+"""`resources`: what the model's processes hold does not grow with requests, nor with errors and cancellations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from ..bench import Bench, OutOfTime
+from ..case import Case, Judgement, Relation
+from ..growth import KINDS, Slope, is_steady, measure, slope
+from ..probe import TracedLine
+from ..sample import Answer, Sample
+
+NAME = "resources"
+#: Points of a measurement; the slope is that of the second half.
+_POINTS = 16
+#: Requests between two points, at most.
+_MOST = 400
+#: Requests in flight together.
+TOGETHER = 16
+#: Requests after which a bounded cache is full, mostly.
+_WARM = 1_600
+#: Requests for which allocations are traced, and the seconds that this may take.
+_TRACED, _TRACING = 100, 10.0
+
+
+def search(bench: Bench) -> Iterator[Case]:
+    """Yield what grows with requests, with errors, and with cancellations."""
+    plans = [("answered", bench.pool[0].sample)]
+    if bench.refused:
+        plans.append(("refused", bench.refused[0].sample))
+    plans.append(("cancelled", max(bench.pool, key=lambda one: len(one.answer.responses)).sample))
+    until, total = bench.deadline, max(bench.left, 0.0)
+    shares = {"answered": 0.5, "refused": 0.25, "cancelled": 0.25}
+    grown = False
+    for kind, sample in plans:
+        if bench.over() or grown:
+            break
+        bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
+        bench.deadline = min(until, bench._clock() + total * shares[kind])
+        case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * 0.4, 1.0), 12.0)})
+        if judge(bench, case, True) is not None:
+            grown = True
+            bench.deadline = until
+            yield case
+    bench.deadline = until
+
+
+def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether anything grows with these requests. What grows once is measured again, for longer."""
+    bench.renew()
+    seconds = float(case.facts["seconds"])
+    load = Load(bench, case.kind, case.samples[0])
+    try:
+        early = _measured(load, seconds, until=_WARM)
+        # what has a small limit is full before a cache would be
+        first = _grown(early, ("descriptors", "threads"))
+        if not first:
+            first = _grown(_measured(load, seconds), tuple(KINDS))
+        if not first:
+            return None
+        bench.need(3 * seconds + _TRACING)
+        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & {"descriptors", "threads"}
+    except Broken as broken:
+        return _failing(case, load, broken)
+    except OutOfTime:
+        return None
+    for kind in KINDS:
+        if kind in again:
+            found = again[kind] if isinstance(again, dict) else first[kind]
+            return _judgement(bench, case, kind, found, load)
+    return None
+
+
+def _failing(case: Case, load: Load, broken: Broken) -> Judgement | None:
+    """Judge a model that has answered many requests and then answers no more."""
+    answer = broken.answer
+    if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
+        return None
+    text = f"After {load.sent:,} requests the model begins to fail: {answer.summary or answer.text()}."
+    return Judgement(text, None, None, answer, answer.place)
+
+
+def _judgement(bench: Bench, case: Case, kind: str, found: Grown, load: Load) -> Judgement:
+    line = _line(bench, load) if kind in ("memory", "objects") else None
+    what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
+    each = _amount(kind, found.slope, what)
+    place = (line.file, line.line) if line is not None else None
+    by = ""
+    if line is not None:
+        size = f", {line.per_request:,.0f} bytes each," if kind == "objects" else ""
+        by = f" Most of it{size} is allocated in line {line.line} of {line.name}: {line.source}"
+    low, high = (f"{bound:,.3g}" for bound in (found.slope.low, found.slope.high))
+    sure = f"between {low} and {high} {KINDS[kind]} each, over {found.requests[-1]:,.0f} requests"
+    series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
+    return Judgement(f"{each} ({sure}).{by}", None, None, None, place, series)
+
+
+def _amount(kind: str, found: Slope, what: str) -> str:
+    if kind in ("memory", "shared memory"):
+        return f"Each {what} leaves {found.per_request:,.0f} bytes of {kind} behind"
+    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object"}[kind]
+    left = "behind" if kind == "objects" else "open" if kind == "descriptors" else "running"
+    if found.per_request >= 0.9:
+        count = round(found.per_request)
+        return f"Each {what} leaves {count} {name}{'s' * (count > 1)} {left}"
+    return f"Every {round(1 / found.per_request)} {what}s leave a {name} {left}"
+
+
+class Broken(Exception):
+    """An answer without which nothing can be measured: the model died, hangs or fails."""
+
+    def __init__(self, sample: Sample, answer: Answer) -> None:
+        super().__init__(answer.text())
+        self.sample = sample
+        self.answer = answer
+
+
+class Load:
+    """The requests of one measurement: those that are answered, half of them of new values each time; those that fail;
+    or those that are cancelled.
+    """
+
+    def __init__(self, bench: Bench, kind: str, sample: Sample) -> None:
+        self.bench = bench
+        self.kind = kind
+        self.sent = 0
+        known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
+        self._samples = [one.sample for one in known] or [sample]
+        self._pool = {id(one) for one in self._samples}
+        self._varies = kind == "answered"
+
+    def is_varied(self, sample: Sample) -> bool:
+        """Return whether the request was made for this load, so that nobody knows whether the model takes it."""
+        return id(sample) not in self._pool
+
+    def _next(self) -> Sample:
+        self.sent += 1
+        if self._varies and self.sent % 2:
+            return self.bench.varied()
+        return self._samples[self.sent % len(self._samples)]
+
+    def send(self, count: int) -> None:
+        """Send so many requests. Raises Broken, OutOfTime."""
+        bench, scratch = self.bench, self.bench.scratch
+        for start in range(0, count, TOGETHER):
+            samples = [self._next() for _ in range(min(TOGETHER, count - start))]
+            requests = []
+            for number, sample in enumerate(samples):
+                more: dict[str, Any] = {"request_id": f"check-{self.sent + number}"}
+                if bench.sequences:
+                    more |= {"correlation_id": bench.sequence_id(), "flags": SEQUENCE_START | SEQUENCE_END}
+                requests.append(sample.request(scratch.name, **more))
+            cancel = {n: 0 if n % 2 else -1 for n in range(len(samples))} if self.kind == "cancelled" else None
+            answers = scratch.ask(requests, cancel=cancel)
+            bench.sent += len(samples)
+            for sample, answer in zip(samples, answers, strict=True):
+                if not answer.ended or answer.died or (self.kind == "answered" and not answer.good):
+                    if self.is_varied(sample) and answer.ended and not answer.died:
+                        self._varies = False  # the model does not take all values
+                        continue
+                    bench.recover(answer)
+                    raise Broken(sample, answer)
+            if bench.over():
+                raise OutOfTime
+
+
+class Measured(NamedTuple):
+    """Points of a measurement: requests sent, and what was held then, by kind."""
+
+    requests: list[float]
+    held: list[dict[str, float]]
+
+
+class Grown(NamedTuple):
+    """What has grown: its slope, and the points."""
+
+    slope: Slope
+    requests: list[float]
+    values: list[float]
+
+
+def _measured(load: Load, seconds: float, until: int = 0) -> Measured:
+    """Send requests and measure now and then, for that time or until so many are sent. Raises Broken, OutOfTime."""
+    found = Measured([0.0], [_held(load)])
+    began = time.monotonic()
+    step = TOGETHER
+    load.send(step)
+    rate = step / max(time.monotonic() - began, 1e-3)
+    step = int(min(max(rate * seconds / _POINTS, TOGETHER), until / _POINTS if until else _MOST))
+    sent = 0
+    while len(found.requests) < _POINTS or (len(found.requests) < 2 * _POINTS and time.monotonic() - began < seconds):
+        if until and (sent >= until or time.monotonic() - began > seconds):
+            break
+        load.send(step)
+        sent += step
+        found.requests.append(float(sent))
+        found.held.append(_held(load))
+    return found
+
+
+def _held(load: Load) -> dict[str, float]:
+    bench = load.bench
+    held = measure(bench.scratch.pids)
+    if bench.scratch.probe is not None:
+        held["objects"] = bench.scratch.probe.count(lambda: bench.alone(bench.pool[0].sample))
+    return held
+
+
+def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, Grown]:
+    """Return what has grown in both halves alike, by the slope of the second."""
+    found = {}
+    half = len(measured.requests) // 2
+    if half < 4:
+        return {}
+    for kind in kinds:
+        values = [one[kind] for one in measured.held]
+        line = slope(measured.requests[half:], values[half:])
+        if is_steady(values) and line.grows(kind):
+            found[kind] = Grown(line, measured.requests, values)
+    return found
+
+
+def _line(bench: Bench, load: Load) -> TracedLine | None:
+    """Return the line of the model that allocates what stays, as tracemalloc sees it."""
+    probe = bench.scratch.probe
+    if probe is None:
+        return None
+    bench.say("looking for the line")
+    bench.need(_TRACING)
+    sample = bench.pool[0].sample
+    try:
+        bench.renew()
+        probe.trace(lambda: bench.alone(sample))
+        load.send(_TRACED)
+        probe.mark(lambda: bench.alone(sample))
+        load.send(_TRACED)
+        return probe.grown(lambda: bench.alone(sample), _TRACED)
+    except (Broken, OutOfTime):
+        return None
+    finally:
+        bench.renew()
+
+
+RESOURCES = Relation(
+    NAME,
+    "What the model's processes hold (memory, descriptors, threads, shared memory) does not grow with requests.",
+    search,
+    {"answered": judge, "refused": judge, "cancelled": judge},
+    weight=3.0,
+    careful=frozenset({"answered", "refused", "cancelled"}),
+    shrinks=False,
+)

@@ -1,0 +1,163 @@
+"""`sequences`: a sequence gets the answers that it gets alone, whatever other sequences there are and were."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from ..bench import Bench
+from ..case import Case, Judgement, Relation
+from ..noise import Difference
+from ..sample import Answer, Sample
+from .company import sentence_of
+
+NAME = "sequences"
+#: Requests of each sequence.
+_STEPS = 3
+#: The `max_sequence_idle_microseconds` with which expiry is tried.
+_IDLE = 200_000
+_NOT_RESET = "A START leaves what the sequence had before."
+
+
+def search(bench: Bench) -> Iterator[Case]:
+    """Yield pairs of sequences that disturb each other."""
+    pool = bench.pool
+    pairs = [(pool[0], pool[place]) for place in range(1, min(len(pool), 4))] or [(pool[0], pool[0])]
+    for kind in ("ended", "interleaved", "restarted", "expired"):
+        bench.say(
+            {
+                "ended": "one sequence after another",
+                "interleaved": "interleaved sequences",
+                "restarted": "a sequence that starts again",
+                "expired": "sequences that expire",
+            }[kind]
+        )
+        for victim, other in pairs[:2] if kind in ("ended", "interleaved") else pairs[:1]:
+            if bench.over():
+                return
+            case = Case(NAME, kind, (victim.sample, other.sample), (1, 0))
+            if JUDGES[kind](bench, case, True) is not None:
+                yield case
+                break
+
+
+class _Steps:
+    """One sequence: its id and how many requests it has sent."""
+
+    def __init__(self, bench: Bench, sample: Sample, steps: int = _STEPS) -> None:
+        self.ident = bench.sequence_id()
+        self._sample = sample
+        self._steps = steps
+        self._done = 0
+
+    def request(self, bench: Bench, end: bool = True, start: bool | None = None):  # type: ignore[no-untyped-def]
+        first = self._done == 0 if start is None else start
+        self._done = 1 if first else self._done + 1
+        last = end and self._done == self._steps
+        flags = SEQUENCE_START * first | SEQUENCE_END * last
+        return self._sample.request(bench.scratch.name, correlation_id=self.ident, flags=flags)
+
+
+def _alone(bench: Bench, sample: Sample, steps: int = _STEPS) -> list[Answer]:
+    sequence = _Steps(bench, sample, steps)
+    return [bench.scratch.ask([sequence.request(bench)])[0] for _ in range(steps)]
+
+
+def _first_apart(bench: Bench, expected: Sequence[Answer], got: Sequence[Answer]) -> tuple[int, Difference] | None:
+    for step, (one, two) in enumerate(zip(expected, got, strict=True)):
+        if (difference := bench.noise.differ(one, two)) is not None:
+            return step, difference
+    return None
+
+
+def _judged(bench: Bench, expected: Sequence[Answer], got: Sequence[Answer], where: str, why: str) -> Judgement | None:
+    if not all(one.good for one in expected):
+        return None
+    found = _first_apart(bench, expected, got)
+    if found is None:
+        return None
+    step, difference = found
+    text = sentence_of(difference, f"for request {step + 1} of a sequence {where}", "in a sequence alone")
+    return Judgement(f"{text} {why}", difference, expected[step], got[step], got[step].place)
+
+
+def judge_ended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a sequence that comes after another has ended, in its slot."""
+    victim, other = case.samples[0], case.samples[-1]
+    bench.renew()
+    expected = _alone(bench, victim)
+    bench.renew()
+    _alone(bench, other)
+    got = _alone(bench, victim)
+    return _judged(bench, expected, got, "after another has ended", "What the other has left is not forgotten.")
+
+
+def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a sequence whose requests come in turn with those of another."""
+    victim, other = case.samples[0], case.samples[-1]
+    bench.renew()
+    expected = _alone(bench, victim)
+    for order in ((0, 1), (1, 0)):
+        bench.renew()
+        pair = _Steps(bench, victim), _Steps(bench, other)
+        got: list[Answer] = []
+        for _ in range(_STEPS):
+            answers = bench.scratch.ask([pair[number].request(bench) for number in order])
+            got.append(answers[order.index(0)])
+        judged = _judged(bench, expected, got, "beside another one", "The two sequences share what each should have.")
+        if judged is not None:
+            return judged
+    return None
+
+
+def judge_restarted(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a sequence whose id has a START again, without an END before."""
+    victim, other = case.samples[0], case.samples[-1]
+    bench.renew()
+    expected = _alone(bench, victim)
+    bench.renew()
+    before = _Steps(bench, other, 9)
+    for _ in range(2):
+        bench.scratch.ask([before.request(bench)])
+    again = _Steps(bench, victim)
+    again.ident = before.ident
+    got = [bench.scratch.ask([again.request(bench)])[0] for _ in range(_STEPS)]
+    return _judged(bench, expected, got, "that starts again under its id", _NOT_RESET)
+
+
+def judge_expired(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a sequence that comes after another has been idle for too long, in its slot."""
+    victim, other = case.samples[0], case.samples[-1]
+    bench.renew()
+    expected = _alone(bench, victim)
+    batching = dict(bench.scratch.written()["sequence_batching"])
+    batching["max_sequence_idle_microseconds"] = _IDLE
+    try:
+        bench.scratch.start(sequence_batching=batching)
+        idle = _Steps(bench, other, 9)
+        for _ in range(2):
+            bench.scratch.ask([idle.request(bench)])
+        time.sleep(_IDLE / 1e6 * 1.5)
+        got = _alone(bench, victim)
+    finally:
+        bench.scratch.start()
+    return _judged(bench, expected, got, "after another has expired", "What the expired one has left is not forgotten.")
+
+
+JUDGES = {
+    "ended": judge_ended,
+    "interleaved": judge_interleaved,
+    "restarted": judge_restarted,
+    "expired": judge_expired,
+}
+
+SEQUENCES = Relation(
+    NAME,
+    "A sequence gets the answers that it gets alone: beside others, after them, and when it starts again.",
+    search,
+    JUDGES,
+    why_not=lambda bench: "" if bench.sequences else "the model has no sequences",
+    weight=2.0,
+    careful=frozenset(JUDGES),
+)

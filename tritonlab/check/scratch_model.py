@@ -1,0 +1,329 @@
+"""`ScratchModel`, a copy of a model in a server of its own, where a check may do what it likes: the author's model goes
+on serving, and neither its files nor its processes are touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..core.config.model_config import ModelConfig, from_json, to_dict
+from ..core.config.model_config_rules import is_decoupled, is_ensemble
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor
+from ..core.observe.instrument import Instrument
+from ..core.scratch_directory import ScratchDirectory
+from ..core.status import ModelError, TritonError
+from ..instances.life.model_instance import ModelInstance
+from ..server.api.server import Server
+from ..server.models.model_lifecycle import ModelVersion
+from ..server.options import Options
+from .probe import Probe
+from .sample import Answer, Sample
+
+#: Files of more bytes than that are linked, not copied: weights are read, and a copy would take minutes.
+_LINKED = 256 << 20
+_SLOW_END = 0.05
+#: Seconds within which a copy has to end its `finalize` when the check has no more use of it.
+_END = 3.0
+
+
+@dataclass
+class _Asked:
+    """A request under way. Hooks and callbacks come on any thread."""
+
+    request: InferenceRequest
+    started: float
+    responses: list[Mapping[str, Tensor]] = field(default_factory=list)
+    error: TritonError | None = None
+    empty: int = 0
+    after: int = 0
+    ended_at: float = 0.0
+    cancel_at: int = -1
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def receive(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        self.after += request.cancelled and bool(response.outputs)
+        if response.error is not None:
+            self.error = response.error
+        elif response.outputs:
+            self.responses.append({name: _copied(one) for name, one in response.outputs.items()})
+        elif not (response.final and response.empty):
+            self.empty += 1
+        if len(self.responses) == self.cancel_at:
+            request.cancel()
+        if response.final:
+            self.ended_at = time.monotonic()
+            self.done.set()
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    tensor = tensor.to_host()
+    return Tensor(tensor.datatype, tensor.shape, tensor.data.copy())
+
+
+class Watch(Instrument):
+    """A record of deaths of instances, and of requests whose cancellation the model has looked at."""
+
+    def __init__(self) -> None:
+        self.deaths: list[str] = []
+        self.polled: set[int] = set()
+
+    def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
+        self.deaths.append(reason)
+
+    def request_polled(self, request: InferenceRequest, now: int) -> None:
+        self.polled.add(id(request))
+
+
+class ScratchModel:
+    """A copy of a model. `ask` sends requests to it in exactly the batch that is wanted, or one after the other.
+
+    `timeout`: the seconds after which a request counts as not answered; a model that has been seen to be slow has more.
+    Use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        config: ModelConfig,
+        options: Options,
+        *,
+        others: Sequence[tuple[str, Path]] = (),
+        probe: Probe | None = None,
+    ) -> None:
+        """others: models that it calls or consists of, with their directories, which are copied, too. `probe` is
+        attached to the copy before it is loaded."""
+        self.name = name
+        self.config = config
+        self.timeout = 5.0
+        self.watch = Watch()
+        #: traces what it allocates; None where its code is not Python of its own
+        self.probe = probe
+        self._scratch = ScratchDirectory("check-")
+        self.path = self._scratch.path
+        for each, origin in ((name, directory), *others):
+            _copy(origin, self.path / each)
+        if probe is not None:
+            probe.attach(self.path / name, config.default_model_filename or "model.py")
+        kept = replace(
+            options,
+            model_control_mode="explicit",
+            startup_models=(),
+            cache_config="",
+            recording=False,
+            postmortem_seconds=0.0,
+            watchdog_seconds=0.0,
+            trace_setting=None,
+            model_namespacing=False,
+            exit_on_error=True,
+        )
+        self.server = Server(self.path, kept)
+        self.server.instruments.add(self.watch)
+        self._others = [each for each, _ in others]
+        self.override: dict[str, Any] = {}
+        self.load_seconds = 0.0
+        #: whether its `finalize` was seen not to end; then it is killed at once
+        self._ends_slowly = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.server.stop(0.5)
+        finally:
+            self._scratch.remove()
+
+    # -- its life
+
+    def start(self, **differing: Any) -> None:
+        """Load the copy in new processes. `differing`: fields of its config, in their JSON form, that are not as the
+        author has them. Raises ModelLoadError."""
+        self.stop()
+        for each in self._others:
+            if self.server.model(each).state != "READY":
+                self.server.load(each)
+        self.override = differing
+        began = time.monotonic()
+        self.server.load(self.name, config=self.written(**differing))
+        self.load_seconds = time.monotonic() - began
+
+    def written(self, **differing: Any) -> dict[str, Any]:
+        """Return the config of the copy: as the author's, but without a cache, in which answers would be kept, and with
+        one instance."""
+        found: dict[str, Any] = to_dict(self.config)
+        found.pop("response_cache", None)
+        if not is_ensemble(self.config):
+            groups = found.get("instance_group") or [{"count": 1, "kind": "KIND_CPU"}]
+            found["instance_group"] = [{**groups[0], "count": 1, "name": ""}]
+        for key, value in differing.items():
+            if value is None:
+                found.pop(key, None)
+            else:
+                found[key] = value
+        from_json(found)  # raises for what no config can be
+        return found
+
+    def fresh(self) -> None:
+        """Load the copy again as it is now, in new processes."""
+        self.start(**self.override)
+
+    def stop(self, timeout: float | None = None) -> float:
+        """Unload the copy and return how many seconds that took. `timeout`: after which it is killed."""
+        began = time.monotonic()
+        default = _SLOW_END if self._ends_slowly else _END
+        with suppress(TritonError):
+            self.server.unload(self.name, timeout=timeout or default)
+        seconds = time.monotonic() - began
+        self._ends_slowly = self._ends_slowly or seconds >= _END - 0.1
+        return seconds
+
+    def load(self) -> None:
+        """Load the copy once more while it serves, as an author who has edited it does."""
+        self.server.load(self.name, config=self.written(**{**self.override, "parameters": self._marked()}))
+
+    def _marked(self) -> dict[str, Any]:
+        """Return its parameters and one that no load had, so that the next load is not for nothing."""
+        known = dict(to_dict(self.config).get("parameters", {}))
+        return {**known, "tritonlab_check": {"string_value": str(time.monotonic_ns())}}
+
+    @property
+    def version(self) -> ModelVersion:
+        return self.server.core.find(self.name)
+
+    @property
+    def instances(self) -> list[ModelInstance]:
+        return list(self.version.instances)
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for one in self.instances if (pid := one.pid) is not None]
+
+    @property
+    def decoupled(self) -> bool:
+        return bool(is_decoupled(self.config))
+
+    @property
+    def batches(self) -> bool:
+        """Return whether several requests can be in one execution of the copy as it is loaded now."""
+        found = self.version.config
+        return bool(found.max_batch_size > 0 and found.HasField("dynamic_batching"))
+
+    # -- requests
+
+    def alone(self, sample: Sample, **more: Any) -> Answer:
+        """Send one request and wait for its end."""
+        return self.ask([sample.request(self.name, **more)])[0]
+
+    def together(self, samples: Sequence[Sample], instance: int = 0, **more: Any) -> list[Answer]:
+        """Send requests so that they are one batch, in that order, on that instance."""
+        return self.ask([one.request(self.name, **more) for one in samples], instance=instance, gather=True)
+
+    def ask(
+        self,
+        requests: Sequence[InferenceRequest],
+        *,
+        instance: int = 0,
+        gather: bool = False,
+        cancel: Mapping[int, int] | None = None,
+        timeout: float | None = None,
+    ) -> list[Answer]:
+        """Send requests and wait for their ends. `gather`: send them as one batch, in that order, to that instance.
+        `cancel`: the requests, by number, that are cancelled after so many responses; -1 for as soon as they execute.
+        """
+        version = self.version
+        before = len(self.watch.deaths)
+        held = self._hold(version) if gather else []
+        asked = []
+        for number, request in enumerate(requests):
+            one = _Asked(request, time.monotonic(), cancel_at=(cancel or {}).get(number, -2))
+            request.on_response = one.receive
+            asked.append(one)
+            self._send(one, version)
+            if one.cancel_at == 0:
+                request.cancel()
+        if held:
+            scheduler: Any = version.scheduler
+            first = held[instance % len(held)]
+            scheduler.instance_idle(first)
+            self._cancel_executing(asked)
+            for other in held:
+                if other is not first:
+                    scheduler.instance_idle(other)
+        else:
+            self._cancel_executing(asked)
+        until = time.monotonic() + (timeout if timeout is not None else self.timeout)
+        for one in asked:
+            one.done.wait(max(until - time.monotonic(), 0.0))
+        died = len(self.watch.deaths) > before
+        return [self._answer(one, died) for one in asked]
+
+    def _send(self, one: _Asked, version: ModelVersion) -> None:
+        try:
+            self.server.core.infer(one.request, version)
+        except TritonError as error:
+            one.error, one.ended_at = error, time.monotonic()
+            one.done.set()
+
+    def _hold(self, version: ModelVersion) -> list[ModelInstance]:
+        """Let requests wait until an instance is idle again, as if all were busy."""
+        instances = list(version.instances)
+        scheduler: Any = version.scheduler
+        deadline = time.monotonic() + self.timeout
+        for one in instances:
+            while not scheduler.instance_away(one):  # the end of an execution may be on its way
+                scheduler_has = one.payload is not None
+                if time.monotonic() > deadline:
+                    raise _StillBusy(f"an instance of '{self.name}' is busy ({scheduler_has})")
+                time.sleep(0.0005)
+        return instances
+
+    @staticmethod
+    def _cancel_executing(asked: Sequence[_Asked]) -> None:
+        for one in asked:
+            if one.cancel_at == -1:
+                one.request.cancel()
+
+    def _answer(self, one: _Asked, died: bool) -> Answer:
+        ended = one.done.is_set()
+        if not ended:
+            one.request.cancel()
+        error = one.error
+        exception = error.exception if isinstance(error, ModelError) else None
+        return Answer(
+            responses=tuple(one.responses),
+            error=(error.message.strip() or "an error without a text") if error is not None else "",
+            exception=exception,
+            ended=ended,
+            empty=one.empty,
+            seconds=(one.ended_at or time.monotonic()) - one.started,
+            after=one.after,
+            polled=id(one.request) in self.watch.polled,
+            died=died,
+        )
+
+
+class _StillBusy(RuntimeError):
+    """An instance that does not become idle."""
+
+
+def _copy(origin: Path, target: Path) -> None:
+    def copy(source: str, destination: str) -> str:
+        if Path(source).stat().st_size > _LINKED:
+            Path(destination).symlink_to(Path(source).resolve())
+            return destination
+        return str(shutil.copy2(source, destination))
+
+    shutil.copytree(origin, target, copy_function=copy, ignore_dangling_symlinks=True)

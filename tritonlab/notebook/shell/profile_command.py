@@ -1,0 +1,43 @@
+"""`%triton profile`: the lines of a model by time or memory, under a load or as others send requests."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..model import Model
+
+if TYPE_CHECKING:
+    from ...profile.line_profile import LineProfile
+
+
+class HasModels(Protocol):
+    """The part of `Context` that is needed."""
+
+    def model(self, name: str) -> Model: ...
+
+
+def profile(context: HasModels, arguments: argparse.Namespace) -> LineProfile:
+    """Profile a model under random requests of the smallest shapes, or with --watch under those of others."""
+    from ..views.card.load_panel import smallest_shapes  # with load tests
+
+    model = context.model(arguments.name)
+    if arguments.watch:
+        return model.profile(seconds=arguments.seconds, memory=arguments.memory)
+    load: dict[str, Any] = {"concurrency": arguments.concurrency, "shapes": smallest_shapes(model)}
+    if arguments.batch is not None:
+        load["batch"] = arguments.batch
+    return model.profile(seconds=arguments.seconds, memory=arguments.memory, **load)
+
+
+#: What `%triton profile` does, what its help says, and its arguments.
+PROFILE = (
+    profile,
+    "show which lines of a model take the time, by batch size, or keep memory",
+    (("name",), {"help": "a model"}),
+    (("--seconds", "-s"), {"type": float, "default": 3.0, "help": "how long (3)"}),
+    (("--concurrency", "-c"), {"type": int, "default": 1, "help": "so many clients at once (1)"}),
+    (("--batch", "-b"), {"type": int, "help": "rows of each request"}),
+    (("--watch",), {"action": "store_true", "help": "send nothing, look at what others send"}),
+    (("--memory",), {"action": "store_true", "help": "what each line still holds of what it allocated"}),
+)

@@ -1,0 +1,333 @@
+"""The result of `model.profile`: the time of each line of the author's code, by batch size, or the memory it keeps."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from ..core.axes import axes_of
+from ..core.html_table import cell
+from ..core.short_number import duration_text, short_number
+from ..core.status import UnavailableError
+from ..core.stored_picture import date_line
+from .line_plot import plot_lines
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The lines that the text and the picture show.
+_LINES = 15
+#: The most columns of batch sizes.
+_SIZES = 4
+#: The lines around one with time that the margin shows too, and the most lines of a file that it shows whole.
+_AROUND, _WHOLE = 3, 60
+#: Eighths of a block, which need no style to be seen, and the blocks of a bar.
+_EIGHTHS, _BLOCKS = " ▏▎▍▌▋▊▉█", 12
+_PLACE = re.compile(r"^(.*), line (\d+)")
+_MONO = "font-family:var(--jp-code-font-family,monospace)"
+_BESIDE = "threads beside it"
+
+Cite = Callable[[str], str]
+
+
+@dataclass
+class ProfiledLine:
+    """A line of the author's. `place`: the cell or file; `line`: its number there. `times`: by size of the batch, 0 for
+    threads beside `execute`, seconds of its own, seconds with the author's functions that it called, and how often it
+    began, 0 if that was not counted. `kept` and `blocks`: bytes and pieces of memory that it still holds.
+    """
+
+    file: str
+    number: int
+    place: str
+    line: int
+    text: str
+    times: dict[int, tuple[float, float, int]] = field(default_factory=dict)
+    kept: int = 0
+    blocks: int = 0
+
+    @property
+    def own(self) -> float:
+        """Seconds of the line itself, and of libraries that it called."""
+        return sum(own for own, _, _ in self.times.values())
+
+    @property
+    def total(self) -> float:
+        """Seconds with the author's functions that it called."""
+        return sum(total for _, total, _ in self.times.values())
+
+    @property
+    def hits(self) -> int:
+        return sum(hits for _, _, hits in self.times.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the line as JSON values; times by batch size."""
+        facts = {"place": self.place, "line": self.line, "text": self.text.strip()}
+        if self.kept or self.blocks:
+            return {**facts, "bytes": self.kept, "blocks": self.blocks}
+        sizes = {
+            str(size): {"own_s": own, "total_s": total, "hits": hits} for size, (own, total, hits) in self.times.items()
+        }
+        return {**facts, "own_s": self.own, "total_s": self.total, "sizes": sizes}
+
+
+class LineProfile:
+    """The lines of a model's code, those with most time of their own, or most memory, first.
+
+    `executions`: by batch size how many there were, and the seconds of `execute` in all. `way`: how lines were seen.
+    `memory`: memory was looked at, and no times. `seconds`: how long that lasted. `size`: the only batch size that this
+    is about, else None.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        lines: Iterable[ProfiledLine],
+        executions: Mapping[int, tuple[int, float]],
+        *,
+        requests: int = 0,
+        way: str = "sampling",
+        memory: bool = False,
+        seconds: float = 0.0,
+        size: int | None = None,
+        sources: Mapping[str, Sequence[str]] | None = None,
+        cite: Cite = str,
+    ) -> None:
+        """sources: the lines of each file. cite: what names the cell in a text that names a line of a model's file."""
+        self.model = model
+        self.memory = memory
+        self.lines = sorted(lines, key=lambda one: -one.kept if memory else -one.own)
+        self.executions = dict(executions)
+        self.requests = requests
+        self.way = way
+        self.seconds = seconds
+        self.size = size
+        self._sources = dict(sources or {})
+        self._cite = cite
+        self._when = time.time()
+
+    # -- facts
+
+    @property
+    def sizes(self) -> list[int]:
+        """The batch sizes that lines have times of, 0 for threads beside `execute`."""
+        return sorted({size for line in self.lines for size in line.times})
+
+    @property
+    def count(self) -> int:
+        """How many executions there were."""
+        return sum(count for count, _ in self.executions.values())
+
+    @property
+    def slowest(self) -> ProfiledLine | None:
+        """The line with most time of its own within `execute`, or that keeps most memory; None if there is none."""
+        return self.lines[0] if self.lines else None
+
+    def of(self, size: int) -> LineProfile:
+        """Return the profile of batches of one size; 0 is what threads did beside `execute`."""
+        lines = [
+            ProfiledLine(one.file, one.number, one.place, one.line, one.text, {size: one.times[size]})
+            for one in self.lines
+            if size in one.times
+        ]
+        executions = {size: self.executions[size]} if size in self.executions else {}
+        return LineProfile(
+            self.model, lines, executions, way=self.way, seconds=self.seconds, size=size, sources=self._sources,
+            cite=self._cite,
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the profile as JSON values."""
+        return {
+            "model": self.model,
+            "way": self.way,
+            "seconds": self.seconds,
+            "requests": self.requests,
+            "executions": {str(size): {"count": n, "execute_s": s} for size, (n, s) in self.executions.items()},
+            "lines": [line.to_dict() for line in self.lines],
+        }
+
+    # -- words
+
+    def title(self) -> str:
+        """Return the first sentence: of what, how long, how it was seen."""
+        what = "Memory by line" if self.memory else "Lines"
+        about = f" in batches of {self.size}" if self.size else f" in {_BESIDE}" if self.size == 0 else ""
+        if not self.lines and not self.count:
+            return f"{what} of {self.model}{about}: nothing was executed in {duration_text(self.seconds)}"
+        spent = sum(seconds for _, seconds in self.executions.values())
+        text = f"{what} of {self.model}{about}: {self.count:,} executions"
+        if self.memory:
+            return f"{text} in {duration_text(self.seconds)}; what is still held of what was allocated"
+        return f"{text} of {duration_text(spent)} in all, seen by {self.way}"
+
+    def text(self) -> str:
+        """Return the lines that take most, 20 lines of text at most."""
+        rows = [[*self._numbers(line), f"{line.place}, line {line.line}", line.text.strip()] for line in self._first()]
+        if not rows:
+            return "\n".join([self.title(), *self._advice()])
+        heads = [*self._heads(), "where", "line"]
+        widths = [max(len(row[n]) for row in [heads, *rows]) for n in range(len(heads) - 1)]
+        shown = [
+            "  ".join([*(t.rjust(w) if n < len(widths) - 1 else t.ljust(w) for n, (t, w) in enumerate(pairs)), row[-1]])
+            for row in [heads, *rows]
+            for pairs in [list(zip(row, widths, strict=False))]
+        ]
+        left = len(self.lines) - len(rows)
+        more = [f"… {left} more lines: to_dict()"] if left > 0 else []
+        return "\n".join([self.title(), *(line.rstrip() for line in shown), *more])
+
+    def _first(self) -> list[ProfiledLine]:
+        return self.lines[:_LINES]
+
+    def _advice(self) -> list[str]:
+        if self.count or self.lines:
+            return []
+        return [f"Send requests meanwhile, or let it send some: {self.model}.profile(seconds=3, concurrency=4)"]
+
+    def _columns(self) -> list[int]:
+        """Return the batch sizes that have a column of their own: those with most time."""
+        taken = {size: sum(line.times.get(size, (0.0,))[0] for line in self.lines) for size in self.sizes}
+        return sorted(sorted(taken, key=lambda size: -taken[size])[:_SIZES])
+
+    def _heads(self) -> list[str]:
+        if self.memory:
+            return ["share", "kept", "blocks", "per request"]
+        return ["share", "own", "with calls", *(f"batch of {n}" if n else "beside" for n in self._columns())]
+
+    def _numbers(self, line: ProfiledLine) -> list[str]:
+        share = f"{self._share(line) * 100:.1f} %"
+        if self.memory:
+            each = _bytes(line.kept / self.requests) if self.requests else ""
+            return [share, _bytes(line.kept), f"{line.blocks:,}", each]
+        own, total = duration_text(line.own), duration_text(line.total)
+        return [share, own, total, *(self._each(line, size) for size in self._columns())]
+
+    def _each(self, line: ProfiledLine, size: int) -> str:
+        """Return the time in each batch of a size, on average."""
+        if size not in line.times:
+            return ""
+        count, _ = self.executions.get(size, (0, 0.0))
+        total = line.times[size][1]
+        return duration_text(total / count) if count else duration_text(total)
+
+    def _share(self, line: ProfiledLine) -> float:
+        whole = sum(one.kept if self.memory else one.own for one in self.lines)
+        return (line.kept if self.memory else line.own) / whole if whole else 0.0
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    # -- pictures
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the lines that take most as bars with matplotlib and return the Axes; times by batch size. `ax`: where
+        to draw, instead of in a new figure. Raises ImportError without matplotlib, and UnavailableError if there are no
+        lines.
+        """
+        lines = self._first()
+        if not lines:
+            raise UnavailableError(f"there is nothing to plot: no line of '{self.model}' was seen")
+        ax = axes_of(ax)
+        names = [f"{line.line}: {line.text.strip()}" for line in lines]
+        if self.memory:
+            plot_lines(ax, names, [("kept", [line.kept / 1024 for line in lines])], "memory still held, KiB")
+        else:
+            bars = [
+                (f"batch of {size}" if size else _BESIDE, [line.times.get(size, (0.0,))[0] * 1e3 for line in lines])
+                for size in self._columns()
+            ]
+            plot_lines(ax, names, bars, "time of the line itself, ms")
+        ax.set_title(f"{'Memory of the' if self.memory else 'The'} lines of {self.model}")
+        return ax
+
+    def html(self) -> str:
+        """Return the source with a margin of bars. It uses classes of `theme.css`, and also reads well without any
+        style, as in a notebook that is not trusted."""
+        title = f"<b>{escape(self.title())}</b>"
+        advice = "".join(f"<div class='tl-dim'>{escape(line)}</div>" for line in self._advice())
+        margins = "".join(self._margin(file) for file in dict.fromkeys(line.file for line in self.lines))
+        return f"<div class='tl-panel'>{title}{advice}{margins}{date_line(self._when)}</div>"
+
+    def _margin(self, file: str) -> str:
+        lines = {line.number: line for line in self.lines if line.file == file}
+        most = max((line.kept if self.memory else line.own) for line in self.lines) or 1
+        heads = self._heads()
+        head = "".join(cell(text, kind="th", number=text not in ("line", "")) for text in ["", *heads, "line", ""])
+        rows, before = [], 0
+        for number in self._shown(file, lines):
+            if number != before + 1 and before:
+                rows.append(f"<tr><td colspan='{len(heads) + 3}' class='tl-dim'>⋮</td></tr>")
+            before = number
+            rows.append(self._row(file, number, lines.get(number), most))
+        name = next(iter(lines.values())).place
+        table = (
+            f"<table class='tl-tensors tl-profile'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        )
+        return f"<div class='tl-dim'>{escape(name)}</div><div style='overflow-x:auto'>{table}</div>"
+
+    def _shown(self, file: str, lines: Mapping[int, ProfiledLine]) -> list[int]:
+        count = len(self._sources.get(file, ()))
+        if not count:
+            return sorted(lines)
+        first, last = min(lines), max(lines)
+        if last - first < _WHOLE:
+            return list(range(max(first - _AROUND, 1), min(last + _AROUND, count) + 1))
+        near = {n for line in lines for n in range(line - _AROUND, line + _AROUND + 1)}
+        return sorted(n for n in near if 1 <= n <= count)
+
+    def _row(self, file: str, number: int, line: ProfiledLine | None, most: float) -> str:
+        source = self._sources.get(file, ())
+        text = source[number - 1] if number <= len(source) else line.text if line is not None else ""
+        shown = line.line if line is not None else place_of(file, number, self._cite)[1]
+        numbers = self._numbers(line) if line is not None else [""] * len(self._heads())
+        size = 0.0 if line is None else (line.kept if self.memory else line.own) / most
+        bar = f"<td class='tl-margin' style='{_MONO};color:#1976d2;white-space:pre'>{_bar(size)}</td>"
+        cells = "".join(cell(value, number=True) for value in [*numbers, str(shown)])
+        # <pre> keeps the indentation where styles are dropped
+        code = f"<td><pre style='{_MONO};margin:0;padding:0;background:none;border:0'>{escape(text) or ' '}</pre></td>"
+        return f"<tr{' class=tl-dim' if line is None else ''}>{bar}{cells}{code}</tr>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def place_of(file: str, number: int, cite: Cite) -> tuple[str, int]:
+    """Return the cell, or the name of the file, and the number of a line there."""
+    said = f'File "{file}", line {number}'
+    found = _PLACE.match(cite(said).partition("\n")[0])
+    if found is None or found[1].startswith('File "'):
+        return PurePath(file).name, int(found[2]) if found is not None else number
+    return found[1], int(found[2])
+
+
+def read_sources(files: Iterable[str]) -> dict[str, list[str]]:
+    """Return the lines of files that can be read."""
+    found = {}
+    for file in set(files):
+        try:
+            found[file] = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+    return found
+
+
+def _bar(share: float) -> str:
+    eighths = round(min(max(share, 0.0), 1.0) * _BLOCKS * 8)
+    if share > 0:
+        eighths = max(eighths, 1)
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{short_number(count)} {unit}"
+        count /= 1024
+    return ""

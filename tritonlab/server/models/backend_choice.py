@@ -1,0 +1,199 @@
+"""The choice of what runs a model whose backend is not the Python backend: the real thing, a running server, recorded
+answers, or a stand-in that invents them."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ...core.config.model_config import ModelConfig
+from ...core.status import InvalidArgumentError
+
+#: The file beside a repository that chooses for its models, in its table `[backends]`.
+CHOICES_FILE = "tritonlab.toml"
+#: The parameter of a served config that says which choice was made. It is in no config.pbtxt, and export drops it.
+PARAMETER = "TRITONLAB_BACKEND"
+#: The directory of recorded answers, beside the file or in the working directory, unless a choice names another.
+RECORDINGS = "recordings"
+
+
+class Use(enum.Enum):
+    """What answers for a model."""
+
+    REAL = "real"
+    BORROW = "borrow"
+    RECORDED = "recorded"
+    STAND_IN = "stand-in"
+
+
+#: The fields of a choice besides `use`: the type of the value, by the use that they are for.
+_FIELDS: dict[Use, dict[str, tuple[type, ...]]] = {
+    Use.REAL: {},
+    Use.BORROW: {
+        "server": (str,),
+        "record": (bool,),
+        "otherwise": (str,),
+        "timeout": (int, float),
+        "directory": (str,),
+    },
+    Use.RECORDED: {"directory": (str,)},
+    Use.STAND_IN: {
+        "values": (str,),
+        "seed": (int,),
+        "size": (int,),
+        "delay_ms": (int, float),
+        "delay_ms_per_element": (int, float),
+        "responses": (int,),
+        "directory": (str,),
+    },
+}
+#: The field that the text after the colon sets: `borrow:host:8001`, `stand-in:echo`, `recorded:directory`.
+_AFTER_COLON = {Use.BORROW: "server", Use.RECORDED: "directory", Use.STAND_IN: "values"}
+_VALUES = ("zeros", "echo", "random")
+
+#: A choice as a person writes it.
+Written: TypeAlias = "str | Mapping[str, Any]"
+
+
+@dataclass(frozen=True)
+class BackendChoice:
+    """What answers for a model, and how: the fields of `_FIELDS` for that use. A directory in it is absolute."""
+
+    use: Use = Use.REAL
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_written(cls, name: str, written: Written, base: Path) -> BackendChoice:
+        """Return the choice that is written for `name`, a model or a backend: `"stand-in:echo"`, or `{"use":
+        "stand-in", "values": "echo"}`. Directories are below `base`. Raises InvalidArgumentError."""
+        given = dict(written) if isinstance(written, Mapping) else {"use": written}
+        text = given.pop("use", None)
+        if not isinstance(text, str):
+            raise InvalidArgumentError(f"the choice for '{name}' is {written!r}, expected one of {_forms()}")
+        word, colon, rest = text.partition(":")
+        try:
+            use = Use(word)
+        except ValueError:
+            raise InvalidArgumentError(f"the choice for '{name}' is '{text}', expected one of {_forms()}") from None
+        if colon:
+            if use not in _AFTER_COLON or not rest:
+                raise InvalidArgumentError(f"the choice for '{name}' is '{text}', expected one of {_forms()}")
+            given.setdefault(_AFTER_COLON[use], rest)
+        _check(name, use, given)
+        if use is Use.RECORDED or given.get("record") or given.get("otherwise") == Use.RECORDED.value:
+            given["directory"] = os.path.abspath(base / given.get("directory", RECORDINGS))
+        return cls(use, given)
+
+    @property
+    def parameter(self) -> str:
+        """Return the choice as its backend's model.py reads it: JSON."""
+        return json.dumps({"use": self.use.value, **self.settings}, sort_keys=True)
+
+    @property
+    def words(self) -> str:
+        """Return in plain words what answers; "" for the real thing."""
+        return words_of(self.parameter)
+
+
+def words_of(parameter: str) -> str:
+    """Return in plain words what answers for a model, by its `PARAMETER`; "" for the real thing."""
+    given = json.loads(parameter)
+    use = Use(given["use"])
+    if use is Use.BORROW:
+        carry_on = ", with recorded answers if that fails" if given.get("otherwise") else ""
+        return f"borrowed from {given['server']}{carry_on}"
+    if use is Use.RECORDED:
+        return f"recorded answers from {given['directory']}"
+    if use is Use.STAND_IN:
+        if given.get("backend") == "vllm":
+            return "stand-in: NVIDIA's model.py over an engine that invents its tokens"
+        return f"stand-in that invents its answers ({given.get('values', 'zeros')})"
+    return ""
+
+
+def choice_words(config: ModelConfig) -> str:
+    """Return in plain words what answers for the model of a served config; "" for the real thing."""
+    return words_of(config.parameters[PARAMETER].string_value) if PARAMETER in config.parameters else ""
+
+
+class BackendChoices:
+    """The choices of one server: those of its options, and for each repository those of the file beside it."""
+
+    def __init__(self, written: Mapping[str, Written] | None = None) -> None:
+        """Raises InvalidArgumentError."""
+        base = Path.cwd()
+        self._given = {name: BackendChoice.from_written(name, each, base) for name, each in (written or {}).items()}
+
+    def find(self, model: str, backend: str, repository: Path) -> BackendChoice | None:
+        """Return the choice for a model, None if there is none. One by the model's name comes before one by the
+        backend's, and the options before the file. Raises InvalidArgumentError for a file that is wrong."""
+        found = self._given.get(model) or self._given.get(backend)
+        if found is not None:
+            return found
+        path = Path(os.path.abspath(repository)).parent / CHOICES_FILE
+        written = read_choices(path)
+        name = next((each for each in (model, backend) if each in written), None)
+        return BackendChoice.from_written(name, written[name], path.parent) if name is not None else None
+
+
+def read_choices(path: Path) -> dict[str, Written]:
+    """Return the table `[backends]` of a file; empty if there is no such file. Raises InvalidArgumentError."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgumentError(f"{path} cannot be read: {error}") from None
+    table = document.get("backends", {})
+    if not isinstance(table, dict):
+        raise InvalidArgumentError(f"{path}: 'backends' is {table!r}, expected a table of models and backends")
+    return table
+
+
+def offer(model: str, backend: str) -> str:
+    """Return what can be chosen for a model whose backend is missing, with the lines to use."""
+    return (
+        f"Choose what answers for '{model}': "
+        f'tritonlab.reset(backends={{"{model}": "stand-in"}}) invents answers of the right shapes, '
+        f'"borrow:HOST:8001" asks a running server, "recorded" repeats its recorded answers; or write them below '
+        f'[backends] in {CHOICES_FILE} beside the repository. "{backend}" in place of "{model}" is for all models of '
+        "that backend."
+    )
+
+
+def _check(name: str, use: Use, given: Mapping[str, Any]) -> None:
+    fields = _FIELDS[use]
+    for key, value in given.items():
+        if key not in fields:
+            known = f"its fields are {', '.join(fields)}" if fields else "it has no other fields"
+            raise InvalidArgumentError(f"the choice for '{name}' has '{key}', and '{use.value}' does not: {known}")
+        if not isinstance(value, fields[key]) or (isinstance(value, bool) and bool not in fields[key]):
+            kind = fields[key][-1].__name__
+            raise InvalidArgumentError(f"the choice for '{name}' has {key}={value!r}, expected a {kind}")
+        if isinstance(value, (int, float)) and value < 0:
+            raise InvalidArgumentError(f"the choice for '{name}' has {key}={value!r}, expected 0 or more")
+    if use is Use.BORROW:
+        host, _, port = str(given.get("server", "")).rpartition(":")
+        if not host or not port.isdigit():
+            raise InvalidArgumentError(
+                f"the choice for '{name}' borrows from '{given.get('server', '')}', expected the gRPC address of a "
+                "server, as in 'borrow:triton-dev:8001'"
+            )
+        if given.get("otherwise") not in (None, Use.RECORDED.value):
+            raise InvalidArgumentError(
+                f"the choice for '{name}' has otherwise={given['otherwise']!r}, expected 'recorded'"
+            )
+    if use is Use.STAND_IN and given.get("values", "zeros") not in _VALUES:
+        raise InvalidArgumentError(
+            f"the choice for '{name}' invents '{given['values']}', expected one of {', '.join(_VALUES)}"
+        )
+
+
+def _forms() -> str:
+    return "'real', 'recorded', 'stand-in' and 'borrow:host:8001'"

@@ -1,0 +1,149 @@
+"""A profile of the author's lines in this process: `execute`, what it calls, threads, coroutines and helper files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, List, Optional, Tuple
+
+from ..wire.profile_bodies import Profile, Profiled
+from .line_monitoring import LineMonitoring
+from .line_samples import AuthorFiles, LineSampler, LineTimes
+from .model_context import ModelContext
+from .stub_bridge import StubBridge
+
+#: How many frames of an allocation are kept: what numpy or a library does for a line is the line's.
+_DEPTH = 12
+#: The most lines that are told of.
+_LINES = 2000
+
+
+class LineProfiler:
+    """The profile that runs, if any. Called on the monitor's thread only."""
+
+    def __init__(self, bridge: StubBridge, context: ModelContext) -> None:
+        self._bridge = bridge
+        self._context = context
+        self._main = threading.get_ident()  # that of the main loop, which makes this
+        self._profile: Optional[_Times] = None
+        self._began = 0
+        self._traced = False
+
+    def answer(self, body: Profile) -> Profiled:
+        """Begin, or end and return what was found. A profile that was not ended is forgotten."""
+        found = self._end() if not body.begin else None
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+        self._stop_tracing()
+        if body.begin:
+            self._began = time.perf_counter_ns()
+            if body.memory:
+                self._start_tracing()
+            else:
+                self._profile = _Times(self._bridge, self._context, self._main, body.batching)
+        return found if found is not None else Profiled([], [], "", 0)
+
+    def _end(self) -> Profiled:
+        lasted = time.perf_counter_ns() - self._began if self._began else 0
+        if self._traced:
+            return Profiled([], _held_lines()[:_LINES], "tracemalloc", lasted)
+        if self._profile is None:
+            return Profiled([], [], "", 0)
+        self._profile.stop()
+        return Profiled(self._profile.lines()[:_LINES], [], self._profile.way, lasted)
+
+    def _start_tracing(self) -> None:
+        import tracemalloc  # slows every allocation down, so only who asks for it pays
+
+        if not tracemalloc.is_tracing():
+            tracemalloc.start(_DEPTH)
+            self._traced = True
+
+    def _stop_tracing(self) -> None:
+        if self._traced:
+            import tracemalloc
+
+            tracemalloc.stop()
+            self._traced = False
+
+
+class _Times:
+    """The times of lines: by events where this Python has them and as long as they are cheap, else by sampling."""
+
+    def __init__(self, bridge: StubBridge, context: ModelContext, main: int, batching: bool) -> None:
+        self._running = bridge.running
+        self._main = main
+        self._context = context
+        self._sizes: Tuple[Any, int] = (None, 0)
+        self._batching = batching
+        files = AuthorFiles()
+        self._times = LineTimes()
+        self.way = "sampling"
+        self._monitoring: Optional[LineMonitoring] = None
+        if LineMonitoring.available():
+            self._monitoring = LineMonitoring(self._times, files, self._size_of, self._sample_only)
+            self.way = "monitoring"
+        # with events it looks for coroutines that wait
+        self._sampler = LineSampler(
+            self._times, files, self._size_of, lambda: context.loop, only_waiting=self._monitoring is not None
+        )
+        if self._monitoring is not None:
+            self._monitoring.start()
+
+    def stop(self) -> None:
+        if self._monitoring is not None:
+            self._monitoring.stop()
+        self._sampler.stop()
+
+    def lines(self) -> List[Any]:
+        """Return the rows of `Profiled.times`, those with most time first."""
+        exact = self.way == "monitoring"
+        rows = [
+            [file, line, size, own, own + called, hits if exact else 0]
+            for (file, line, size), (own, called, hits) in self._times.rows.copy().items()
+        ]
+        return sorted(rows, key=lambda row: -row[4])
+
+    def _sample_only(self) -> None:
+        self.way = "monitoring, then sampling"
+        self._sampler.only_waiting = False
+
+    def _size_of(self, ident: int) -> int:
+        """Return the size of the batch that a thread works for: 0 if it is not the one of `execute`. 0 as thread stands
+        for the event loop."""
+        running = self._running
+        requests = running.requests
+        if requests is None:
+            return 0
+        if ident != self._main:
+            loop = self._context.loop_thread
+            if running.coroutine is None or (ident and ident != loop):
+                return 0
+        known, size = self._sizes
+        if known is not requests:
+            size = sum(map(self._rows, requests)) if self._batching else len(requests)
+            self._sizes = (requests, size)
+        return size
+
+    def _rows(self, request: Any) -> int:
+        inputs = request.inputs()
+        return int(inputs[0].shape()[0]) if inputs and inputs[0].shape() else 1
+
+
+def _held_lines() -> List[Any]:
+    """Return `[file, line, bytes, blocks]` of what was allocated since the begin and is still held, by the author's
+    innermost line, the most first."""
+    import gc
+    import tracemalloc
+
+    gc.collect()  # else cycles that nobody needs any more count
+    files, held = AuthorFiles(), {}  # type: AuthorFiles, Dict[Tuple[str, int], List[int]]
+    for trace in tracemalloc.take_snapshot().traces:
+        for frame in reversed(trace.traceback):  # the innermost is the last
+            if files.has(frame.filename):
+                row = held.setdefault((frame.filename, frame.lineno), [0, 0])
+                row[0] += trace.size
+                row[1] += 1
+                break
+    return sorted(([*place, *row] for place, row in held.items()), key=lambda row: -row[2])

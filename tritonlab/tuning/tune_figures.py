@@ -1,0 +1,101 @@
+"""The results of `tune` as SVG: latency against throughput, and the gain of each part of the best settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..core.short_number import short_number
+from ..core.svg_picture import (
+    BLUE,
+    ORANGE,
+    PURPLE,
+    Key,
+    Scale,
+    SvgPicture,
+    Tick,
+    column_width,
+    round_steps,
+    text_width,
+)
+from ..load_testing.latency_chart import LatencyChart
+from .ablation import PartGain
+from .search import Trial
+
+_ROW, _BAR = 34, 11
+
+
+def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_ms: float | None) -> str:
+    """Return the front as a line, the measured ones as dots, the best of them filled, and the limit as a line across,
+    as SVG text; empty if there is nothing to show.
+    """
+    points = [one for one in (*front, *live) if np.isfinite(one.numbers.p99)]
+    if not points:
+        return ""
+    most_ms = max(*(one.numbers.p99 / 1e6 for one in live or points), (p99_ms or 0.0)) * 1.3
+    shown = [one for one in front if one.numbers.p99 / 1e6 <= most_ms]
+    chart = LatencyChart(
+        f"p99 latency against throughput of {name}",
+        front_keys(shown, live),
+        most_rate=max(one.numbers.rate for one in points) * 1.06,
+        most_ms=most_ms,
+        rate_name="throughput, requests/s",
+        latency_name="p99 latency",
+    )
+    if p99_ms is not None:
+        chart.limit(p99_ms, ORANGE, f"limit: p99 {p99_ms:g} ms")
+    if shown:
+        way = [chart.place(one.numbers.rate, one.numbers.p99 / 1e6) for one in shown]
+        chart.picture.polyline(way, PURPLE)
+    for one, radius, tone in [*((one, 2.0, PURPLE) for one in shown), *((one, 4.5, BLUE) for one in live)]:
+        x, y = chart.place(one.numbers.rate, one.numbers.p99 / 1e6)
+        p99 = short_number(one.numbers.p99 / 1e6)
+        title = f"{one.settings}, {one.load}: {one.numbers.rate:,.0f} requests/s, p99 {p99} ms"
+        chart.point(x, y, radius, tone, title, filled=tone == PURPLE or one is live[0])
+    return chart.picture.svg()
+
+
+def front_keys(front: Sequence[Trial], live: Sequence[Trial]) -> list[Key]:
+    """Return the legend of what there is."""
+    found = [Key("line", PURPLE, "predicted front")] if len(front) > 1 else []
+    found += [Key("dot", BLUE, "the best, measured")] if live else []
+    return [*found, Key("ring", BLUE, "others, measured")] if len(live) > 1 else found
+
+
+def gain_figure(
+    part_gains: Sequence[PartGain], best: Trial, is_contradicted: Callable[[PartGain], bool] = lambda one: False
+) -> str:
+    """Return for each part a bar of the replayed gain, unless a measurement contradicts it, and one of the measured
+    gain, from a line that stands for none, as SVG text. `best`: the best settings as they were measured.
+    """
+    gains = [(None if is_contradicted(one) else one.gain, one.live_gain(best)) for one in part_gains]
+    known = [0.0, *(gain for pair in gains for gain in pair if gain is not None)]
+    names = [f"{one.part} {one.was} → {one.became}" for one in part_gains]
+    picture = SvgPicture("gain of each setting: replayed above, measured below")
+    picture.legend([Key("block", PURPLE, "replayed"), Key("block", BLUE, "measured")])
+    left, top = column_width(names, most=330), picture.height
+    beside = max(text_width(_gain_text(gain)) for gain in known) + 8
+    scale = Scale(min(known), max(max(known), min(known) + 0.01), left, picture.width - beside)
+    for number, (name, gain) in enumerate(zip(names, gains, strict=True)):
+        y = top + number * _ROW
+        picture.name(y + 16, name, left)
+        for line, (share, tone) in enumerate(zip(gain, (PURPLE, BLUE), strict=True)):
+            if share is not None:
+                _draw_bar(picture, scale, gain=share, y=y + line * (_BAR + 2), tone=tone)
+    picture.height = top + _ROW * len(names)
+    picture.line(scale(0), top - 6, scale(0), picture.height)
+    gained = "throughput gained" if best.load.closed else "p99 shortened by"
+    ticks = [Tick(value, _gain_text(value) if value else "0") for value in round_steps(scale.low, scale.high)]
+    picture.x_axis(scale, ticks, f"{gained}, %")
+    return picture.svg()
+
+
+def _draw_bar(picture: SvgPicture, scale: Scale, gain: float, y: float, tone: str) -> None:
+    left, right = sorted((scale(0), scale(gain)))
+    picture.rect(x=left, y=y, width=max(right - left, 1.0), height=_BAR, tone=tone)
+    picture.text(max(left + 1, right) + 4, y + 10, _gain_text(gain))
+
+
+def _gain_text(gain: float) -> str:
+    return f"{gain:+,.0%}"
