@@ -39,9 +39,9 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
     """Return what pre-flight looks at of a loaded model. `reads`: what its code has read, by default while loading."""
     config = parse_pbtxt(model.config_pbtxt(), "the served config")
     directory = Path(model.directory)
-    found = model.reads() if reads is None else reads
+    found, modules = model.reads() if reads is None else reads, model.modules()
     if runs_shipped(config):
-        found = []  # they are this package's, not the model's
+        found, modules = [], {}  # they are this package's, not the model's
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
     versions = tuple(model.metadata()["versions"])
     return Subject(
@@ -49,7 +49,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
         tree=_tree(directory, config, include),
         config=config,
         reads=tuple(found),
-        modules=model.modules(),
+        modules=modules,
         shm_bytes=shm,
         versions=versions,
     )

@@ -56,10 +56,10 @@ class OpenedFacts:
     reason: str = ""
     advice: str = ""
 
-    @property
-    def kind_words(self) -> str:
-        """The kind, with what answers."""
-        return f"{self.kind}: {self.answers}" if self.answers else self.kind or "unknown"
+    def lines(self) -> list[str]:
+        """Return what is to be said below its row."""
+        mend = f"To mend it: {self.advice}" if self.advice else ""
+        return [line for line in (self.answers, self.reason, mend) if line]
 
 
 class NoModel(NotFoundError, KeyError):
@@ -355,12 +355,12 @@ def text_of(rows: Sequence[OpenedFacts]) -> str:
     if not rows:
         return "no models"
     table = [("model", "kind", "state", "in cells")]
-    table += [(row.name, row.kind_words, row.state, "yes" if row.in_cells else "") for row in rows]
+    table += [(row.name, row.kind or "unknown", row.state, "yes" if row.in_cells else "") for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(4)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
     told = []
     for line, row in zip(lines[1:], rows, strict=True):
-        told += [line, *(f"    {text}" for text in (row.reason, row.advice) if text)]
+        told += [line, *(f"    {text}" for text in row.lines())]
     return "\n".join([lines[0], *told])
 
 

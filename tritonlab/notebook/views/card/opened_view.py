@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -68,9 +68,9 @@ class OpenedView(LiveView):
 
 def _row(row: OpenedFacts, live: bool) -> str:
     tone = _TONES.get(row.state, "bad")
-    cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind_words)}</td>"
+    cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
     cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, live)}</td>"
-    told = "".join(f"<tr><td></td><td class='tl-dim' colspan='3'>{line}</td></tr>" for line in _told(row))
+    told = "".join(f"<tr><td></td><td class='tl-dim' colspan='3'>{escape(line)}</td></tr>" for line in row.lines())
     return f"<tr>{cells}</tr>{told}"
 
 
@@ -86,13 +86,6 @@ def _edit(row: OpenedFacts, live: bool) -> str:
         if live
         else (f"<code>%triton edit {escape(row.name)}</code>")
     )
-
-
-def _told(row: OpenedFacts) -> Iterator[str]:
-    if row.reason:
-        yield escape(row.reason)
-    if row.advice:
-        yield f"To mend it: {escape(row.advice)}"
 
 
 def _counted(rows: Sequence[OpenedFacts]) -> str:
