@@ -71,10 +71,10 @@ def write_models(root: Path) -> None:
         "preprocess/1/model.py": PREPROCESS,
         "preprocess/1/scaling.py": b"SCALE = 255.0\n",
         "preprocess/config.pbtxt": config("preprocess", 'backend: "python"', IMAGE, pixels.format("PIXELS")),
-        "resnet50/1/model.onnx": b"onnx",
+        "resnet50/1/model.plan": b"plan",
         "resnet50/config.pbtxt": config(
             "resnet50",
-            'platform: "onnxruntime_onnx"',
+            'platform: "tensorrt_plan"',
             pixels.format("INPUT__0"),
             'name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 1 ]',
         ),
@@ -89,7 +89,6 @@ def row(table: Any, name: str) -> Any:
     return table.locator("tr", has=table.page.locator(f"td.tl-tensor:text-is('{name}')"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     folder = lab.jupyter.notebooks / f"opening_{theme}"
     models = folder / "image_models"
@@ -99,7 +98,7 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
         f"opening_{theme}/opening.ipynb",
         [
             "import numpy as np\nimport tritonlab\n\n%load_ext tritonlab",
-            "tritonlab.reset(backends={'onnxruntime': 'stand-in:echo'})\n%triton open image_models",
+            "tritonlab.reset(backends={'tensorrt': 'stand-in:echo'})\n%triton open image_models",
             "ensemble_image(IMAGE=np.full((1, 3), 255, np.uint8))['SCORE']",
             "ensemble_image.view('graph')",
             "tritonlab.open('image_models').export('exported')",
@@ -142,32 +141,28 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     assert (lab.foreign, lab.errors) == ([], [])
 
 
-def test_a_folder_of_the_file_browser_is_opened_as_a_repository(lab: Any) -> None:
-    lab.jupyter.theme("light")
+@pytest.mark.parametrize("theme", ["dark"], indirect=True)
+def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, theme: str) -> None:
     write_models(lab.jupyter.notebooks / "folder" / "my models")
     lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/folder/tree/folder")
     lab.page.locator(".jp-LauncherCard", has_text="Triton repository").wait_for()
-    item = lab.page.locator(".jp-DirListing-item[data-isdir='true']", has_text="my models")
-    item.click(button="right")
+    folder = lab.page.locator(".jp-DirListing-item[data-isdir='true']", has_text="my models")
+    folder.click(button="right")
     lab.page.get_by_text("Open as Triton Repository").click()
     lab.wait_until_idle()
     table = lab.cell(2).locator(".tl-live")
     lab.wait_text(row(table, "preprocess"), "READY")
     lab.wait_text(row(table, "resnet50"), "FAILED")
-    lab.wait_text(table, "unable to find backend library for backend 'onnxruntime'")
+    lab.wait_text(table, "unable to find backend library for backend 'tensorrt'")
     lab.shot("opened_folder")
-    assert (lab.foreign, lab.errors) == ([], [])
 
-
-def test_the_launcher_asks_for_the_folder(lab: Any) -> None:
-    lab.jupyter.theme("light")
-    write_models(lab.jupyter.notebooks / "asked" / "models")
-    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/asked/tree/asked")
+    lab.page.locator(".lm-TabBar-tab", has_text="Launcher").click()
     lab.page.locator(".jp-LauncherCard", has_text="Triton repository").click()
     dialog = lab.page.locator(".jp-Dialog")
-    dialog.locator(".jp-DirListing-item", has_text="models").click()
+    dialog.locator(".jp-DirListing-item", has_text="my models").click()
     lab.shot("opened_dialog")
     dialog.get_by_role("button", name="Select").click()
+    lab.page.locator(".lm-TabBar-tab.lm-mod-current", has_text="Untitled1.ipynb").wait_for()
     lab.wait_until_idle()
-    lab.wait_text(row(lab.cell(2).locator(".tl-live"), "preprocess"), "READY")
+    lab.wait_text(row(lab.page.locator(".jp-NotebookPanel:visible .tl-live"), "preprocess"), "READY")
     assert (lab.foreign, lab.errors) == ([], [])

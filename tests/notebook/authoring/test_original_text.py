@@ -9,10 +9,11 @@ from tritonlab.notebook.authoring.original_text import OriginalText
 
 
 def through_a_cell(content: bytes, *, is_python: bool = False) -> bytes:
-    """Return the file after a cell has shown it. The kernel gets a line break at the end that nobody typed; some
-    frontends take away what is blank before it."""
+    """Return the file after a cell has shown it, as IPython hands it to a magic: without blanks in blank lines, with a
+    line break at the end that nobody typed, and perhaps without what is blank before it."""
     original = OriginalText(content, is_python=is_python)
-    assert original.edited(original.text.rstrip() + "\n") == content
+    lines = [line if line.strip() else "" for line in original.text.split("\n")]
+    assert original.edited("\n".join(lines).rstrip() + "\n") == content
     return original.edited(original.text + "\n")
 
 
@@ -29,6 +30,7 @@ def through_a_cell(content: bytes, *, is_python: bool = False) -> bytes:
         b"\xef\xbb\xbfa = 1\n",
         b"a\t \n  \n",
         b"a\nb  \n",
+        b"a\n    \nb\n\x0c\nc\n",
         b"caf\xe9\n",
         "größer\x0c\u2028 weiter\n".encode(),
     ],

@@ -58,7 +58,7 @@ class OpenedFacts:
 
     def lines(self) -> list[str]:
         """Return what is to be said below its row."""
-        mend = f"To mend it: {self.advice}" if self.advice else ""
+        mend = f"Fix: {self.advice}" if self.advice else ""
         return [line for line in (self.answers, self.reason, mend) if line]
 
 

@@ -25,8 +25,9 @@ class Line(NamedTuple):
 class OriginalText:
     """The lines of a file of any encoding and any line breaks.
 
-    A cell cannot hold all of them: it has one kind of line break, Unicode only, and the kernel does not learn of blanks
-    and line breaks at its end. So a cell shows `text`, and `edited` finds by comparison what of it was edited.
+    A cell cannot hold all of them: it has one kind of line break, Unicode only, and IPython takes the blanks out of
+    lines that have nothing else, and what is blank at its end. So a cell shows `text`, and `edited` finds by comparison
+    what of it was edited.
     """
 
     def __init__(self, content: bytes, *, is_python: bool = False) -> None:
@@ -47,8 +48,8 @@ class OriginalText:
 
         Raises FileError for a character that the file's encoding does not have.
         """
-        lines = re.split("\r\n|\n|\r", text)
-        used, kept = _without_blank_end(lines), _without_blank_end(self._shown)
+        lines = [_as_ipython_has_it(line) for line in re.split("\r\n|\n|\r", text)]
+        used, kept = _without_blank_end(lines), _without_blank_end([_as_ipython_has_it(line) for line in self._shown])
         if used and kept and used[-1].rstrip() == kept[-1].rstrip():
             used[-1] = kept[-1]
         if used == kept:
@@ -99,9 +100,13 @@ def _split(content: bytes) -> Iterator[Line]:
             yield Line(found[1], found[2])
 
 
+def _as_ipython_has_it(line: str) -> str:
+    return line if line.strip() else ""
+
+
 def _without_blank_end(lines: Sequence[str]) -> list[str]:
     end = len(lines)
-    while end and not lines[end - 1].strip():
+    while end and not lines[end - 1]:
         end -= 1
     return list(lines[:end])
 

@@ -13,6 +13,8 @@ from ..widget import LiveView, in_kernel
 from .model_states import ModelStates
 
 _TONES = {"READY": "good", "LOADING": "warn", "UNLOADED": "off", "NOT OPENED": "off", "CLOSED": "off"}
+#: Inline, because a page may keep no style sheet.
+_LINE = "white-space:normal;overflow-wrap:anywhere;max-width:680px"
 _HEAD = ("model", "kind", "state", "to edit it in this notebook")
 
 
@@ -60,7 +62,7 @@ class OpenedView(LiveView):
     def _table(self, *, live: bool) -> str:
         head = "".join(cell(title, kind="th") for title in _HEAD)
         body = "".join(_row(row, live) for row in self._rows)
-        table = f"<table class='tl-tensors tl-status'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         shown = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
         path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(shown)}</div>"
         return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
@@ -70,7 +72,8 @@ def _row(row: OpenedFacts, live: bool) -> str:
     tone = _TONES.get(row.state, "bad")
     cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
     cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, live)}</td>"
-    told = "".join(f"<tr><td></td><td class='tl-dim' colspan='3'>{escape(line)}</td></tr>" for line in row.lines())
+    lines = [f"<div class='tl-dim' style='{_LINE}'>{escape(line)}</div>" for line in row.lines()]
+    told = "".join(f"<tr><td></td><td colspan='3'>{line}</td></tr>" for line in lines)
     return f"<tr>{cells}</tr>{told}"
 
 
@@ -79,19 +82,13 @@ def _edit(row: OpenedFacts, live: bool) -> str:
         return "<span class='tl-dim'>in cells</span>"
     if row.kind not in ("Python", "ensemble") or row.state in ("NOT OPENED", "CLOSED"):
         return ""
-    # the live table makes a button of it where JupyterLab has our extension
-    name = escape(row.name, quote=True)
-    return (
-        f"<span data-cells='{name}'><code>%triton edit {escape(row.name)}</code></span>"
-        if live
-        else (f"<code>%triton edit {escape(row.name)}</code>")
-    )
+    command = f"<code>%triton edit {escape(row.name)}</code>"
+    # where JupyterLab has our extension, the live table makes a button of it
+    return f"<span data-cells='{escape(row.name, quote=True)}'>{command}</span>" if live else command
 
 
 def _counted(rows: Sequence[OpenedFacts]) -> str:
-    ready = sum(row.state == "READY" for row in rows)
     if not rows:
         return "no models"
-    return (
-        f"{ready} of {len(rows)} models READY" if ready < len(rows) else f"{ready} model{'s' * (ready > 1)}, all READY"
-    )
+    ready = sum(row.state == "READY" for row in rows)
+    return f"{ready} of {len(rows)} models READY"
