@@ -114,8 +114,11 @@ def _plan_beside(
 ) -> ExportPlan:
     """Write the files that lie beside the models to `new`, and return what becomes of those in the repository."""
     tree = read_tree(root, include=include, skip=models)
+    files = [file for file in tree.files if "/" not in file]
     new.mkdir(parents=True)
-    ModelTree(root, tree.files, tree.links).copy(new)
+    ModelTree(root, files, {link: end for link, end in tree.links.items() if "/" not in link}).copy(new)
     plan = compare(new, repository)
-    shown = tuple(left_out.sentences(tree.left_out))
+    hidden = sorted({file.partition("/")[0] for file in tree.files if "/" in file})
+    kept_back = [f"the directory {name} is not a model and was left out" for name in hidden]
+    shown = (*left_out.sentences(tree.left_out), *kept_back)
     return replace(plan, removed=(), unchanged=(), warnings=shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
@@ -32,7 +33,6 @@ class BaseDirectory:
     """
 
     path: Path
-    tree: ModelTree
     versions: tuple[int, ...]
     config: ModelConfig | None
     refusal: ConfigError | None = None
@@ -50,12 +50,17 @@ class BaseDirectory:
         try:
             config = polled(_parsed(directory), model_name=directory.name, files=inside)
         except ConfigError as error:
-            return cls(directory, read_tree(directory), tuple(numbers), None, error)
-        return cls(directory, read_tree(directory), select_versions(config, numbers), config)
+            return cls(directory, tuple(numbers), None, error)
+        return cls(directory, select_versions(config, numbers), config)
+
+    @cached_property
+    def tree(self) -> ModelTree:
+        """Its files and links, as they were at the first use."""
+        return read_tree(self.path)
 
     @property
     def has_config(self) -> bool:
-        return CONFIG_FILE in self.tree.files
+        return (self.path / CONFIG_FILE).is_file()
 
     @property
     def is_python(self) -> bool:

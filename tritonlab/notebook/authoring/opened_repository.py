@@ -3,6 +3,7 @@ write, which count where both have one of the same name."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -282,7 +283,11 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def facts(self) -> list[OpenedFacts]:
         """Return what is to be told of each model."""
-        return [self.facts_of(name) for name in self]
+        found = []
+        for name in self:
+            with contextlib.suppress(FileError):  # it has just gone
+                found.append(self.facts_of(name))
+        return found
 
     def facts_of(self, name: str) -> OpenedFacts:
         base = BaseDirectory.read(self.path / name)
