@@ -340,7 +340,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         if offer and offer == getattr(failure, "reason", ""):  # of a backend that is missing
             return text.partition(": ")[2], f"{offer} Then open the repository again."
         found = failed_load(name, failure, serves=serves)
-        reason = found.text.partition(" failed: ")[2]
+        reason = found.text.partition(" failed: ")[2].rstrip(";. ") + "."
         return f"{found.where}: {reason}" if found.where else reason, found.fix or ""
 
     def to_dict(self) -> dict[str, Any]:
