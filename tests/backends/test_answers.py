@@ -11,7 +11,8 @@ import pytest
 import tritonlab
 from tests.backends.onnx_models import three_layers, write
 from tests.conformance.rules import rule
-from tests.serving import IDENTITY, config
+from tests.models import IDENTITY
+from tests.serving import config
 from tritonlab import Server
 from tritonlab.export.machine_bound import NotDeployable
 from tritonlab.notebook.authoring.workspace import Workspace

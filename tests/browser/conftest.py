@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 #: Longest that a test waits for a page, in seconds: CI runs other tests beside these.
 PATIENCE = 60.0
+#: Longest that JupyterLab takes to start, once a run; with thirty processes on two cores it took more than a minute.
+START_PATIENCE = 150.0
 #: The module and the application of JupyterLab, and of Notebook 7.
 LAB, NOTEBOOK = ("jupyterlab", "LabApp"), ("notebook", "JupyterNotebookApp")
 _THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
@@ -115,7 +117,7 @@ def serving(base: Path, prefix: str = "", app: tuple[str, str] = LAB) -> Iterato
 
 def _port_once_up(found: Path, prefix: str, process: subprocess.Popen[bytes], log: Path) -> int:
     """Waits until the server answers and returns the port that it has chosen, which it writes to a file."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         try:
             port = int(json.loads(found.read_text())["port"])
@@ -184,7 +186,7 @@ class Lab:
         #: Whether another test may use the page; one that changes what `close` does not see says no.
         self.reusable = True
         self._loads = 0
-        #: The theme with which `open` loaded JupyterLab; "" once anything else was done with the page.
+        #: The theme of the JupyterLab that `open` loaded; "" once anything else was loaded.
         self._theme = ""
         self._opened = False
         page.on("console", lambda line: self.console.append(line.text) if line.type == "error" else None)
@@ -267,9 +269,8 @@ class Lab:
             self.page.wait_for_timeout(50)
 
     def save(self) -> None:
-        """Saves the notebook and waits until it is written."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-        self.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+        """Save the notebook, and wait until it is written; a live view may have changed it again by then."""
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.save()")
 
     def wait_text(self, locator: Any, text: str) -> None:
         """Waits until the element's text contains `text`; the element may be drawn anew meanwhile."""

@@ -155,7 +155,7 @@ def read_from(directory: str | Path) -> Case:
     try:
         facts: Mapping[str, Any] = json.loads((path / _CASE_FILE).read_text(encoding="utf-8"))
         kept = [read_case(each) for each in sorted((path / "requests").glob("*.json"))]
-        samples = tuple(Sample(dict(each.inputs), dict(each.said)) for each in kept)
+        samples = tuple(Sample(dict(each.inputs), dict(each.fields)) for each in kept)
         return Case(facts["relation"], facts["kind"], samples, tuple(facts["order"]), facts["facts"])
     except (OSError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a case of a check: {type(error).__name__}: {error}") from None

@@ -229,7 +229,8 @@ def test_messages_of_requests_that_wait_are_bounded_together(core: Core) -> None
     with bounded(core, MB) as stub:
         core.infer_here = core.infer = lambda request, version: waiting.append(request)  # type: ignore[method-assign]
         size = MB - 1000
-        calls = [stub.ModelInfer.future(large(size), timeout=SECONDS) for _ in range(2)]
+        # they wait while others are refused, each in its own time
+        calls = [stub.ModelInfer.future(large(size), timeout=4 * SECONDS) for _ in range(2)]
         eventually(lambda: len(waiting) == 2)
         code, text = refusal(stub.ModelInfer, large(size))
         assert code == "RESOURCE_EXHAUSTED" and "that they may take together" in text

@@ -12,6 +12,9 @@ from grpc._cython import cygrpc
 from tests.serving import NO_PLUGINS, environment
 from tritonlab.frontends.grpc import calls
 
+# each runs a file of tests in a process of its own
+pytestmark = pytest.mark.timeout(300)
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

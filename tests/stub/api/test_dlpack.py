@@ -16,10 +16,14 @@ from tritonlab.stub._pb_stub.api import dlpack
 from tritonlab.stub._pb_stub.api.errors import TritonModelException
 from tritonlab.stub._pb_stub.api.pb_tensor import Tensor
 
-torch = pytest.importorskip("torch")
-
 STUB = Path(dlpack.__file__).parents[2]
 DTYPES = "?bBhHiIqQefd"
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """Not imported with this module: every worker of a run would pay for it."""
+    return pytest.importorskip("torch")
 
 
 class Producer:
@@ -93,7 +97,7 @@ def test_numpy_arrays_come_in_without_a_copy(char: str) -> None:
 
 @pytest.mark.rule("1.5.7")
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "float16", "float32", "float64"])
-def test_torch_tensors_come_in_and_go_out(dtype: str) -> None:
+def test_torch_tensors_come_in_and_go_out(torch: Any, dtype: str) -> None:
     source = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
     tensor = Tensor.from_dlpack("a", source)
     assert tensor.as_numpy().tolist() == source.tolist()
@@ -102,7 +106,7 @@ def test_torch_tensors_come_in_and_go_out(dtype: str) -> None:
 
 
 @pytest.mark.rule("1.6.5", "1.4.4")
-def test_bf16_crosses_by_dlpack_both_ways() -> None:
+def test_bf16_crosses_by_dlpack_both_ways(torch: Any) -> None:
     source = torch.arange(6).reshape(2, 3).to(torch.bfloat16)
     tensor = Tensor.from_dlpack("a", source)
     datatype, shape, data = tensor._wire()
@@ -113,7 +117,7 @@ def test_bf16_crosses_by_dlpack_both_ways() -> None:
 
 
 @pytest.mark.rule("1.4.7")
-def test_the_array_of_an_imported_tensor_is_a_copy() -> None:
+def test_the_array_of_an_imported_tensor_is_a_copy(torch: Any) -> None:
     source = torch.arange(3)
     tensor = Tensor.from_dlpack("a", source)
     array = tensor.as_numpy()
@@ -272,14 +276,14 @@ def test_strings_have_no_dlpack() -> None:
 
 @pytest.mark.rule("1.5.8")
 @pytest.mark.parametrize("char", DTYPES)
-def test_every_numeric_dtype_goes_out(char: str) -> None:
+def test_every_numeric_dtype_goes_out(torch: Any, char: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(char)
     found = torch.from_dlpack(Tensor("a", array).to_dlpack())
     assert found.numpy().dtype == array.dtype and found.tolist() == array.tolist()
 
 
 @pytest.mark.rule("1.5.8")
-def test_a_built_tensor_shares_its_memory() -> None:
+def test_a_built_tensor_shares_its_memory(torch: Any) -> None:
     array = np.arange(3.0)
     view = torch.from_dlpack(Tensor("a", array))
     view[1] = 8
@@ -287,7 +291,7 @@ def test_a_built_tensor_shares_its_memory() -> None:
 
 
 @pytest.mark.rule("1.4.11")
-def test_writes_through_dlpack_reach_what_is_sent_but_not_the_received_bytes() -> None:
+def test_writes_through_dlpack_reach_what_is_sent_but_not_the_received_bytes(torch: Any) -> None:
     region = bytearray(np.arange(3).tobytes())
     tensor = Tensor._received("a", 9, [3], memoryview(region), None)
     torch.from_dlpack(tensor)[0] = 9
@@ -296,7 +300,7 @@ def test_writes_through_dlpack_reach_what_is_sent_but_not_the_received_bytes() -
     assert tensor.as_numpy().tolist() == [0, 1, 2]
 
 
-def test_read_only_memory_goes_out_as_a_copy() -> None:
+def test_read_only_memory_goes_out_as_a_copy(torch: Any) -> None:
     array = np.frombuffer(np.arange(3).tobytes(), np.int64)
     assert not array.flags.writeable
     view = torch.from_dlpack(Tensor("a", array))
@@ -360,7 +364,7 @@ def test_capsules_dropped_while_an_exception_is_on_its_way_and_at_exit() -> None
 
 @pytest.mark.rule("1.5.10")
 @pytest.mark.parametrize("array", [np.arange(3.0), np.array([True]), np.zeros(0), np.array(1)])
-def test_a_consumer_holds_the_tensor(array: np.ndarray[Any, Any]) -> None:
+def test_a_consumer_holds_the_tensor(torch: Any, array: np.ndarray[Any, Any]) -> None:
     tensor = Tensor("a", array)
     consumer = torch.from_dlpack(tensor)
     gone = weakref.ref(tensor)
@@ -374,7 +378,7 @@ def test_a_consumer_holds_the_tensor(array: np.ndarray[Any, Any]) -> None:
 
 
 @pytest.mark.rule("1.5.10")
-def test_an_imported_tensor_is_held_as_well() -> None:
+def test_an_imported_tensor_is_held_as_well(torch: Any) -> None:
     tensor = Tensor.from_dlpack("a", torch.arange(3))
     capsule = tensor.to_dlpack()
     gone = weakref.ref(tensor)

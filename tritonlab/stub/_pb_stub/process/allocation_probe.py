@@ -39,15 +39,15 @@ class AllocationProbe:
             self._marked = tracemalloc.take_snapshot()
         elif order == "grown" and self._marked is not None:
             gc.collect()
-            found = self._grown(tracemalloc.take_snapshot())
+            found = self._grown(self._marked, tracemalloc.take_snapshot())
             tracemalloc.stop()
         with open(self._answer, "w") as file:
             json.dump(found, file)
 
-    def _grown(self, now: tracemalloc.Snapshot) -> List[Any]:
+    def _grown(self, marked: tracemalloc.Snapshot, now: tracemalloc.Snapshot) -> List[Any]:
         """Return file, line, bytes and source of the author's lines that allocated most since the mark."""
         by_line = {}  # type: dict[Any, int]
-        for difference in now.compare_to(self._marked, "traceback"):
+        for difference in now.compare_to(marked, "traceback"):
             if difference.size_diff <= 0:
                 continue
             for frame in reversed(difference.traceback):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..wire.profile_bodies import Profile, Profiled
 from .line_monitoring import LineMonitoring
@@ -138,7 +138,8 @@ def _held_lines() -> List[Any]:
     import tracemalloc
 
     gc.collect()  # else cycles that nobody needs any more count
-    files, held = AuthorFiles(), {}  # type: AuthorFiles, Dict[Tuple[str, int], List[int]]
+    files = AuthorFiles()
+    held: Dict[Tuple[str, int], List[int]] = {}
     for trace in tracemalloc.take_snapshot().traces:
         for frame in reversed(trace.traceback):  # the innermost is the last
             if files.has(frame.filename):

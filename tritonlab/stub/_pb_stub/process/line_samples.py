@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..api import own_threads
 from .author_error import is_library
@@ -103,7 +103,7 @@ class LineSampler:
                 self._count_waiting(task.get_coro(), nanoseconds, size)
 
     def _count(self, frame: Any, nanoseconds: int, size: int) -> None:
-        seen = set()  # type: Set[Place]
+        seen: Set[Place] = set()
         while frame is not None:
             file, line = frame.f_code.co_filename, frame.f_lineno
             if line is not None and self._files.has(file):
