@@ -46,7 +46,7 @@ LEVELS: list[list[str]] = [
     ["notebook.model", "notebook.opened"],
     ["notebook.server"],
     ["notebook.shell"],
-    ["check_run", "golden_run", "preflight_run", "runtime", "model_testing"],
+    ["check_run", "doctor", "golden_run", "preflight_run", "quickstart", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]
@@ -56,6 +56,8 @@ LEVELS: list[list[str]] = [
 LAZY = {
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.export.verify.verification"),
+    ("tritonlab.export.whole_export", "tritonlab.export.verify.verification"),
+    ("tritonlab.runtime", "tritonlab.notebook.authoring.exporting"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab.__main__", "tritonlab.export.verify.verification"),
     ("tritonlab.__main__", "tritonlab.check_run"),

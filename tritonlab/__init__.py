@@ -14,7 +14,6 @@ from .core.observe.instrument import Instrument
 from .core.observe.log_settings import LogSetting
 from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
-from .export.repository import export
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.imported_notebook import import_repository
 from .notebook.model import Model
@@ -23,6 +22,7 @@ from .runtime import (
     connect,
     default_server,
     default_workspace,
+    export,
     follow_workspaces,
     golden,
     load,

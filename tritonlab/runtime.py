@@ -34,12 +34,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
+from .export.preflight.judge import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import Workspace
@@ -55,6 +56,8 @@ from .server.options import Options
 
 if TYPE_CHECKING:
     from .clients.remote import RemoteServer
+    from .export.environment.placed import EnvironmentOptions
+    from .export.report import ExportReport
     from .frontends.endpoints import Endpoints
     from .notebook.views.card.load_panel import Loadable, LoadPanel
     from .notebook.views.playground.playground import Playground
@@ -143,6 +146,7 @@ def load(
     files: Files | None = None,
     version: int | None = None,
     base: str | PathLike[str] | None = None,
+    sample: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Model:
     """Load a model into the notebook's server and return it READY, as `%%triton_model` does.
@@ -150,13 +154,16 @@ def load(
     source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
     there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
     paths to copy or a dict of name -> bytes or path. base: a model directory whose files count where none of these
-    gives one, and are not copied. options: the fields of `ConfigOptions`, such as
-    `max_batch_size=8`, `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`.
+    gives one, and are not copied. options: the fields of `ConfigOptions`, such as `max_batch_size=8`,
+    `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`. sample: the inputs of a
+    request; those, and the outputs that the model answers it with, are the config's.
 
     Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
     given = ConfigOptions.from_keywords(**options) if options else None
-    default_workspace().load(name, source, config=config, files=files, version=version, options=given, base=base)
+    default_workspace().load(
+        name, source, config=config, files=files, version=version, options=given, base=base, sample=sample
+    )
     return default_server().model(name)
 
 
@@ -173,6 +180,81 @@ def open_repository(directory: str | PathLike[str], models: Sequence[str] | None
     Raises FileError for what is not a repository, NotFoundError for a model that is not in it.
     """
     return Repository.open(default_workspace(), directory, models)
+
+
+@explains_unknown
+def export(
+    models: Model | str | Sequence[Model | str],
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool | Literal["replace"] = False,
+    alone: bool = False,
+    include: str | Sequence[str] = (),
+    target: str = DEFAULT_TARGET,
+    env: str | EnvironmentOptions | None = None,
+    deploy: str | Sequence[str] = (),
+    capture: bool = False,
+    artifacts: Mapping[str, Any] | None = None,
+    verify: bool | str | Sequence[str] | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+    say: Callable[[str], None] = lambda text: None,
+    cancel: threading.Event | None = None,
+) -> ExportReport:
+    """Write models, or models of the notebook by their names, as a repository that a Triton server can load, and report
+    what it did: for each model `<directory>/<name>/config.pbtxt`, `<version>/model.py` and its other files, nothing
+    else. Files keep their modes, and links that lead within the model directory stay links.
+
+    The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
+    author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
+    report says so. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
+    it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+
+    The models that these need are written with them: for an ensemble the models of its steps, for others those that
+    BLS calls name; `alone` leaves them out. Everything is built in one place and put into its own at the end: if one of
+    the directories is in the way, or an error, an interrupt or `cancel` comes before, nothing is written.
+
+    include: names or patterns of files that are else left out, because they are hidden or have more than 100 MB.
+    target: where it is to run, a release of Triton as 2.49, its container as 24.08, or kserve; the report warns of what
+    will not work there. env: `requirements` writes what the models have imported as a lock beside the repository, `dir`
+    and `archive` put a relocatable environment with it into each model directory, the path of a conda prefix or of a
+    whole Python packs that; EnvironmentOptions choose its Python and limit its size. deploy: of docker, k8s and kserve,
+    files beside a repository called models/. capture: write what other cells define and a model uses in front of it,
+    and load it again. artifacts: values by the name of the file that keeps them beside model.py, `weights.pt`, or
+    `NAME/weights.pt` if there are several models; they are kept as `%triton artifact` keeps them. verify: releases of
+    real Triton servers that have to answer golden requests and the last ones as the notebook does, True for the
+    target's; the report has the verdict. dry_run: write nothing, and report what would be written; capture and
+    artifacts are not looked at.
+
+    progress is called with the bytes copied so far and those of all models, say with a line about each step; setting
+    `cancel` ends it, and Cancelled is raised.
+
+    Raises NoRepository where no repository can be, UnknownTarget, EnvironmentRefused for an environment that would not
+    work at the target, ExportOptionError for options that cannot be.
+    """
+    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
+    is_ours = capture or artifacts or any(isinstance(each, str) for each in given)
+    # with what makes environments and deploy files
+    from .notebook.authoring.exporting import export_models
+
+    return export_models(
+        default_workspace() if is_ours else None,
+        models,
+        directory,
+        overwrite=overwrite,
+        alone=alone,
+        include=include,
+        target=target,
+        env=env,
+        deploy=deploy,
+        capture=capture,
+        artifacts=artifacts,
+        verify=verify,
+        dry_run=dry_run,
+        progress=progress,
+        say=say,
+        cancel=cancel,
+    )
 
 
 def recording(server: Server | None = None) -> Recording:

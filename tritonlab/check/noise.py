@@ -12,7 +12,7 @@ from ..clients.comparison import tolerance
 from ..clients.literal import floats
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
-from .sample import Answer
+from .sample import ModelAnswer
 
 #: A sum of another order, as in a larger batch, moves floats by so much of the largest in the tensor.
 _OF_LARGEST = {DataType.FP64: 1e-11, DataType.FP32: 2e-5, DataType.FP16: 4e-3, DataType.BF16: 3e-2}
@@ -21,7 +21,7 @@ _MARGIN = 4.0
 
 
 @dataclass(frozen=True)
-class Difference:
+class AnswerDifference:
     """Where two answers to one request differ. `kind`: error, count, outputs, datatype, shape or value. `index`: of the
     first element that does, of `output` in response number `response`."""
 
@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass
-class Noise:
+class AnswerNoise:
     """How far the answers to one request differ by themselves. `values`: by output the largest absolute difference.
     `free`: outputs that differ in more than numbers, which are not compared. `counts`: whether even the number of
     responses differs.
@@ -59,7 +59,7 @@ class Noise:
     def is_silent(self) -> bool:
         return not (self.values or self.free or self.counts or self.fails)
 
-    def learn(self, answers: Sequence[Answer]) -> None:
+    def learn(self, answers: Sequence[ModelAnswer]) -> None:
         """Take the differences between these answers to one request for noise."""
         first = answers[0]
         for other in answers[1:]:
@@ -69,7 +69,7 @@ class Noise:
                     break
                 self._allow(found, first, other)
 
-    def _allow(self, found: Difference, first: Answer, other: Answer) -> None:
+    def _allow(self, found: AnswerDifference, first: ModelAnswer, other: ModelAnswer) -> None:
         if found.kind == "error":
             self.fails = True
         elif found.kind == "count":
@@ -107,41 +107,41 @@ class Noise:
             f"Comparisons allow that{rest}."
         )
 
-    def differ(self, expected: Answer, got: Answer) -> Difference | None:
+    def differ(self, expected: ModelAnswer, got: ModelAnswer) -> AnswerDifference | None:
         """Return the first difference between two answers to one request that is more than noise."""
         if expected.good != got.good or (not expected.good and expected.ended != got.ended):
-            return None if self.fails else Difference("error", expected=expected.text(), got=got.text())
+            return None if self.fails else AnswerDifference("error", expected=expected.text(), got=got.text())
         if not expected.good:
             return None  # both failed; what they say of it may differ
         if len(expected.responses) != len(got.responses) and not self.counts:
             counts = (f"{len(each.responses)} response{'s' * (len(each.responses) != 1)}" for each in (expected, got))
-            return Difference("count", expected=next(counts), got=next(counts))
+            return AnswerDifference("count", expected=next(counts), got=next(counts))
         for number, (one, two) in enumerate(zip(expected.responses, got.responses, strict=False)):
             if (found := self._outputs(number, one, two)) is not None:
                 return found
         return None
 
-    def _outputs(self, number: int, one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> Difference | None:
+    def _outputs(self, number: int, one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> AnswerDifference | None:
         for name in dict.fromkeys([*one, *two]):
             if name in self.free:
                 continue
             if name not in one or name not in two:
                 words = tuple("there" if name in each else "missing" for each in (one, two))
-                return Difference("outputs", name, number, expected=words[0], got=words[1])
+                return AnswerDifference("outputs", name, number, expected=words[0], got=words[1])
             if (found := self._tensor(name, number, one[name], two[name])) is not None:
                 return found
         return None
 
-    def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> Difference | None:
+    def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> AnswerDifference | None:
         if one.datatype is not two.datatype:
-            return Difference("datatype", name, number, (), one.datatype.name, two.datatype.name)
+            return AnswerDifference("datatype", name, number, (), one.datatype.name, two.datatype.name)
         if one.shape != two.shape:
-            return Difference("shape", name, number, (), str(list(one.shape)), str(list(two.shape)))
+            return AnswerDifference("shape", name, number, (), str(list(one.shape)), str(list(two.shape)))
         index = self._first_apart(name, one, two)
         if index is None:
             return None
         values = [value_text(each, index) for each in (one, two)]
-        return Difference("value", name, number, index, *values)
+        return AnswerDifference("value", name, number, index, *values)
 
     def _first_apart(self, name: str, one: Tensor, two: Tensor) -> tuple[int, ...] | None:
         if one.datatype is DataType.BYTES:

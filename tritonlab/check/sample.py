@@ -1,4 +1,4 @@
-"""`Sample`, the content of a request that a check sends, and `Answer`, what came back."""
+"""`Sample`, the content of a request that a check sends, and `ModelAnswer`, what came back."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def tensor_text(tensor: Tensor) -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelAnswer:
     """What came back for one request: the outputs of each response that has any, and how it ended.
 
     `error`: the text of the error, "" for none. `exception`: the Python exception of the model's code. `ended`: whether

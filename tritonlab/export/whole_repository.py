@@ -13,9 +13,12 @@ from ..core.plain_facts import few_lines
 from ..repository.model_tree import ModelTree, read_tree
 from ..repository.place import make_repository, scratch_place
 from . import left_out
+from .compared_trees import compare_files, compare_trees
 from .placement import Placement
+from .preflight.judge import DEFAULT_TARGET
+from .releases import find_target
 from .report import ExportConflict, ExportPlan, ExportReport
-from .repository import compare, plan_as_it_is, scratch_directory
+from .repository import scratch_directory
 
 #: Where the files beside the models are built.
 _BESIDE = ".beside"
@@ -91,7 +94,10 @@ def export_whole(
         plans = []
         for name, model in models.items():
             tree = read_tree(model.directory, include=wanted)
-            plan = plan_as_it_is(tree, scratch / name, repository / name, model.warnings, lambda file, size: 0)
+            (scratch / name).mkdir()
+            tree.copy(scratch / name)
+            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out))))
+            plan = replace(compare_trees(scratch / name, repository / name), warnings=found)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
             plans.append(plan)
@@ -104,8 +110,11 @@ def export_whole(
                 for plan in plans
             ]
             for name in (*files.added, *files.changed):
-                placement.place(scratch / _BESIDE / name, repository / name)
-        reports = [ExportReport(plan.path, plan, backup) for plan, backup in zip(plans, backups, strict=True)]
+                placement.place_file(scratch / _BESIDE / name, repository / name)
+        image = find_target(DEFAULT_TARGET).release.image
+        reports = [
+            ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
+        ]
         return RepositoryReport(tuple(reports), files)
 
 
@@ -117,8 +126,8 @@ def _plan_beside(
     files = [file for file in tree.files if "/" not in file]
     new.mkdir(parents=True)
     ModelTree(root, files, {link: end for link, end in tree.links.items() if "/" not in link}).copy(new)
-    plan = compare(new, repository)
+    plan = compare_files(new, repository)
     hidden = sorted({file.partition("/")[0] for file in tree.files if "/" in file})
     kept_back = [f"the directory {name} is not a model and was left out" for name in hidden]
     shown = (*left_out.sentences(tree.left_out), *kept_back)
-    return replace(plan, removed=(), unchanged=(), warnings=shown)
+    return replace(plan, warnings=shown)

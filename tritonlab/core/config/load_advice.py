@@ -47,6 +47,9 @@ _ADVICE = (
     (re.compile(r"appears in two or more repositories"), "remove one of them, or serve with model_namespacing"),
 )
 
+#: What is looked for in the reason of a failed load, in this order.
+LOAD_PATTERNS = (*(pattern for pattern, _ in _ADVICE), _UNFILLED, _NO_FIELD, _NO_ENUM)
+
 
 def load_advice(reason: str) -> str:
     """Return what to do about a load that failed for this reason; empty if unknown."""

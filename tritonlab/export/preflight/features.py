@@ -19,6 +19,7 @@ _OUTCOMES = {
     "max_inflight_requests": Prediction.LOAD,
     "timeout": Prediction.DIFFERS,
     "is_ready": Prediction.DIFFERS,
+    "iterative_stream": Prediction.DIFFERS,
 }
 
 
@@ -50,7 +51,7 @@ def _unknown(feature: Feature, release: Release) -> str:
 def used_features(subject: Subject) -> dict[str, str]:
     """Return the features that the model uses, with the line of the first use, empty for those of the config."""
     found = {key: "" for key, uses in _IN_CONFIG.items() if uses(subject.config)}
-    if subject.environment and (subject.directory / subject.environment).is_dir():
+    if subject.has_environment_directory:
         found["environment_directory"] = ""
     for source in subject.sources:
         for key, line in _in_source(source, subject.is_decoupled):
@@ -129,6 +130,7 @@ def _name(function: ast.expr) -> str:
 #: Features that the config shows.
 _IN_CONFIG: dict[str, Callable[[ModelConfig], bool]] = {
     "bf16": lambda config: any(each.data_type == messages.TYPE_BF16 for each in (*config.input, *config.output)),
+    "iterative_stream": lambda config: bool(config.sequence_batching.iterative_sequence),
     "iterative_sequence": lambda config: bool(config.sequence_batching.iterative_sequence),
     "non_linear_format": lambda config: any(each.is_non_linear_format_io for each in (*config.input, *config.output)),
     "max_inflight_requests": lambda config: bool(getattr(config.ensemble_scheduling, "max_inflight_requests", 0)),

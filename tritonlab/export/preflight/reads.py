@@ -130,7 +130,8 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
                 sentence=f"it names {path}, a path of this machine",
                 remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
                 source_line=line_of(source, node),
-                outcome=Prediction.LOAD,
+                # while it was loaded, it did not open it
+                outcome=Prediction.FAILS if subject.reads else Prediction.LOAD,
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.config.completed_text import completed_text
 from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
 from ...core.config.model_config_rules import is_ensemble
+from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_tree import read_tree
 from .base_directory import BaseDirectory
@@ -32,6 +34,7 @@ Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]
 
 
+_IMPORTS_BASE = re.compile(rf"^\s*(from|import)\s+{BASE}\b", re.MULTILINE)
 _NO_CONFIG = ConfigText()
 _NO_OPTIONS = ConfigOptions()
 
@@ -126,6 +129,10 @@ class Draft:
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
             tree[self.model_path] = self.source
+            base = model_path(BASE_FILE.name, self.version)
+            has_base = base in tree or (self.base is not None and base in self.base.tree.files)
+            if not has_base and _IMPORTS_BASE.search(self.source.text()):
+                tree[base] = ModelFile(BASE_FILE.read_bytes())
         if self.base is not None:
             return {**self.base.files(), **{path: self.base.written(path, file) for path, file in tree.items()}}
         return tree
@@ -214,6 +221,12 @@ class Draft:
         file = ModelFile(text.encode(), segments)
         fresh = replace(self, source=file, given_config=_NO_CONFIG, given_files={}, options=_NO_OPTIONS)
         return replace(fresh, settings=None)
+
+    def text_with(self, behind: str) -> str:
+        """Return the text of the source with more lines behind it. Raises FileError if there is none."""
+        if self.source is None:
+            raise FileError(f"there is no {self.model_file} for {self.name!r} yet", fix="write it first")
+        return self.source.text() + behind
 
     def with_captured(self, namespace: Mapping[str, Any]) -> Draft:
         """Return the draft with what other cells define, and its source uses, in front of it. Raises SourceError."""

@@ -28,6 +28,7 @@ from .draft import Draft, Files, Source, model_path
 from .errors import FileError, OptionError
 from .model_file import ModelFile
 from .notebook_ports import NotebookPorts
+from .sample_config import load_by_sample
 from .source_map import SourceMap, whole
 from .written_model import LoadProgress, LoadReport, WrittenModel, pids_of
 
@@ -92,6 +93,7 @@ class Workspace:
         if_changed: bool = False,
         capture: Mapping[str, Any] | None = None,
         base: str | PathLike[str] | None = None,
+        sample: Mapping[str, Any] | None = None,
     ) -> Model:
         """Write the model, load it, and return it READY.
 
@@ -100,10 +102,21 @@ class Workspace:
         paths to copy or a dict of name -> bytes or path. options: None keeps those of the last load if `source` is
         None. body: the cell `source` is from. if_changed: a model that serves just this is not loaded again. capture:
         the variables of the notebook; what of them the source uses and does not define is written in front of it. base:
-        a model directory whose files count where neither the source nor cells write one; they are not copied.
+        a model directory whose files count where neither the source nor cells write one; they are not copied. sample: a
+        request, which gives the config the inputs that it has and the outputs that it is answered with.
 
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
+        if sample is not None:
+            stated = self.draft(name).with_changes(source, config, files, version, options, body, base)
+            more: dict[str, Any] = dict(config=config, files=files, version=version, body=body, capture=capture)
+            more["base"] = base
+
+            def load(found: ConfigOptions, behind: str) -> Model:
+                text = stated.text_with(behind) if behind or source is None else source
+                return self.load(name, text, options=found, **more)
+
+            return load_by_sample(sample, stated.options, stated.config.message, load)
         started = time.perf_counter()
         with self._lock:
             draft = self.draft(name).with_changes(source, config, files, version, options, body, base)

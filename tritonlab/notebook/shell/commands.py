@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.error_pages import error_pages
 from ...core.plain_facts import by_number
 from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
@@ -19,7 +20,6 @@ from ..model import Model
 from ..opened import Repository
 from ..views.card.card_display import LoadingCard, card_of
 from ..views.card.draining import draining_text
-from ..views.card.export_panel import DEFAULT_DIRECTORY
 from ..views.card.live_card import LiveCard
 from ..views.card.statistics_text import samples, statistics_text
 from ..views.card.status_table import StatusView
@@ -191,9 +191,11 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> Any:
-    from .export_command import export_model  # with gRPC and all that verifies and deploys
+    from .export_command import export_named  # with what makes environments and deploy files
 
-    return export_model(context.workspace, context.model(arguments.name), arguments, context.json)
+    for name in (arguments.name, *arguments.place[:-1]):
+        context.model(name)  # raises, with why it was not loaded
+    return export_named(context.workspace, arguments, context.json)
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
@@ -268,10 +270,14 @@ def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:
-    if arguments.command is not None:
-        if arguments.command not in COMMANDS:
-            raise unknown("%triton has no command", arguments.command, COMMANDS)
-        return Text(COMMANDS[arguments.command].parser.format_help())
+    word = arguments.command
+    if word in COMMANDS:
+        return Text(COMMANDS[word].parser.format_help())
+    if word is not None:
+        page = error_pages().get(word)
+        if page is None:
+            raise unknown("%triton has no command and no page about an error", word, [*COMMANDS, *error_pages()])
+        return Text(str(page), page._asdict())
     told = {name: command.parser.description for name, command in COMMANDS.items()}
     return Text("\n".join(summary()), {"commands": told})
 
@@ -309,6 +315,9 @@ def _unread(name: str, run: Callable[[Context, argparse.Namespace], Any], about:
 def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return ("name",), {"help": "a model", **settings}
 
+
+_ABOUT_HELP = "show this list, one command's arguments, or the page about an error"
+_COMMAND_OR_TOPIC = (("command",), {"nargs": "?", "help": "a subcommand, or the topic that an error's hint names"})
 
 COMMANDS = {
     "status": _command("status", _status, "show all models, or the card of one", _name(nargs="?")),
@@ -405,7 +414,6 @@ COMMANDS = {
         _export,
         "write a model repository for a real server",
         _name(),
-        (("directory",), {"nargs": "?", "default": DEFAULT_DIRECTORY, "help": "the repository"}),
         *OPTIONS,
     ),
     "artifact": _unread(
@@ -442,5 +450,5 @@ COMMANDS = {
         "put a model's source into the next cell, also one of a repository that was opened",
         _name(),
     ),
-    "help": _command("help", _help, "show this list, or one command's arguments", (("command",), {"nargs": "?"})),
+    "help": _command("help", _help, _ABOUT_HELP, _COMMAND_OR_TOPIC),
 }

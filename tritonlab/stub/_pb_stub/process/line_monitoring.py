@@ -14,9 +14,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .line_samples import AuthorFiles, LineTimes
 
 #: The share of the author's time that events may take, and the nanoseconds that they may take at first.
-_SHARE, _SLACK = 0.02, 5_000_000
+_SHARE, _SLACK = 0.02, 1_000_000
 #: Between how many events of a thread the price is looked at.
-_LOOKS = 256
+_LOOKS = 64
 
 
 class _ThreadState:
@@ -199,4 +199,4 @@ class LineMonitoring:
             best = min(best, (time.perf_counter_ns() - began) / 50)
         self._times = times
         self._threads.clear()
-        return best * 1.3  # and what the interpreter does for it
+        return best * 2  # and what the interpreter does for it

@@ -1,5 +1,5 @@
-"""The tracing of allocations in a copy of a model that is being checked: which of the author's lines allocate what
-stays. Only such a copy imports this.
+"""What is looked at inside a copy of a model that is being checked: which of the author's lines allocate what stays,
+and whether the model reads what it has changed itself in an input. Only such a copy imports this.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import os
 import tracemalloc
 from typing import Any, List, Optional
 
+import numpy
+
+from ..api.pb_tensor import Tensor
+
 #: How many frames of each allocation are kept, to find the author's line below a library's.
 _DEPTH = 12
 _MOST = 5
 
 
-class AllocationProbe:
+class ModelProbe:
     """The probe in the model's process. It does what the file `order` says, before the next `execute`."""
 
     def __init__(self, model_file: str, directory: str) -> None:
@@ -34,17 +38,20 @@ class AllocationProbe:
         found: List[Any] = []
         if order == "trace":
             tracemalloc.start(_DEPTH)
+        elif order == "plain" or order.startswith(("copies ", "read-only ")):
+            how, _, name = order.partition(" ")
+            _give_copies(name, how == "read-only")
         elif order == "mark":
             gc.collect()
             self._marked = tracemalloc.take_snapshot()
         elif order == "grown" and self._marked is not None:
             gc.collect()
-            found = self._grown(self._marked, tracemalloc.take_snapshot())
+            found = self._grown(tracemalloc.take_snapshot(), self._marked)
             tracemalloc.stop()
         with open(self._answer, "w") as file:
             json.dump(found, file)
 
-    def _grown(self, marked: tracemalloc.Snapshot, now: tracemalloc.Snapshot) -> List[Any]:
+    def _grown(self, now: tracemalloc.Snapshot, marked: tracemalloc.Snapshot) -> List[Any]:
         """Return file, line, bytes and source of the author's lines that allocated most since the mark."""
         by_line = {}  # type: dict[Any, int]
         for difference in now.compare_to(marked, "traceback"):
@@ -59,6 +66,26 @@ class AllocationProbe:
         return [[file, line, size, _source(file, line)] for (file, line), size in largest]
 
 
+_as_numpy = Tensor.as_numpy
+
+
+def _give_copies(name: str, read_only: bool) -> None:
+    """Let `as_numpy` of tensors of that name return an array of its own each time; of none, as Triton does."""
+    if not name:
+        Tensor.as_numpy = _as_numpy  # type: ignore[method-assign]
+        return
+
+    def as_numpy(self: Tensor) -> Any:
+        array = _as_numpy(self)
+        if self.name() != name or not isinstance(array, numpy.ndarray):
+            return array
+        array = array.copy()
+        array.flags.writeable = not read_only
+        return array
+
+    Tensor.as_numpy = as_numpy  # type: ignore[method-assign]
+
+
 def _source(file: str, line: int) -> str:
     try:
         with open(file, encoding="utf-8", errors="replace") as opened:
@@ -70,10 +97,10 @@ def _source(file: str, line: int) -> str:
 def probe(model: Any, model_file: str, directory: str) -> None:
     """Let the `execute` of a model's class look for orders first."""
     execute = model.execute
-    allocations = AllocationProbe(model_file, directory)
+    looks = ModelProbe(model_file, directory)
 
     def execute_probed(self: Any, requests: Any) -> Any:
-        allocations.obey()
+        looks.obey()
         return execute(self, requests)
 
     model.execute = execute_probed

@@ -1,4 +1,4 @@
-"""`Finding`, one thing that a check has found: in a sentence, as requests, and as a case that can be done again."""
+"""`CheckFinding`, one thing that a check has found: in a sentence, as requests, and as a case to do again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..clients.snippets import Snippet
 from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import plain
 from .case import Case, Judgement
-from .noise import Difference
+from .noise import AnswerDifference
 from .sample import Sample
 
 #: The file beside the requests of a kept case that has the rest of it.
@@ -42,7 +42,7 @@ def {function}():
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """One finding. `relation` names what does not hold, `sentence` says how. `case` is the smallest experiment that
     shows it, `judgement` what it has shown; `line` is where in the model's file, and `where` that in the author's
     words (a cell's line). `seed` finds it again.
@@ -70,7 +70,7 @@ class Finding:
         return self.judgement.place[1] if self.judgement.place is not None else None
 
     @property
-    def difference(self) -> Difference | None:
+    def difference(self) -> AnswerDifference | None:
         """Where the answer differs, if it is one that does."""
         return self.judgement.difference
 
@@ -161,7 +161,7 @@ def read_from(directory: str | Path) -> Case:
         raise ValueError(f"{path} is not a case of a check: {type(error).__name__}: {error}") from None
 
 
-def largest_apart(finding: Finding) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
+def largest_apart(finding: CheckFinding) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
     """Return requests sent and what was held then, of a finding of growth."""
     series = finding.judgement.series
     if series is None:
