@@ -226,7 +226,7 @@ def export(
     from .notebook.authoring.exporting import export_models  # with what makes environments and deploy files
 
     return export_models(
-        default_workspace,
+        _own_workspace(models, bool(capture or artifacts)),
         models,
         directory,
         overwrite=overwrite,
@@ -243,6 +243,12 @@ def export(
         say=say,
         cancel=cancel,
     )
+
+
+def _own_workspace(models: Model | str | Sequence[Model | str], is_written: bool) -> Workspace | None:
+    """Return the workspace where models are named, or written again; None where nothing needs one."""
+    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
+    return default_workspace() if is_written or any(isinstance(each, str) for each in given) else None
 
 
 def recording(server: Server | None = None) -> Recording:
