@@ -20,7 +20,7 @@ from ..repository.place import repository_path
 from .child_command import Cancelled, Say
 from .deploy.files import KINDS, write_deploy_files
 from .deploy.of_models import deployment_of
-from .environment.lock import imports_of
+from .environment.lock import has_imports, imports_of
 from .environment.placed import (
     CHOICES,
     LOCK,
@@ -106,7 +106,7 @@ class WholeExport:
         def furnish(places: Mapping[Path, Model], beside: Path) -> PlacedEnvironment | None:
             placed = None
             if self.environment.choice != "none":
-                found = {place: imports_of(model) for place, model in places.items() if model.modules()}
+                found = {place: imports_of(model) for place, model in places.items() if has_imports(model)}
                 if dry_run:
                     placed = planned_environment(found, self.environment, say)
                 else:

@@ -117,9 +117,16 @@ class Draft:
         return is_ensemble(self.config.message)
 
     @property
+    def has_other_backend(self) -> bool:
+        """Return whether the config names another backend than Python's, whose models have files of their own. Raises
+        ConfigTextError."""
+        config = self.config.message
+        return config.backend not in ("", "python") or config.platform not in ("", "ensemble")
+
+    @property
     def loadable(self) -> bool:
         """Return whether all is there that a load needs. Raises ConfigTextError."""
-        return self.source is not None or self.is_ensemble
+        return self.source is not None or self.is_ensemble or self.has_other_backend
 
     @cached_property
     def tree(self) -> Mapping[str, ModelFile]:
