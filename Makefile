@@ -53,11 +53,11 @@ $(VENV)/bin/python:
 
 $(VENV)/.lab: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
 	$(ANNOUNCE)
-	@$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch]" scikit-learn
+	@$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,onnx,torch]" scikit-learn onnx
 	@touch $@
 
 $(VENV)/.test: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
-	$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch,test,docs]"
+	$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,onnx,torch,test,docs]"
 	@touch $@ $(VENV)/.lab
 
 # The judge: nvidia-pytriton's wheel carries a tritonserver. It needs numpy < 2, so it lives on its own.
@@ -116,7 +116,8 @@ bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side
 
 releases: $(VENV)/.test
-	$(PY) -m tests.releases
+	$(PY) -m tests.releases --write docs/reference/models-by-release.md
+	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
 
 EXAM_ARGS ?=
 exam: $(VENV)/.test

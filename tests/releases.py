@@ -163,14 +163,14 @@ def main(arguments: Sequence[str]) -> int:
     text = text_of(cells, given.releases)
     print(text)
     if given.write is not None:
-        given.write.write_text(f"{_HEAD.format(date=time.strftime('%B %Y'))}\n{text}")
+        given.write.write_text(f"{_HEAD.format(date=time.strftime('%-d %B %Y'))}\n{text}")
     whole = all(len(row) == len(given.releases) for row in cells.values())
     return 0 if whole and all(cell.is_right for row in cells.values() for cell in row.values()) else 1
 
 
 _HEAD = """# Models on releases of Triton
 
-Run by `make releases` in {date}: each model was exported, loaded in the release's own server (from its wheel, with
+Run by `make releases` on {date}: each model was exported, loaded in the release's own server (from its wheel, with
 Python 3.10 and numpy 1, as its container has) with the author's machine hidden, and asked.
 
 `=` answers as the notebook does, but for what every model has on that release; `D` answers otherwise, or fails; `X`

@@ -64,6 +64,7 @@ LAZY = {
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
+    ("tritonlab.runtime", "tritonlab.notebook.authoring.hints"),
     ("tritonlab.notebook.views.playground.open_playground", "tritonlab.notebook.views.playground.playground"),
     ("tritonlab.runtime", "tritonlab.clients.remote"),
     ("tritonlab.load_testing.load_tested", "tritonlab.load_testing.load_run"),
@@ -78,6 +79,7 @@ LAZY = {
     ("tritonlab.runtime", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.views.record.view_panel", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.shell.commands", "tritonlab.notebook.shell.export_command"),
+    ("tritonlab.notebook.shell.comm_calls", "tritonlab.notebook.shell.comm_export"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.card.load_panel"),
     ("tritonlab.notebook.shell.profile_command", "tritonlab.notebook.views.card.load_panel"),
 }

@@ -202,43 +202,31 @@ def export(
     cancel: threading.Event | None = None,
 ) -> ExportReport:
     """Write models, or models of the notebook by their names, as a repository that a Triton server can load, and report
-    what it did: for each model `<directory>/<name>/config.pbtxt`, `<version>/model.py` and its other files, nothing
-    else. Files keep their modes, and links that lead within the model directory stay links.
+    what it did: for each `<directory>/<name>/config.pbtxt`, `<version>/model.py` and its other files, with their modes
+    and the links that lead within the directory. The config is complete: what was filled in here is added to the
+    author's text. A directory that differs raises ExportConflict; with `overwrite` it is moved to `<directory>.backup`.
 
-    The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
-    author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
-    report says so. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
-    it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+    The models that these need, for steps and BLS calls, are written with them, unless `alone` is set. Everything is
+    built in one place and put into its own at the end: if something is in the way, or an error, an interrupt or
+    `cancel` comes before, nothing is written.
 
-    The models that these need are written with them: for an ensemble the models of its steps, for others those that
-    BLS calls name; `alone` leaves them out. Everything is built in one place and put into its own at the end: if one of
-    the directories is in the way, or an error, an interrupt or `cancel` comes before, nothing is written.
+    include: names or patterns of files that are else left out, as they are hidden or have more than 100 MB. target: a
+    release of Triton as 2.49, its container as 24.08, or kserve; the report warns of what will not work there. env:
+    `requirements` writes what the models have imported as a lock, `dir` and `archive` put a relocatable environment
+    into each model directory, a path packs a conda prefix or a whole Python; EnvironmentOptions choose its Python and
+    limit its size. deploy: of docker, k8s and kserve, files beside a repository called models/. capture: write what
+    other cells define and a model uses in front of it. artifacts: values by the file that keeps them beside model.py,
+    `weights.pt`, or `NAME/weights.pt` with several models. verify: releases whose servers have to answer the golden and
+    the last requests as the notebook does, True for the target's. dry_run: write nothing, and report what would be
+    written; capture and artifacts are not looked at. progress is called with the bytes copied so far and those of all
+    models, say with a line about each step.
 
-    include: names or patterns of files that are else left out, because they are hidden or have more than 100 MB.
-    target: where it is to run, a release of Triton as 2.49, its container as 24.08, or kserve; the report warns of what
-    will not work there. env: `requirements` writes what the models have imported as a lock beside the repository, `dir`
-    and `archive` put a relocatable environment with it into each model directory, the path of a conda prefix or of a
-    whole Python packs that; EnvironmentOptions choose its Python and limit its size. deploy: of docker, k8s and kserve,
-    files beside a repository called models/. capture: write what other cells define and a model uses in front of it,
-    and load it again. artifacts: values by the name of the file that keeps them beside model.py, `weights.pt`, or
-    `NAME/weights.pt` if there are several models; they are kept as `%triton artifact` keeps them. verify: releases of
-    real Triton servers that have to answer golden requests and the last ones as the notebook does, True for the
-    target's; the report has the verdict. dry_run: write nothing, and report what would be written; capture and
-    artifacts are not looked at.
-
-    progress is called with the bytes copied so far and those of all models, say with a line about each step; setting
-    `cancel` ends it, and Cancelled is raised.
-
-    Raises NoRepository where no repository can be, UnknownTarget, EnvironmentRefused for an environment that would not
-    work at the target, ExportOptionError for options that cannot be.
+    Raises NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, Cancelled.
     """
-    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
-    is_ours = capture or artifacts or any(isinstance(each, str) for each in given)
-    # with what makes environments and deploy files
-    from .notebook.authoring.exporting import export_models
+    from .notebook.authoring.exporting import export_models  # with what makes environments and deploy files
 
     return export_models(
-        default_workspace() if is_ours else None,
+        default_workspace,
         models,
         directory,
         overwrite=overwrite,
@@ -288,9 +276,10 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     Raises UnavailableError if no such server is there.
     """
     from .clients import remote
+    from .notebook.authoring.hints import hint
     from .notebook.views.card.load_panel import show_progress
 
-    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress)
+    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress, advise=hint)
 
 
 def playground(model: Model) -> Playground:

@@ -8,7 +8,7 @@ import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 
-import { addCommands, Commands } from "./commands.js";
+import { addCommands, Commands, exportFromCards } from "./commands.js";
 import { completeConfigFiles } from "./configCompletion.js";
 import { addHighlighting } from "./highlight.js";
 import { tritonIcon } from "./icons.js";
@@ -52,6 +52,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const exportModel = (model: string): void => void app.commands.execute(Commands.exportNotebook, { model });
     const loadExtension = (): void => void app.commands.execute(Commands.loadExtension);
     addCommands(app, links, settings, palette);
+    exportFromCards(app, links);
     addNotebookCommands(app, links, palette, launcher);
     addRepositoryCommands(app, links, palette, launcher, browser);
     markCells(links, exportModel);

@@ -19,6 +19,7 @@ from tests.export.environment.test_placed import prefix_of
 from tests.export.test_placement import CALLS
 from tests.serving import write_model
 from tritonlab import Model, Server
+from tritonlab.core.status import InvalidArgumentError
 from tritonlab.export.child_command import Cancelled
 from tritonlab.export.compared_trees import compare_trees
 from tritonlab.export.environment import built_environment, placed
@@ -151,7 +152,25 @@ def test_options_that_cannot_be_are_refused_before_anything_is_written(models: l
         tritonlab.export(models, tmp_path / "out", deploy="docker")
     with pytest.raises(TypeError, match="did you mean 'alone'"):
         tritonlab.export(models, tmp_path / "out", alon=True)  # type: ignore[call-arg]
+    with pytest.raises(InvalidArgumentError, match="one: capture and artifacts are for models of this notebook"):
+        tritonlab.export(models, tmp_path / "out", capture=True)
     assert os.listdir(tmp_path) == []
+
+
+def test_the_first_line_says_that_large_weights_are_left_out(tmp_path: Path) -> None:
+    write_model(tmp_path / "source", "large", IDENTITY, TEXT)
+    with (tmp_path / "source" / "large" / "1" / "weights.bin").open("wb") as file:
+        file.truncate(120_000_000)
+    sentence = "1/weights.bin has 120 MB and was left out, and the model does not deploy until it is there"
+    with Server(tmp_path / "source", warm=0) as server:
+        report = tritonlab.export(server.model("large"), tmp_path / "models")
+        whole = tritonlab.export(server.model("large"), tmp_path / "whole", include="1/weights.bin")
+    first = str(report).splitlines()[0]
+    assert first.startswith(f"large is not complete: {sentence}: include=['1/weights.bin'] (--include 1/weights.bin)")
+    assert report.preflight is not None and report.preflight.outcome == "does not load"
+    assert [str(each).partition(":")[0] for each in report.preflight.findings if each.row == "P10"] == [sentence]
+    assert whole.preflight is not None and whole.preflight.passed and not whole.incomplete
+    assert (tmp_path / "whole/large/1/weights.bin").stat().st_size == 120_000_000
 
 
 def test_two_exports_with_an_environment_are_equal_byte_for_byte(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,13 @@ def test_the_html_has_a_margin_beside_the_source_and_escapes_it(profile: LinePro
     line = ProfiledLine("f", 1, "<place>", 1, "x = '<b>' & 1", {1: (1.0, 1.0, 1)})
     hostile = LineProfile("<m>", [line], {1: (1, 1.0)})
     assert "<b>'" not in hostile.html() and "&lt;b&gt;" in hostile.html() and "&lt;place&gt;" in hostile.html()
+
+
+def test_a_page_that_drops_styles_and_classes_still_shows_bars_and_indented_code(profile: LineProfile) -> None:
+    bare = re.sub(r" (style|class)='[^']*'", "", profile.html())
+    assert "<td>" + "█" * 12 + "</td>" in bare
+    assert "<pre>            time.sleep(0.004 * len(x))" in bare
+    assert "<script" not in bare and "<svg" not in bare
 
 
 def test_the_json_has_times_by_size(profile: LineProfile) -> None:

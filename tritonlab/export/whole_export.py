@@ -17,10 +17,10 @@ from ..clients.golden_files import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path
-from .child_command import Say
+from .child_command import Cancelled, Say
 from .deploy.files import KINDS, write_deploy_files
 from .deploy.of_models import deployment_of
-from .environment.lock import imports_of
+from .environment.lock import has_imports, imports_of
 from .environment.placed import (
     CHOICES,
     LOCK,
@@ -106,7 +106,7 @@ class WholeExport:
         def furnish(places: Mapping[Path, Model], beside: Path) -> PlacedEnvironment | None:
             placed = None
             if self.environment.choice != "none":
-                found = {place: imports_of(model) for place, model in places.items() if model.modules()}
+                found = {place: imports_of(model) for place, model in places.items() if has_imports(model)}
                 if dry_run:
                     placed = planned_environment(found, self.environment, say)
                 else:
@@ -136,7 +136,10 @@ class WholeExport:
         cases = [*self.cases, *last_cases(exported)]
         # the page and the record lie with what is handed over
         place = report.repository.parent if self.deploy else report.repository
-        found = verify(place, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel)
+        try:
+            found = verify(place, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel)
+        except Cancelled:
+            raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
         return replace(report, verification=found)
 
 

@@ -15,6 +15,7 @@ from ..core.html_table import cell
 from ..core.short_number import duration_text, short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line
+from ..core.svg_picture import BLUE
 from .line_plot import plot_lines
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ _AROUND, _WHOLE = 3, 60
 #: Eighths of a block, which need no style to be seen, and the blocks of a bar.
 _EIGHTHS, _BLOCKS = " ▏▎▍▌▋▊▉█", 12
 _PLACE = re.compile(r"^(.*), line (\d+)")
-_MONO = "font-family:var(--jp-code-font-family,monospace)"
+#: Less room than a table's cells have, so that most lines of code fit beside them.
+_CELL = "padding:1px 9px 1px 0;font-size:12px"
+_MONO = "font-size:12px;font-family:var(--jp-code-font-family,monospace)"
 _BESIDE = "threads beside it"
 
 Cite = Callable[[str], str]
@@ -263,7 +266,7 @@ class LineProfile:
         lines = {line.number: line for line in self.lines if line.file == file}
         most = max((line.kept if self.memory else line.own) for line in self.lines) or 1
         heads = self._heads()
-        head = "".join(cell(text, kind="th", number=text not in ("line", "")) for text in ["", *heads, "line", ""])
+        head = "".join(cell(text, kind="th", number=bool(text), look=_CELL) for text in ["", *heads, "line", ""])
         rows, before = [], 0
         for number in self._shown(file, lines):
             if number != before + 1 and before:
@@ -292,8 +295,9 @@ class LineProfile:
         shown = line.line if line is not None else place_of(file, number, self._cite)[1]
         numbers = self._numbers(line) if line is not None else [""] * len(self._heads())
         size = 0.0 if line is None else (line.kept if self.memory else line.own) / most
-        bar = f"<td class='tl-margin' style='{_MONO};color:#1976d2;white-space:pre'>{_bar(size)}</td>"
-        cells = "".join(cell(value, number=True) for value in [*numbers, str(shown)])
+        blue = f"{_MONO};color:{BLUE};white-space:pre;padding:1px 9px 1px 0"
+        bar = f"<td class='tl-margin' style='{blue}'>{_bar(size)}</td>"
+        cells = "".join(cell(value, number=True, look=_CELL) for value in [*numbers, str(shown)])
         # <pre> keeps the indentation where styles are dropped
         look = f"{_MONO};margin:0;padding:0;background:none;border:0;white-space:pre"
         code = f"<td><pre style='{look}'>{escape(text) or ' '}</pre></td>"

@@ -40,6 +40,10 @@ from .server_metadata import parse_version
 _RELEASED = RequestState.RELEASED
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
+_KILLED_ON_REQUEST = (
+    "It was killed on request: by `%triton kill`, the button of its card or panel, or server.kill(). "
+    "Another process takes over."
+)
 #: Seconds within which a stub has to say where it is, after an interrupt.
 _EXPLAIN_SECONDS = 0.5
 
@@ -254,7 +258,7 @@ class InferenceServer:
                 "awaits": instance.awaited(),
                 "pids": [stub.process.pid],
             }
-            stub.process.kill()
+            stub.process.kill(_KILLED_ON_REQUEST)
         return list(killed.values())
 
     # -- what it does now

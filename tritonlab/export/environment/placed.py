@@ -63,7 +63,8 @@ class PlacedEnvironment:
 
     def __str__(self) -> str:
         if not self.name:
-            return f"requirements.lock has {len(self.pins)} packages for Python {self.python}"
+            count = "1 package" if len(self.pins) == 1 else f"{len(self.pins)} packages"
+            return f"requirements.lock has {count} for Python {self.python}"
         stub = ", with the stub of the target's wheel" if self.has_stub else ""
         return f"{self.name} has {self.bytes / 1e6:.0f} MB in each model directory, Python {self.python}{stub}"
 

@@ -21,6 +21,8 @@ _OUTCOMES = {
     "is_ready": Prediction.DIFFERS,
     "iterative_stream": Prediction.DIFFERS,
 }
+#: What matters only where the other one is there.
+_PART_OF = {"iterative_stream": "iterative_sequence"}
 
 
 def missing_features(subject: Subject, release: Release) -> Iterator[Finding]:
@@ -28,6 +30,8 @@ def missing_features(subject: Subject, release: Release) -> Iterator[Finding]:
     table = features()
     for key, line in used_features(subject).items():
         feature = table[key]
+        if key in _PART_OF and table[_PART_OF[key]].state(release) is not True:
+            continue
         state = feature.state(release)
         if state is False:
             text = f"it uses {feature.name}, which Triton {release} lacks: {feature.effect}"

@@ -118,9 +118,17 @@ class Draft:
         return is_ensemble(self.config.message)
 
     @property
+    def has_other_backend(self) -> bool:
+        """Return whether the config names another backend than Python's, whose models have files of their own. Raises
+        ConfigTextError."""
+        config = self.config.message
+        return config.backend not in ("", "python") or config.platform not in ("", "ensemble")
+
+    @property
     def loadable(self) -> bool:
         """Return whether all is there that a load needs. Raises ConfigTextError."""
-        return self.source is not None or self.is_ensemble or (self.base is not None and not self.base.is_python)
+        is_foreign = self.has_other_backend or (self.base is not None and not self.base.is_python)
+        return self.source is not None or self.is_ensemble or is_foreign
 
     @cached_property
     def tree(self) -> Mapping[str, ModelFile]:
@@ -255,7 +263,10 @@ class Draft:
         Raises OptionError if a cell's config text is there already, because neither may be dropped silently.
         """
         if isinstance(config, Mapping):
-            given = ConfigText(print_pbtxt(from_json(dict(config))), "config=", model=self.name)
+            message = from_json(dict(config))
+            if not message.model_transaction_policy.ListFields():  # it said that it is not decoupled
+                message.ClearField("model_transaction_policy")
+            given = ConfigText(print_pbtxt(message), "config=", model=self.name)
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
             given = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():

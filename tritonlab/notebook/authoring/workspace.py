@@ -146,9 +146,12 @@ class Workspace:
         config is written again; no cell's text changes. Raises what `load` does, and then nothing has changed."""
         with self._lock:
             written = self._written(name)
+            before = written.seconds_to_ready
             former, written.draft = written.draft, replace(written.draft, settings=settings)
             try:
-                return self.load(name)
+                model = self.load(name)
+                written.keep_seconds(before)
+                return model
             except BaseException:
                 written.draft = former
                 raise

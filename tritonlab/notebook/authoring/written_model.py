@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.api.server import Server
+    from ...tuning.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class WrittenModel:
         self.name = name
         self.draft = Draft(name)
         self.report: LoadReport | None = None
+        #: how long it took to load what serves, by its settings: tuning loads the same with others, and as it was again
+        self.seconds_to_ready: dict[Settings | None, float] = {}
         #: the load that goes on, if one does
         self.progress: LoadProgress | None = None
         self._server = server
@@ -151,6 +154,7 @@ class WrittenModel:
         else:
             ready_at = time.time()
             self._loaded = content
+            self.seconds_to_ready = {self.draft.settings: time.perf_counter() - started}
             self._good_source = self.draft.source.content if self.draft.source is not None else None
             return model
         finally:
@@ -164,6 +168,13 @@ class WrittenModel:
             seconds = time.perf_counter() - started
             self.report = LoadReport(self.name, seconds, log, ready_at, error=error, pids=pids, cell=cell)
             self.progress = None
+
+    def keep_seconds(self, before: Mapping[Settings | None, float]) -> None:
+        """Let the report of a load with settings that were loaded before say how long that took: the load which ends a
+        tuning is not the author's."""
+        self.seconds_to_ready = {**self.seconds_to_ready, **before}
+        if self.report is not None:
+            self.report = replace(self.report, seconds=self.seconds_to_ready[self.draft.settings])
 
     def _write(self, files: Mapping[str, ModelFile]) -> None:
         """Write the files. Raises ModelLoadError for a model.py that is not Python; then nothing is written."""

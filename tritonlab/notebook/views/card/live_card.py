@@ -152,6 +152,7 @@ class LiveCard(LiveView):
         facts = self.facts
         buttons = [*_BUTTONS.get(facts.state, ()), *([_KILL] if facts.draining else [_END] if facts.hanging else [])]
         return {
+            "name": self.name,
             "state": facts.state,
             "html": card_body(facts),
             "buttons": [{"do": do, "label": label, "title": title} for do, label, title in buttons],

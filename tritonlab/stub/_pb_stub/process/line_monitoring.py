@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .line_samples import AuthorFiles, LineTimes
 
 #: The share of the author's time that events may take, and the nanoseconds that they may take at first.
-_SHARE, _SLACK = 0.02, 1_000_000
+_SHARE, _SLACK = 0.02, 300_000
 #: Between how many events of a thread the price is looked at.
 _LOOKS = 64
 
