@@ -49,6 +49,10 @@ EXAMPLES = {
     "ExportReport": "tritonlab.export(m, here + '/a')",
     "ExportPlan": "tritonlab.export(m, here + '/b').plan",
     "ExportArchive": "tritonlab.export(m, here + '/c').zip()",
+    "Repository": "%triton open {here}/a",
+    "OpenedView": "o = %triton open {here}/a\ntritonlab.notebook.views.card.opened_view.OpenedView(o)",
+    "RepositoryReport": "opened = %triton open {here}/a\nopened.export(here + '/d')",
+    "ImportedNotebook": "tritonlab.import_repository(here + '/a')",
     "Endpoints": "ports",
     "RemoteServer": "tritonlab.connect('http://' + ports.http, headers=ports.headers)",
     "RemoteModel": "tritonlab.connect('http://' + ports.http, headers=ports.headers).model('m')",
@@ -82,6 +86,7 @@ LINES = {
     "serve": "serve --http-port 0 --grpc-port 0 --metrics-port 0",
     "export": "export m {here}/exported",
     "load_test": "load_test m --concurrency 1 --duration 0.2 --shape IN:2",
+    "open": "open {here}",
     "trace": "trace {here}/t.json",
 }
 #: Subcommands about a model that hangs, failed or is paused, which `m` need not be.
