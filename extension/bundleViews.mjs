@@ -6,7 +6,7 @@ import { resolve } from "node:path";
 import { rspack } from "@rspack/core";
 
 /** The modules that `LiveView.MODULE` names; what they import is part of them. */
-const VIEWS = ["card", "failure", "formKeys", "graph", "loadPanel", "metrics", "panel", "streams", "timeline", "token"];
+const VIEWS = ["card", "failure", "formKeys", "graph", "loadPanel", "metrics", "opened", "panel", "streams", "timeline", "token"];
 const FOLDER = resolve("../tritonlab/notebook/static");
 
 for (const file of readdirSync(FOLDER)) if (file.endsWith(".js")) rmSync(`${FOLDER}/${file}`);

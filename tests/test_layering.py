@@ -43,7 +43,7 @@ LEVELS: list[list[str]] = [
     ["check"],
     ["notebook.authoring"],
     ["notebook.views"],
-    ["notebook.model"],
+    ["notebook.model", "notebook.opened"],
     ["notebook.server"],
     ["notebook.shell"],
     ["check_run", "doctor", "golden_run", "preflight_run", "quickstart", "runtime", "model_testing"],

@@ -66,7 +66,7 @@ def test_classifiers_name_the_pythons_of_the_matrix_that_are_proved() -> None:
 
 
 def test_what_others_install_is_what_the_project_names() -> None:
-    assert set(re.findall(r"\[([\w,]+)\]", (ROOT / ".binder/requirements.txt").read_text())) == {"lab,torch"}
+    assert set(re.findall(r"\[([\w,]+)\]", (ROOT / ".binder/requirements.txt").read_text())) == {"lab,onnx,torch"}
     container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
     makefile = (ROOT / "Makefile").read_text()
     assert container["postAttachCommand"].startswith("make lab ") and "\nlab:" in makefile

@@ -15,6 +15,7 @@ from .core.observe.log_settings import LogSetting
 from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
 from .notebook.authoring.config_options import ConfigOptions
+from .notebook.authoring.imported_notebook import import_repository
 from .notebook.model import Model
 from .notebook.server import Server
 from .runtime import (
@@ -32,6 +33,7 @@ from .runtime import (
     serve,
     view,
 )
+from .runtime import open_repository as open  # noqa: F401 - not in __all__: an `import *` would hide Python's own
 from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
 from .server.options import Options
 
@@ -66,6 +68,7 @@ __all__ = [
     "default_server",
     "export",
     "golden",
+    "import_repository",
     "load",
     "load_ipython_extension",
     "load_panel",

@@ -45,6 +45,7 @@ from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model
+from .notebook.opened import Repository
 from .notebook.server import Server
 from .notebook.views.playground.open_playground import open_playground
 from .profile.recorder import Recorder
@@ -144,6 +145,7 @@ def load(
     config: str | Mapping[str, Any] | PathLike[str] | None = None,
     files: Files | None = None,
     version: int | None = None,
+    base: str | PathLike[str] | None = None,
     sample: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Model:
@@ -151,15 +153,33 @@ def load(
 
     source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
     there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
-    paths to copy or a dict of name -> bytes or path. options: the fields of `ConfigOptions`, such as
-    `max_batch_size=8`, `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`. sample:
-    the inputs of a request; those, and the outputs that the model answers it with, are the config's.
+    paths to copy or a dict of name -> bytes or path. base: a model directory whose files count where none of these
+    gives one, and are not copied. options: the fields of `ConfigOptions`, such as `max_batch_size=8`,
+    `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`. sample: the inputs of a
+    request; those, and the outputs that the model answers it with, are the config's.
 
     Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
     given = ConfigOptions.from_keywords(**options) if options else None
-    default_workspace().load(name, source, config=config, files=files, version=version, options=given, sample=sample)
+    default_workspace().load(
+        name, source, config=config, files=files, version=version, options=given, base=base, sample=sample
+    )
     return default_server().model(name)
+
+
+def open_repository(directory: str | PathLike[str], models: Sequence[str] | None = None) -> Repository:
+    """Serve the models of a model repository in the notebook's server, from where they lie, as `%triton open` does.
+
+    A model that cannot be loaded does not stop the others: what is returned, which a cell shows as a table, has the
+    reason and what to do. A model whose files change is loaded again. `models`: the only ones to serve.
+
+    Models that cells write count before those of the same name here. `opened["NAME"].to_cells()` returns the cells that
+    write a model, `opened.export(directory)` writes the whole repository again: equal byte for byte, but for what cells
+    have edited. A second call for the same directory looks again; `opened.close()` and `tritonlab.reset()` end it.
+
+    Raises FileError for what is not a repository, NotFoundError for a model that is not in it.
+    """
+    return Repository.open(default_workspace(), directory, models)
 
 
 @explains_unknown
@@ -206,7 +226,7 @@ def export(
     from .notebook.authoring.exporting import export_models  # with what makes environments and deploy files
 
     return export_models(
-        default_workspace,
+        _own_workspace(models, bool(capture or artifacts)),
         models,
         directory,
         overwrite=overwrite,
@@ -223,6 +243,12 @@ def export(
         say=say,
         cancel=cancel,
     )
+
+
+def _own_workspace(models: Model | str | Sequence[Model | str], is_written: bool) -> Workspace | None:
+    """Return the workspace where models are named, or written again; None where nothing needs one."""
+    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
+    return default_workspace() if is_written or any(isinstance(each, str) for each in given) else None
 
 
 def recording(server: Server | None = None) -> Recording:

@@ -86,7 +86,8 @@ def directive(name: str, target: str, *options: str) -> str:
 
 def how_to_page() -> str:
     """The questions that the notebooks answer, in their order."""
-    rows = ["# How-to guides, by question", "Each notebook answers one question and runs as it is: `make lab` opens them.", ""]
+    about = "Each notebook answers one question and runs as it is: `make lab` opens them."
+    rows = ["# How-to guides, by question", about, ""]
     names = []
     for path in notebooks():
         if path.stem != TUTORIAL:

@@ -23,6 +23,7 @@ export const Commands = {
   playground: "tritonlab:playground",
   view: "tritonlab:view",
   create: "tritonlab:new",
+  openRepository: "tritonlab:open-repository",
   panel: "tritonlab:panel",
   models: "tritonlab:models",
   overview: "tritonlab:overview",

@@ -194,6 +194,8 @@ export interface Calls {
   };
   zip_export: { with: { job: string }; ok: { path: string; relative: string; bytes: number } };
   cancel_export: { with: { job: string }; ok: { cancelled: boolean } };
+  /** The texts of the cells that write a model of a repository that was opened. */
+  cells: { with: { model: string }; ok: { cells: string[] } };
   load: { with: { name: string }; ok: { name: string; state: State } };
   unload: { with: { name: string }; ok: { name: string } };
   stop: { with: { name: string }; ok: { name: string } };

@@ -184,7 +184,7 @@ def test_a_model_that_talks_to_others_is_named_before(load: Load, server: Server
                 responses = []
                 for request in requests:
                     x = pb_utils.get_input_tensor_by_name(request, "X")
-                    call = pb_utils.InferenceRequest("scaled", ["Y"], [x])
+                    call = pb_utils.InferenceRequest(model_name="scaled", requested_output_names=["Y"], inputs=[x])
                     responses.append(pb_utils.InferenceResponse(call.exec().output_tensors()))
                 return responses
         """

@@ -217,7 +217,7 @@ class Bench:
             self.contract.append(known)
         elif answer.good:
             self.pool.append(known)
-        else:
+        elif answer.ended:
             self.refused.append(known)
         self.recover(answer)
 
@@ -261,7 +261,7 @@ class Bench:
             if name in self.generator.given_names:
                 continue
             for words, value in value_edges(tensor.datatype):
-                if name in amounts and words.startswith(("the largest", "the smallest", "infinity")):
+                if name in amounts and words.startswith(("the largest", "the smallest", "infinity", "1000")):
                     continue
                 yield f"{name} is {words}", base.with_inputs({**base.inputs, name: filled(tensor, value)})
         if self.shape.is_variable and not self.generator.given_names:

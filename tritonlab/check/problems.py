@@ -40,6 +40,8 @@ def breaks_a_rule(answer: ModelAnswer) -> bool:
 def rule_broken(answer: ModelAnswer) -> str:
     """Return which rule the model's code has broken, in words; "" if none."""
     if not answer.ended and not answer.died:
+        if answer.busy:
+            return ""  # slow is not wrong
         if answer.responses:
             return "the request never ends: the final flag is not sent"
         return "the request never gets a response"

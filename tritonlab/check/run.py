@@ -45,6 +45,8 @@ from .strategies import drawing
 RELATIONS: tuple[Relation, ...] = (ANSWERS, STREAMS, SEQUENCES, COMPANY, NEIGHBOURS, EDGES, LIFE, RESOURCES)
 #: The share of the time that finding requests may take, and the most seconds of one shrinking.
 _LEARN, _SHRINK = 0.3, 8.0
+#: The share of the time that the first answer may take.
+_FIRST = 0.15
 #: Seconds that finding requests has in any case: without them nothing can be tried.
 _LEARN_LEAST = 5.0
 #: Seconds that a case may take to be seen a second time.
@@ -146,6 +148,11 @@ class _Run:
             stopped = "interrupted"
         except Stopped:
             stopped = "stopped"
+        except TritonError as error:
+            if bench is None or not (bench.pool or bench.contract):
+                raise
+            stopped = "its copy starts no more"
+            self._notes.append(f"The check ended early: {error.message.strip().partition(chr(10))[0]}")
         if bench is not None:
             sent = bench.sent
             self._notes += [text for text in (bench.noise.sentence(), *bench.notes) if text]
@@ -174,6 +181,7 @@ class _Run:
     def _bench(self, scratch: ScratchModel, given: Sequence[Sample]) -> Bench:
         bench = make_bench(scratch, self._model, self._options, given)
         bench.say, bench.poll = self._say, self._poll
+        scratch.timeout = max(scratch.timeout, self._options.seconds * _FIRST)
         self._say("starting the copy")
         scratch.start(**_batching(scratch))
         bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)
@@ -213,6 +221,11 @@ class _Run:
         except OutOfTime:
             bench.renew_after_time()
             return False
+        except TritonError as error:
+            text = error.message.strip().partition("\n")[0]
+            self._notes.append(f"'{relation.name}' was not finished: {text}")
+            bench.renew_after_time()
+            return False
         return not bench.over()
 
     def _search(self, bench: Bench, relation: Relation, share: float) -> None:
@@ -244,8 +257,8 @@ class _Run:
         sentence, place = judgement.sentence, judgement.place
         where = ""
         if place is not None:
-            own = str(self._model.directory)
-            file = place[0].replace(str(bench.scratch.path / bench.scratch.name), own)
+            copy, _, inside = place[0].rpartition(f"/{bench.scratch.name}/")
+            file = str(self._model.directory / inside) if "/check-" in copy else place[0]
             judgement = replace(judgement, place=(file, place[1]))
             where = self._cite(f'File "{file}", line {place[1]}')
         return CheckFinding(

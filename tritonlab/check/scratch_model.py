@@ -134,6 +134,7 @@ class ScratchModel:
         self.load_seconds = 0.0
         #: whether its `finalize` was seen not to end; then it is killed at once
         self._ends_slowly = False
+        self._has_started = False
 
     def __enter__(self) -> Self:
         return self
@@ -157,8 +158,27 @@ class ScratchModel:
                 self.server.load(each)
         self.override = differing
         began = time.monotonic()
-        self.server.load(self.name, config=self.written(**differing))
+        try:
+            self.server.load(self.name, config=self.written(**differing))
+        except TritonError:
+            if not self._has_started or differing.get("instance_group"):
+                raise
+            # what an earlier process has left behind may be in its way, under a name made of its place
+            self._move()
+            self.server.load(self.name, config=self.written(**differing))
+        self._has_started = True
         self.load_seconds = time.monotonic() - began
+
+    def _move(self) -> None:
+        """Copy everything to another directory, and load from there."""
+        self.stop(_SLOW_END)
+        scratch = ScratchDirectory("check-")
+        for each in self.path.iterdir():
+            shutil.copytree(each, scratch.path / each.name, symlinks=True)
+        self.server.unregister_model_repository(self.path)
+        self.server.register_model_repository(scratch.path)
+        self._scratch.remove()
+        self._scratch, self.path = scratch, scratch.path
 
     def written(self, **differing: Any) -> dict[str, Any]:
         """Return the config of the copy: as the author's, but without a cache, in which answers would be kept, and with
@@ -312,6 +332,7 @@ class ScratchModel:
             after=one.after,
             polled=id(one.request) in self.watch.polled,
             died=died,
+            busy=not ended and any(each.payload is not None for each in self.instances),
         )
 
 

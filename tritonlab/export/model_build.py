@@ -57,8 +57,14 @@ class ModelBuild:
         return judge(self.subject if environment is None else environment.subject_with(self.subject), self.target)
 
     def write(self, new: Path, copied: Callable[[str, int], object]) -> tuple[str, ...]:
-        """Write the model to `new` and return warnings."""
+        """Write the model to `new` and return warnings. What a repository keeps is not changed."""
         source, tree = self.subject.directory, self.subject.tree
+        if self.model.server.core.repository.is_kept(self.model.name):
+            new.mkdir(parents=True)
+            tree.copy(new, copied=copied)
+            served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
+            found = (*warnings(served, source, ()), *never_ran(choice_words(served)))
+            return (*found, *left_out.sentences(tree.left_out))
         files, authored = tree.files, source / CONFIG_FILE
         new.mkdir(parents=True)
         tree.copy(new, besides={CONFIG_FILE, *starts_our_stub(source, files)}, copied=copied)

@@ -64,8 +64,9 @@ def export(
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
     author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
-    report says so. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
-    it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+    report says so. The config of a repository's model (`tritonlab.open`) stays as it is, but for what a cell edits. A
+    directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then it is moved to
+    `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
     its BLS calls name; `alone` leaves them out. All models are written together: if one of the directories is in the
@@ -168,7 +169,7 @@ class _Work:
 
     def export(self, repository: Path, *, overwrite: bool) -> ExportReport:
         """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""
-        with _scratch_directory(scratch_place(repository)) as made:
+        with scratch_directory(scratch_place(repository)) as made:
             scratch = Path(made)
             built = self.build(scratch, repository)
             in_the_way = [plan for plan in built.plans if plan.differs and plan.path.exists()]
@@ -230,7 +231,7 @@ def _is_to_place(plan: ExportPlan) -> bool:
 
 
 @contextlib.contextmanager
-def _scratch_directory(parent: Path) -> Iterator[str]:
+def scratch_directory(parent: Path) -> Iterator[str]:
     """Make a directory for as long as the context lasts. Its name is known before it is made, so that an interrupt at
     any moment leaves nothing."""
     path = str(parent / scratch_name())

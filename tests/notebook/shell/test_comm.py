@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.notebook.repositories import write_repository
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.export.child_command import raise_if_cancelled
@@ -351,3 +352,11 @@ def test_an_ensemble_and_its_step_are_exported_once_each(window: Window, noteboo
         assert sum(line.strip().startswith(("part/", "whole/")) for line in done["tree"].splitlines()) == 2
     plan = window.ask("plan", models=["whole"], directory=str(tmp_path / "x"))
     assert [(each["name"], each["needed_by"]) for each in plan["models"]] == [("whole", ""), ("part", "whole")]
+
+
+def test_a_window_gets_the_cells_of_a_repository(notebook: Notebook, window: Any, tmp_path: Path) -> None:
+    root = write_repository(tmp_path / "models")
+    notebook.run(f"%triton open '{root}'")
+    cells = window.ask("cells", model="pre")["cells"]
+    assert [cell.split()[0] for cell in cells] == ["%%triton_config", "%%triton_file", "%%triton_model"]
+    assert "is not a model of a repository that was opened" in window.ask("cells", model="nobody")["text"]

@@ -342,6 +342,7 @@ COMMANDS_OF_MODELS = [
     "export",
     "preflight",
     "playground",
+    "check",
 ]
 
 

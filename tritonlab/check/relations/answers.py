@@ -144,6 +144,9 @@ def _logged(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | No
     records = bench.scratch.server.logs(bench.scratch.name)[since:]
     for number, record in enumerate(records):
         text = record.text
+        states = bench.config.sequence_batching.state
+        if any(f"'{state.output_name}' is not an output" in text for state in states):
+            continue  # it goes to the scheduler, not to a client
         if text.startswith(UNCHECKED):
             return text.removeprefix(UNCHECKED), (record.file, record.line) if record.file else None
         before = "\n".join(one.text for one in records[max(number - _LINES, 0) : number + 1])

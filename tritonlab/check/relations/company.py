@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...core.status import TritonError
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
 from ..noise import AnswerDifference, value_text
@@ -251,6 +252,8 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
     try:
         bench.scratch.start(instance_group=[{**group, "count": 2}])
         answers = [bench.together([sample], instance) for instance in (0, 1)]
+    except TritonError:
+        return None  # that is for `life`
     finally:
         bench.scratch.start()
     for number, (got,) in enumerate(answers):

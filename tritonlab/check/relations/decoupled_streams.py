@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..bench import Bench
 from ..case import Case, Judgement, Relation
+from ..noise import is_reordered
 from .company import sentence_of
 
 NAME = "streams"
@@ -16,12 +17,18 @@ _MANY = 8
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield streams that differ among many, and streams that go on after their cancellation."""
+    bench.say("the order of a stream")
+    longest = max(bench.pool, key=lambda one: len(one.answer.responses))
+    if len(longest.answer.responses) > 1:
+        case = Case(NAME, "order", (longest.sample,))
+        if judge_order(bench, case, False) is not None:
+            yield case
     bench.say("cancelling streams")
     yield from _find_deaf(bench)
     bench.say("many streams at once")
-    case = _find_many(bench)
-    if case is not None:
-        yield case
+    many = None if (NAME, "order") in bench.found else _find_many(bench)
+    if many is not None:
+        yield many
 
 
 def _find_many(bench: Bench) -> Case | None:
@@ -37,6 +44,22 @@ def _find_many(bench: Bench) -> Case | None:
                 bench.recover(answer)
                 case = Case(NAME, "many", (known.sample, other.sample), (0, 1) * (_MANY // 2))
                 return case if judge_many(bench, case, True) is not None else None
+    return None
+
+
+def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether a stream has its responses in the same order each time, alone and among others."""
+    bench.renew(careful)
+    sample = case.samples[0]
+    first = bench.alone(sample)
+    for size in (1, 1, 1, 1, _MANY, _MANY):
+        answers = bench.scratch.ask([sample.request(bench.scratch.name) for _ in range(size)])
+        for got in answers:
+            if first.good and got.good and is_reordered(first, got):
+                name = next(iter(got.responses[0]), "")
+                text = f"The responses of a stream ('{name}') come in another order when the same is sent again"
+                more = ", among others" if size > 1 else ""
+                return Judgement(f"{text}{more}: a client cannot put them together.", None, first, got)
     return None
 
 
@@ -107,7 +130,7 @@ STREAMS = Relation(
     NAME,
     "The responses of a stream come in the same order among many streams, and stop when the stream is cancelled.",
     search,
-    {"many": judge_many, "cancelled": judge_cancelled, "unended": judge_unended},
+    {"order": judge_order, "many": judge_many, "cancelled": judge_cancelled, "unended": judge_unended},
     why_not=lambda bench: "" if bench.scratch.decoupled else "the model is not decoupled",
     careful=frozenset({"many"}),
 )

@@ -104,7 +104,7 @@ def judge_edge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         before, bench.scratch.timeout = bench.scratch.timeout, 2 * bench.scratch.timeout
         answer = bench.alone(sample)
         bench.scratch.timeout = before
-    kind = _harm(bench, Known(sample, answer))
+    kind = _harm(bench, Known(sample, answer, words))
     reason = bench.scratch.watch.deaths[-1] if answer.died and bench.scratch.watch.deaths else ""
     problem = next(answer_problems(bench.scratch.version.config, sample, answer, bench.shape.rows(sample)), ("", ""))
     bench.recover(answer)

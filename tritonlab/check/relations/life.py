@@ -97,7 +97,7 @@ def judge_killed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     else:
         reason = str(instance.replacement.failure or instance.state.value).partition("\n")[0]
         bench.scratch.fresh()
-        return Judgement(f"The model does not come back when its process is killed: {reason}.")
+        return Judgement(f"The model does not come back when its process is killed: {reason.rstrip('.')}.")
     got = bench.alone(case.samples[0])
     difference = bench.noise.differ(expected, got)
     bench.recover(got)

@@ -109,10 +109,10 @@ def _amount(kind: str, found: Slope, what: str) -> str:
         kind, "block of shared memory (/dev/shm)"
     )
     left = "behind" if kind in ("objects", "blocks") else "open" if kind == "descriptors" else "running"
-    if found.per_request >= 0.9:
+    if found.per_request >= 0.95:
         count = round(found.per_request)
         return f"Each {what} leaves {count} {name}{'s' * (count > 1)} {left}"
-    return f"Every {round(1 / found.per_request)} {what}s leave a {name} {left}"
+    return f"On average each {what} leaves {found.per_request:.2g} {name}s {left}"
 
 
 class Broken(Exception):

@@ -104,14 +104,15 @@ def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | No
     victim, other = case.samples[0], case.samples[-1]
     bench.renew()
     expected = _alone(bench, victim)
-    for order in ((0, 1), (1, 0)):
+    for order, at_once in (((0, 1), False), ((0, 1), True), ((1, 0), True)):
         bench.renew()
         pair = _Steps(bench, victim), _Steps(bench, other)
         if isinstance(pair[0].ident, int):
             pair[1].ident = pair[0].ident + _FAR  # a table of fixed size has one place for both
         got: list[ModelAnswer] = []
         for _ in range(_STEPS):
-            answers = bench.scratch.ask([pair[number].request(bench) for number in order])
+            requests = [pair[number].request(bench) for number in order]
+            answers = bench.scratch.ask(requests) if at_once else [bench.scratch.ask([one])[0] for one in requests]
             got.append(answers[order.index(0)])
         judged = _judged(bench, expected, got, "beside another one", "The two sequences share what each should have.")
         if judged is not None:

@@ -11,7 +11,7 @@ from .model_config import ModelConfig
 
 _NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
 _NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
-_UNFILLED = re.compile(r"; not filled in: (\$\{.*\})")
+_UNFILLED = re.compile(r"; not filled in: (\$\{[^}]*\}(?:, \$\{[^}]*\})*)")
 #: A place in a config.pbtxt, as the reason of a failed poll names it.
 _CONFIG_PLACE = re.compile(r"from (?P<file>\S+\.pbtxt) \((?P<line>\d+):\d+")
 _SIMULATE = (

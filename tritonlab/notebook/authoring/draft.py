@@ -17,12 +17,14 @@ from ...core.config.model_config_rules import is_ensemble
 from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_tree import read_tree
+from .base_directory import BaseDirectory
 from .captured_names import with_captured_names
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .errors import FileError, OptionError, SourceError, refused_files
-from .source_map import Segment, whole
+from .model_file import ModelFile
+from .source_map import whole
 
 if TYPE_CHECKING:
     from ...tuning.settings import Settings
@@ -35,21 +37,6 @@ Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]
 _IMPORTS_BASE = re.compile(rf"^\s*(from|import)\s+{BASE}\b", re.MULTILINE)
 _NO_CONFIG = ConfigText()
 _NO_OPTIONS = ConfigOptions()
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """One file of a model: its bytes, or the path it is copied from at each load.
-
-    `segments` say where its lines were written. `link`: it is a link that leads there instead.
-    """
-
-    content: bytes | Path
-    segments: tuple[Segment, ...] = ()
-    link: str = ""
-
-    def text(self) -> str:
-        return (self.content if isinstance(self.content, bytes) else self.content.read_bytes()).decode()
 
 
 @dataclass(frozen=True)
@@ -74,6 +61,8 @@ class Draft:
     settings: Settings | None = None
     #: what cells wrote before there was a source, config.pbtxt or paths of files: their cells come before the model's
     before_source: frozenset[str] = frozenset()
+    #: the directory that the model was taken from; what a cell writes counts instead of what is there
+    base: BaseDirectory | None = None
 
     @cached_property
     def model_file(self) -> str:
@@ -101,15 +90,27 @@ class Draft:
         Raises ConfigTextError, OptionError.
         """
         config = self.options.apply(self.config)
-        config.name = config.name or self.name
-        if not config.platform:
-            config.backend = config.backend or "python"
+        if self.base is None:  # otherwise the server fills it in, as it does with the directory itself
+            config.name = config.name or self.name
+            if not config.platform:
+                config.backend = config.backend or "python"
         if self.settings is not None:
             config = self.settings.written(config)
         text, printed_for = completed_text(self.config.text, config)
         if printed_for and "#" in self.config.text:
             return f"# rewritten, without the comments of {self.config.source}\n{text}"
         return text
+
+    @cached_property
+    def config_content(self) -> bytes | None:
+        """Return the bytes of config.pbtxt; None if there is none, as in a base directory whose model completes its
+        config itself. Raises ConfigTextError, OptionError, FileError.
+        """
+        if self.base is None:
+            return self.config_file.encode()
+        if self.base.has_config:
+            return self.base.original(CONFIG_FILE).edited(self.config_file)
+        return self.config_file.encode() if self.config_file.strip() else None
 
     @property
     def is_ensemble(self) -> bool:
@@ -126,7 +127,8 @@ class Draft:
     @property
     def loadable(self) -> bool:
         """Return whether all is there that a load needs. Raises ConfigTextError."""
-        return self.source is not None or self.is_ensemble or self.has_other_backend
+        is_foreign = self.has_other_backend or (self.base is not None and not self.base.is_python)
+        return self.source is not None or self.is_ensemble or is_foreign
 
     @cached_property
     def tree(self) -> Mapping[str, ModelFile]:
@@ -136,13 +138,20 @@ class Draft:
         if self.source is not None:
             tree[self.model_path] = self.source
             base = model_path(BASE_FILE.name, self.version)
-            if base not in tree and _IMPORTS_BASE.search(self.source.text()):
+            has_base = base in tree or (self.base is not None and base in self.base.tree.files)
+            if not has_base and _IMPORTS_BASE.search(self.source.text()):
                 tree[base] = ModelFile(BASE_FILE.read_bytes())
+        if self.base is not None:
+            return {**self.base.files(), **{path: self.base.written(path, file) for path, file in tree.items()}}
         return tree
 
     def all_files(self) -> dict[str, ModelFile]:
-        """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
-        return {**self.tree, CONFIG_FILE: ModelFile(self.config_file.encode())}
+        """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError, FileError."""
+        content = self.config_content
+        if content is None:
+            return dict(self.tree)
+        like = self.base.path / CONFIG_FILE if self.base is not None and self.base.has_config else None
+        return {**self.tree, CONFIG_FILE: ModelFile(content, like=like)}
 
     def with_changes(
         self,
@@ -152,10 +161,15 @@ class Draft:
         version: int | None,
         options: ConfigOptions | None,
         body: CellBody | None,
+        base: PathLike[str] | str | None = None,
     ) -> Draft:
         """Return the draft with what a call of `Workspace.load` says; None leaves what is there. Raises what the steps
         below do."""
-        draft = self if version is None else self.with_version(version)
+        draft = self.without_base() if source is not None and base is None else self
+        if base is not None:
+            draft = draft.with_base(base, version)
+        elif version is not None:
+            draft = draft.with_version(version)
         if source is not None:
             draft = draft.with_source(source, body.origin if body else "", body.offset if body else 0)
         if options is not None:
@@ -163,6 +177,23 @@ class Draft:
         if config is not None:
             draft = draft.with_config(config)
         return draft if files is None else draft.with_files(files)
+
+    def with_base(self, path: PathLike[str] | str, version: int | None = None) -> Draft:
+        """Return the draft with the files of a model directory where no cell writes one. `version`: the one whose
+        source the cell writes, by default the newest that is served. Raises FileError.
+        """
+        base = BaseDirectory.read(path)
+        draft = replace(self.without_base(), base=base, version=base.newest() if version is None else version)
+        if draft.cell_config.says_something or not base.has_config:
+            return draft
+        return replace(draft, cell_config=ConfigText(base.config_text(), str(base.path / CONFIG_FILE), model=self.name))
+
+    def without_base(self) -> Draft:
+        """Return the draft without its base directory, and without the config that no cell but the directory has."""
+        if self.base is None:
+            return self
+        is_its_own = self.cell_config.source == str(self.base.path / CONFIG_FILE)
+        return replace(self, base=None, cell_config=_NO_CONFIG if is_its_own else self.cell_config)
 
     def with_file(self, path: str, file: ModelFile) -> Draft:
         """Return the draft with a helper file, `path` relative to the version directory."""

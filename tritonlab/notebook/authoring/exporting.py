@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def export_models(
-    workspace: Callable[[], Workspace],
+    workspace: Workspace | None,
     models: Model | str | Sequence[Model | str],
     directory: str | PathLike[str],
     *,
@@ -43,7 +43,7 @@ def export_models(
     cancel: threading.Event | None = None,
     **options: Any,
 ) -> ExportReport:
-    """Export models as `tritonlab.export` does. `workspace` returns the notebook's, and is called for what is its own;
+    """Export models as `tritonlab.export` does. `workspace`: of the notebook, None if nothing of it is needed;
     `requests`: what is sent to prove the export besides the last requests, by default the golden ones; `options`: those
     of `export.repository.export`."""
     given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
@@ -56,7 +56,8 @@ def export_models(
     )
     whole.check(directory)
     if (capture or artifacts) and not dry_run:
-        _write_artifacts(workspace(), _own_names(workspace(), given), artifacts or {}, capture)
+        assert workspace is not None, "what is written again is the notebook's"
+        _write_artifacts(workspace, _own_names(workspace, given), artifacts or {}, capture)
     found = [_model(workspace, each) for each in given]
     return whole.write(found, directory, dry_run=dry_run, progress=progress, say=say, cancel=cancel, **options)
 
@@ -75,10 +76,11 @@ def _own_names(workspace: Workspace, models: Sequence[Model | str]) -> list[str]
     return [model if isinstance(model, str) else model.name for model in models]
 
 
-def _model(workspace: Callable[[], Workspace], model: Model | str) -> Model:
+def _model(workspace: Workspace | None, model: Model | str) -> Model:
     if not isinstance(model, str):
         return model
-    found = workspace().server.model(model)
+    assert workspace is not None, "a name is one of the notebook's"
+    found = workspace.server.model(model)
     found.config()  # raises for one that is not loaded
     return found
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.status import LoadInterrupted, ModelError, TritonError
-from ...repository.model_directory import Link, ModelDirectory, Stamp, stamp_of
-from .draft import Draft, ModelFile
+from ...repository.model_directory import Edited, Link, Made, ModelDirectory, Stamp, stamp_of
+from .draft import Draft
 from .errors import refused_files
+from .model_file import ModelFile
 from .source_map import Segment, SourceMap, located
 from .syntax import check_syntax
 
@@ -179,13 +180,18 @@ class WrittenModel:
         """Write the files. Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
         draft = self.draft
         # another interpreter may know a syntax this one does not
-        foreign = "EXECUTION_ENV_PATH" in draft.config_file or "triton_python_backend_stub" in files
+        foreign = b"EXECUTION_ENV_PATH" in (draft.config_content or b"") or "triton_python_backend_stub" in files
         if draft.source is not None and not foreign:
             path = str(self._directory.path / draft.model_path)
             check_syntax(draft.source.text(), path, model=self.name, version=draft.version, sources=self._sources)
         with refused_files():
-            written = {path: Link(file.link) if file.link else file.content for path, file in files.items()}
-            self._directory.replace(written, draft.version)
+            directories = draft.base.tree.directories if draft.base is not None else ()
+            self._directory.replace({path: _made(file) for path, file in files.items()}, draft.version, directories)
+
+    def remove(self) -> None:
+        """Remove its directory; the processes that serve from it go on."""
+        self._sources.replace(str(self._directory.path), {})
+        self._directory.remove()
 
     def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
         """Put back the files and lines of the version that serves."""
@@ -195,6 +201,12 @@ class WrittenModel:
             # an ensemble that no longer fits its models is taken down, as by Triton (rule 5.7.3)
             with contextlib.suppress(TritonError):
                 self._server.load(self.name)
+
+
+def _made(file: ModelFile) -> Made:
+    if file.link:
+        return Link(file.link)
+    return Edited(file.content, file.like) if file.like and isinstance(file.content, bytes) else file.content
 
 
 def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:

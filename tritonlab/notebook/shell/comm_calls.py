@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.status import NotFoundError
+from ..authoring.opened_repository import OpenedRepository
 from ..authoring.workspace import Workspace
 from ..views.card.hanging import kill_pressed
 from .comm_config import check, complete, explain
@@ -43,6 +44,14 @@ def _export_calls() -> Any:
     from . import comm_export  # with what makes environments and deploy files
 
     return comm_export
+
+
+def _cells(workspace: Workspace, model: str) -> JsonAnswer:
+    """Return the texts of the cells that write a model of a repository that was opened (`opened[model].to_cells()`)."""
+    for opened in workspace.repositories.values():
+        if isinstance(opened, OpenedRepository) and model in opened:
+            return {"cells": opened[model].to_cells()}
+    raise NotFoundError(f"'{model}' is not a model of a repository that was opened")
 
 
 def _load(workspace: Workspace, name: str) -> JsonAnswer:
@@ -94,6 +103,7 @@ CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "export": _export,
     "cancel_export": _cancel_export,
     "zip_export": _zip_export,
+    "cells": _cells,
     "load": _load,
     "unload": _unload,
     "stop": _stop,

@@ -17,6 +17,7 @@ from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
+from ..opened import Repository
 from ..views.card.card_display import LoadingCard, card_of
 from ..views.card.draining import draining_text
 from ..views.card.live_card import LiveCard
@@ -108,6 +109,14 @@ def _load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
     with LoadingCard(context.workspace, arguments.name, quiet=context.json):
         bind(context.shell, context.workspace.load(arguments.name, arguments.path, config=arguments.config))
     return card_of(context.workspace, arguments.name) if context.json else None
+
+
+def _open(context: Context, arguments: argparse.Namespace) -> Repository:
+    opened = Repository.open(context.workspace, arguments.directory, arguments.models or None)
+    for name in opened:
+        if opened[name].facts().state == "READY" and (unbound := bind(context.shell, context.model(name))):
+            print(unbound)
+    return opened
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> Text:
@@ -320,6 +329,13 @@ COMMANDS = {
         (("path",), {"nargs": "?", "help": "a model directory or a model.py"}),
         (("--config",), {"help": "a config.pbtxt file, or its text"}),
     ),
+    "open": _command(
+        "open",
+        _open,
+        "serve the models of a repository from where they lie, and load again those whose files change",
+        (("directory",), {"help": "the model repository"}),
+        (("models",), {"nargs": "*", "help": "the only ones to serve; all if none is named"}),
+    ),
     "unload": _command(
         "unload",
         _unload,
@@ -431,7 +447,7 @@ COMMANDS = {
     "edit": _command(
         "edit",
         lambda context, given: edit(context.shell, context.workspace, given.name),
-        "put a model's source into the next cell",
+        "put a model's source into the next cell, also one of a repository that was opened",
         _name(),
     ),
     "help": _command("help", _help, _ABOUT_HELP, _COMMAND_OR_TOPIC),

@@ -30,7 +30,7 @@ def export_named(workspace: Workspace, arguments: argparse.Namespace, as_json: b
     cancel = threading.Event()
     try:
         report = export_models(
-            lambda: workspace,
+            workspace,
             names,
             directory,
             overwrite=arguments.overwrite,

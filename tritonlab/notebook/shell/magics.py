@@ -89,6 +89,7 @@ def config_arguments(magic: Any) -> Any:
             argument("--param", nargs="+", action="extend", metavar="KEY=VALUE", help="parameters of the config"),
             argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
             argument("--file", nargs="+", action="extend", metavar="PATH", help="files to lie beside model.py"),
+            argument("--base", metavar="DIR", help="a model directory, whose files count where no cell writes them"),
             argument("--version", type=int, metavar="N", help="the version directory to write (1)"),
             argument("--capture", action="store_true", help="write what other cells define in front of the model"),
             argument("--quiet", action="store_true", help="no card"),
@@ -145,7 +146,7 @@ class TritonMagics(Magics):
         args = parse(line_parser(self.triton_model), line)
         body = running_body(self.shell, "triton_model", line, cell)
         options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
-        options["capture"] = user_namespace() if args.capture else None
+        options |= dict(base=args.base, capture=user_namespace() if args.capture else None)
         options["sample"] = named_values(args.sample) if args.sample is not None else None
         # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
         self._load(args.name, quiet=args.quiet, source=cell, if_changed=self._just_renewed(args.name), **options)
@@ -153,6 +154,9 @@ class TritonMagics(Magics):
     @_of_a_cell
     @magic_arguments()
     @argument("name", help="the model's name")
+    @argument(
+        "--base", metavar="DIR", help="the model directory of an ensemble, whose other files are used as they are"
+    )
     @argument("--no-load", action="store_true", help="keep the text for the next load")
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
@@ -170,7 +174,7 @@ class TritonMagics(Magics):
         """
         args = parse(line_parser(self.triton_config), line)
         body = running_body(self.shell, "triton_config", line, cell)
-        self._workspace().write_config(args.name, cell, body=body)
+        self._workspace().write_config(args.name, cell, body=body, base=args.base)
         self._load_again(args, CONFIG_FILE, body)
 
     @_of_a_cell

@@ -32,8 +32,7 @@ class Checkable(Protocol):
 
 
 class CheckPanel:
-    """The form; it needs ipywidgets. Guarantees: one check runs at a time, on a thread of its own, so that Stop works.
-    """
+    """The form; it needs ipywidgets. Guarantees: one check runs at a time, on a thread of its own, so that Stop works."""
 
     def __init__(self, model: Checkable, changed: Callable[[], object] = lambda: None) -> None:
         """changed: called when there is a result."""
