@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tritonlab import doctor
-from tritonlab.doctor import Finding, State
+from tritonlab.doctor import Diagnosis, State
 
 
-def findings(look: Any) -> dict[str, Finding]:
+def findings(look: Any) -> dict[str, Diagnosis]:
     return {finding.about: finding for finding in look()}
 
 
@@ -26,10 +26,10 @@ def test_here_nothing_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_missing_comes_with_its_mend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def bad() -> Iterator[Finding]:
-        yield Finding("thing", State.BAD, "is not there", "get one")
+    def bad() -> Iterator[Diagnosis]:
+        yield Diagnosis("thing", State.BAD, "is not there", "get one")
 
-    def broken() -> Iterator[Finding]:
+    def broken() -> Iterator[Diagnosis]:
         raise OSError("an odd machine")
         yield
 

@@ -51,7 +51,7 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """What was found of one thing. `mend`: what to do, "" where nothing is to be done."""
 
     about: str
@@ -75,29 +75,29 @@ def run(*, as_json: bool = False) -> int:
     return int(any(each.state is State.BAD for each in found))
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[Diagnosis]:
     """Yield what is found, thing by thing. A look that itself fails is a finding."""
     for look in LOOKS:
         try:
             yield from look()
         except Exception as error:  # whatever an odd machine does, the other looks go on
-            yield Finding(look.__name__.strip("_"), State.NOTE, f"could not be looked at: {error!r}")
+            yield Diagnosis(look.__name__.strip("_"), State.NOTE, f"could not be looked at: {error!r}")
 
 
-def _system() -> Iterator[Finding]:
+def _system() -> Iterator[Diagnosis]:
     name = f"{platform.system()} {platform.release()}"
     if hasattr(select, "epoll") and hasattr(os, "memfd_create"):
-        yield Finding("system", State.GOOD, name)
+        yield Diagnosis("system", State.GOOD, name)
     else:
         mend = "use a container or a virtual machine with Linux; the repository has a .devcontainer"
-        yield Finding("system", State.BAD, f"{name} has no epoll or memfd_create", mend)
+        yield Diagnosis("system", State.BAD, f"{name} has no epoll or memfd_create", mend)
 
 
-def _python() -> Iterator[Finding]:
-    yield Finding("Python", State.GOOD, f"{platform.python_version()}, {sys.executable}")
+def _python() -> Iterator[Diagnosis]:
+    yield Diagnosis("Python", State.GOOD, f"{platform.python_version()}, {sys.executable}")
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Diagnosis]:
     """Compare what is installed with what the package and its notebook half ask for."""
     for text in importlib.metadata.requires("tritonlab") or ():
         requirement = Requirement(text)
@@ -110,18 +110,18 @@ def _packages() -> Iterator[Finding]:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
             text = f"not installed{needed_for}"
-            yield Finding(
+            yield Diagnosis(
                 requirement.name, State.BAD if is_core else State.NOTE, text, f"pip install 'tritonlab{extra}'"
             )
             continue
         if requirement.specifier.contains(version, prereleases=True):
-            yield Finding(requirement.name, State.GOOD, version)
+            yield Diagnosis(requirement.name, State.GOOD, version)
         else:
             mend = f"pip install '{requirement.name}{requirement.specifier}'"
-            yield Finding(requirement.name, State.BAD, f"{version}; wanted is {requirement.specifier}", mend)
+            yield Diagnosis(requirement.name, State.BAD, f"{version}; wanted is {requirement.specifier}", mend)
 
 
-def _extension() -> Iterator[Finding]:
+def _extension() -> Iterator[Diagnosis]:
     """Ask JupyterLab whether it sees the extension, of this version, and whether it is enabled."""
     if importlib.util.find_spec("jupyterlab") is None:
         return
@@ -131,19 +131,19 @@ def _extension() -> Iterator[Finding]:
     lines = [line for line in listed if line.strip().startswith("tritonlab v")]
     if not lines:
         mend = "install tritonlab into the environment of JupyterLab, too, and restart it"
-        yield Finding("extension", State.BAD, "JupyterLab of this environment does not list tritonlab", mend)
+        yield Diagnosis("extension", State.BAD, "JupyterLab of this environment does not list tritonlab", mend)
         return
     version, line = importlib.metadata.version("tritonlab"), lines[0].strip()
     if "disabled" in line:
-        yield Finding("extension", State.BAD, line, "jupyter labextension enable tritonlab")
+        yield Diagnosis("extension", State.BAD, line, "jupyter labextension enable tritonlab")
     elif f"v{version} " not in f"{line} ":
         mend = f"pip install --force-reinstall --no-deps tritonlab=={version}"
-        yield Finding("extension", State.BAD, f"{line}; the package is {version}", mend)
+        yield Diagnosis("extension", State.BAD, f"{line}; the package is {version}", mend)
     else:
-        yield Finding("extension", State.GOOD, line)
+        yield Diagnosis("extension", State.GOOD, line)
 
 
-def _kernel() -> Iterator[Finding]:
+def _kernel() -> Iterator[Diagnosis]:
     """Find out whether the kernel that notebooks start by default runs this Python."""
     if importlib.util.find_spec("jupyter_client") is None:
         return
@@ -153,44 +153,44 @@ def _kernel() -> Iterator[Finding]:
         program = KernelSpecManager().get_kernel_spec("python3").argv[0]
     except NoSuchKernel:
         mend = f"{sys.executable} -m ipykernel install --sys-prefix"
-        yield Finding("kernel", State.BAD, "there is no kernel python3", mend)
+        yield Diagnosis("kernel", State.BAD, "there is no kernel python3", mend)
         return
     # a bare name is replaced by the Python that starts the kernel
     if os.path.isabs(program) and Path(program).parent != Path(sys.executable).parent:
         mend = f"{sys.executable} -m ipykernel install --sys-prefix, or install tritonlab there"
-        yield Finding("kernel", State.BAD, f"notebooks run {program}, which is another environment", mend)
+        yield Diagnosis("kernel", State.BAD, f"notebooks run {program}, which is another environment", mend)
     else:
-        yield Finding("kernel", State.GOOD, "notebooks run this Python by default")
+        yield Diagnosis("kernel", State.GOOD, "notebooks run this Python by default")
 
 
-def _memory() -> Iterator[Finding]:
+def _memory() -> Iterator[Diagnosis]:
     """Look at what regions of tensors are made of, and at /dev/shm, which real Triton servers need."""
     size = shutil.disk_usage("/dev/shm").total >> 20
     text = f"/dev/shm has {size} MB"
     if size < 256:
         mend = "docker run --shm-size=1g for a real Triton server here; tritonlab does not need it"
-        yield Finding("memory", State.NOTE, f"{text}, too little for a Triton server with Python models", mend)
+        yield Diagnosis("memory", State.NOTE, f"{text}, too little for a Triton server with Python models", mend)
     else:
-        yield Finding("memory", State.GOOD, text)
+        yield Diagnosis("memory", State.GOOD, text)
 
 
-def _files() -> Iterator[Finding]:
+def _files() -> Iterator[Diagnosis]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 1024:
-        yield Finding("open files", State.NOTE, f"a process may open {soft} only", "ulimit -n 4096")
+        yield Diagnosis("open files", State.NOTE, f"a process may open {soft} only", "ulimit -n 4096")
     free = shutil.disk_usage(tempfile.gettempdir()).free >> 20
     state, mend = (State.BAD, "free some, or set TMPDIR") if free < 100 else (State.GOOD, "")
-    yield Finding("scratch", state, f"{free} MB are free in {tempfile.gettempdir()}", mend)
+    yield Diagnosis("scratch", state, f"{free} MB are free in {tempfile.gettempdir()}", mend)
 
 
-def _ports() -> Iterator[Finding]:
+def _ports() -> Iterator[Diagnosis]:
     """Name the standard ports that something else has."""
     taken = [port for port in (HTTP_PORT, GRPC_PORT, METRICS_PORT) if _is_taken(port)]
     if taken:
         mend = "%triton serve takes free ones; for tritonlab serve set --http-port, --grpc-port, --metrics-port"
-        yield Finding("ports", State.NOTE, f"in use: {', '.join(map(str, taken))}", mend)
+        yield Diagnosis("ports", State.NOTE, f"in use: {', '.join(map(str, taken))}", mend)
     else:
-        yield Finding("ports", State.GOOD, f"{HTTP_PORT}, {GRPC_PORT} and {METRICS_PORT} are free")
+        yield Diagnosis("ports", State.GOOD, f"{HTTP_PORT}, {GRPC_PORT} and {METRICS_PORT} are free")
 
 
 def _is_taken(port: int) -> bool:
@@ -203,7 +203,7 @@ def _is_taken(port: int) -> bool:
     return False
 
 
-def _model() -> Iterator[Finding]:
+def _model() -> Iterator[Diagnosis]:
     """Load a model in a process of its own, and call it: forking, sockets, shared memory and numpy at once."""
     import numpy as np
 
@@ -216,20 +216,20 @@ def _model() -> Iterator[Finding]:
                 ready = time.monotonic() - start
                 answer = model(IN=np.arange(4, dtype=np.float32))["OUT"]
         except (TritonError, OSError) as error:
-            yield Finding("model", State.BAD, f"a model could not be loaded and called: {error}")
+            yield Diagnosis("model", State.BAD, f"a model could not be loaded and called: {error}")
             return
     if list(answer) != [0, 1, 2, 3]:
-        yield Finding("model", State.BAD, f"a model that returns its input answered {list(answer)} to [0, 1, 2, 3]")
+        yield Diagnosis("model", State.BAD, f"a model that returns its input answered {list(answer)} to [0, 1, 2, 3]")
     else:
-        yield Finding("model", State.GOOD, f"one was READY after {ready * 1000:.0f} ms, and answered")
+        yield Diagnosis("model", State.GOOD, f"one was READY after {ready * 1000:.0f} ms, and answered")
     if gpus:
-        yield Finding("GPUs", State.GOOD, ", ".join(f"{gpu['name']} ({gpu['ordinal']})" for gpu in gpus))
+        yield Diagnosis("GPUs", State.GOOD, ", ".join(f"{gpu['name']} ({gpu['ordinal']})" for gpu in gpus))
     else:
         mend = "tritonlab.reset(simulated_gpus=1) shows what a model would do with one"
-        yield Finding("GPUs", State.NOTE, "none; models run on the CPU", mend)
+        yield Diagnosis("GPUs", State.NOTE, "none; models run on the CPU", mend)
 
 
-LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+LOOKS: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     _system,
     _python,
     _packages,
