@@ -106,7 +106,7 @@ def export(
         _running[job] = cancel
     try:
         report = export_models(
-            lambda: workspace,
+            workspace,
             list(models),
             directory,
             artifacts=values,
@@ -170,7 +170,7 @@ def _dry_run(
     while True:
         try:
             return export_models(
-                lambda: workspace,
+                workspace,
                 list(models),
                 directory,
                 alone=alone,
