@@ -22,7 +22,7 @@ BUNDLE := tritonlab/labextension/sources.sha256
 
 ENGINES := build/engines
 
-.PHONY: help lab demo test releases engines exam check bench gpu rules sizes clean extension extension-check watch
+.PHONY: help lab demo test releases engines matrix exam check docs bench gpu rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -30,6 +30,8 @@ help:
 	@echo "make demo    the quickstart without a browser: runs every cell, prints what it did"
 	@echo "make check   ruff, mypy strict, import layers, Python 3.8 syntax of the stub"
 	@echo "make test    check, then every test: unit, against the real server, notebooks, browser"
+	@echo "make docs    the documentation, with its notebooks executed, into build/docs (DOCS_EXECUTE=off: as they are stored)"
+	@echo "make matrix  the built wheel in clean environments of every supported version (minutes each; MATRIX_ROWS=\"oldest 3.12\")"
 	@echo "make watch   rebuilds the JupyterLab extension at every change of extension/; reload the browser to see it"
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
@@ -56,11 +58,11 @@ $(VENV)/bin/python:
 
 $(VENV)/.lab: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
 	$(ANNOUNCE)
-	@$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch]" scikit-learn
+	@$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,onnx,torch]" scikit-learn onnx
 	@touch $@
 
 $(VENV)/.test: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
-	$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch,test]"
+	$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,onnx,torch,test,docs]"
 	@touch $@ $(VENV)/.lab
 
 # The judge: nvidia-pytriton's wheel carries a tritonserver. It needs numpy < 2, so it lives on its own.
@@ -107,11 +109,20 @@ watch: extension/node_modules
 test: check $(REFERENCE)/.stamp
 	$(PY) -m tests.again -n 4 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
+# Without DOCS_EXECUTE=off each notebook is run; what was run and has not changed is kept (build/docs-executed).
+docs: $(VENV)/.test
+	TRITONLAB_DOCS_EXECUTE=$(or $(DOCS_EXECUTE),cache) $(PY) -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "build/docs/index.html"
+
+matrix: $(VENV)/.test
+	$(PY) -m tests.matrix $(MATRIX_ROWS)
+
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side
 
 releases: $(VENV)/.test
-	$(PY) -m tests.releases
+	$(PY) -m tests.releases --write docs/reference/models-by-release.md
+	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
 
 # Neither is ever installed beside the package: each has an environment of its own, and this checkout on its path.
 $(ENGINES)/dynamo/.stamp: tests/engines/dynamo-wheels.txt tests/engines/dynamo.txt

@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 import subprocess
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,12 +31,6 @@ def test_the_bundle_is_built_from_these_sources() -> None:
         total.update(f"{name}\0".encode() + (EXTENSION / name).read_bytes() + b"\0")
     stamp = (BUNDLE / "sources.sha256").read_text().strip()
     assert stamp == total.hexdigest(), "run `make extension` and commit what it changes"
-
-
-def test_it_has_the_version_of_the_package() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    for package in (EXTENSION / "package.json", BUNDLE / "package.json"):
-        assert json.loads(package.read_text())["version"] == version
 
 
 def test_what_the_bundle_loads_is_there() -> None:

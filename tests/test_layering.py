@@ -44,10 +44,10 @@ LEVELS: list[list[str]] = [
     ["check"],
     ["notebook.authoring"],
     ["notebook.views"],
-    ["notebook.model"],
+    ["notebook.model", "notebook.opened"],
     ["notebook.server"],
     ["notebook.shell"],
-    ["check_run", "golden_run", "preflight_run", "runtime", "model_testing"],
+    ["check_run", "doctor", "golden_run", "preflight_run", "quickstart", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]
@@ -57,6 +57,8 @@ LEVELS: list[list[str]] = [
 LAZY = {
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.export.verify.verification"),
+    ("tritonlab.export.whole_export", "tritonlab.export.verify.verification"),
+    ("tritonlab.runtime", "tritonlab.notebook.authoring.exporting"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab.__main__", "tritonlab.export.verify.verification"),
     ("tritonlab.__main__", "tritonlab.check_run"),
@@ -64,6 +66,7 @@ LAZY = {
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
+    ("tritonlab.runtime", "tritonlab.notebook.authoring.hints"),
     ("tritonlab.notebook.views.playground.open_playground", "tritonlab.notebook.views.playground.playground"),
     ("tritonlab.runtime", "tritonlab.clients.remote"),
     ("tritonlab.load_testing.load_tested", "tritonlab.load_testing.load_run"),
@@ -78,6 +81,7 @@ LAZY = {
     ("tritonlab.runtime", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.views.record.view_panel", "tritonlab.notebook.views.record.opening"),
     ("tritonlab.notebook.shell.commands", "tritonlab.notebook.shell.export_command"),
+    ("tritonlab.notebook.shell.comm_calls", "tritonlab.notebook.shell.comm_export"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.card.load_panel"),
     ("tritonlab.notebook.shell.profile_command", "tritonlab.notebook.views.card.load_panel"),
 }

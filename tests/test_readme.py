@@ -1,4 +1,5 @@
-"""README.md stays true to the code: the files it names exist, and its Python runs."""
+"""README.md, CONTRIBUTING.md and the pages of docs/ stay true to the code: the files they name exist, and their Python
+runs."""
 
 from __future__ import annotations
 
@@ -16,18 +17,47 @@ from tests.models import IDENTITY
 from tritonlab import Server, runtime
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
+    if "how-to" not in path.parts and "errors" not in path.parts
+}
+OVERVIEW = PAGES["overview.md"]
 
 
-def test_the_files_it_names_exist() -> None:
-    named = set(re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|md|ipynb))?)`", TEXT))
-    assert len(named) > 20
-    roots = (ROOT, ROOT / "tritonlab")
-    assert [name for name in sorted(named) if not any((root / name).exists() for root in roots)] == []
+def test_the_files_they_name_exist() -> None:
+    written = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "architecture.md", "overview.md", "parity.md")
+    text = "".join(PAGES[name] for name in written)
+    named = set(re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|md|ipynb|ts|mjs))?)`", text))
+    assert len(named) > 40
+    roots = (ROOT, ROOT / "tritonlab", ROOT / "tritonlab/stub/_pb_stub", ROOT / "tritonlab/notebook/views")
+    missing = [name for name in sorted(named) if not any((root / name).exists() for root in roots)]
+    assert missing == [
+        "extension/src/views/NAME.ts",
+        "notebook/shell/NAME_command.py",
+        "tests/a/test_b.py",
+        "tritonlab/a/b.py",
+    ]  # any file, and its test
+
+
+def test_a_reader_of_one_screen_finds_the_way() -> None:
+    """Pictures show on a registry's page only under a full address; the rest of a README may be relative."""
+    text = PAGES["README.md"]
+    assert len(text.split()) < 650
+    assert all(link.startswith("https://") for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text))
+    links = [link for link in re.findall(r"(?<!!)\[[^]]*\]\(([^)]+)\)", text) if "://" not in link]
+    assert links and [link for link in links if not (ROOT / link).exists()] == []
 
 
 def test_its_instrument_counts_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = next(block for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "Instrument" in block)
+    code = next(
+        block
+        for block in re.findall(r"```python\n(.*?)```", PAGES["CONTRIBUTING.md"], re.DOTALL)
+        if "Instrument" in block
+    )
     with Server(tmp_path, model_control_mode="explicit") as server:
         monkeypatch.setattr(tritonlab, "default_server", lambda: server)
         names: dict[str, Any] = {}
@@ -46,7 +76,7 @@ def test_its_instrument_counts_batches(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_it_calls_public_is_public() -> None:
-    named = set(re.findall(r"`tritonlab\.(\w+)", TEXT))
+    named = set(re.findall(r"`tritonlab\.(\w+)", OVERVIEW + PAGES["README.md"]))
     modules = {"testing", "runtime", "semantics", "tritonserver", "ray"}
     assert named - modules <= set(tritonlab.__all__)
     assert all(hasattr(tritonlab, name) for name in tritonlab.__all__)
@@ -61,7 +91,7 @@ def test_help_tells_what_each_option_of_a_server_is() -> None:
 
 
 def test_the_way_of_a_request_is_drawn_as_in_runtime_and_names_what_is_there() -> None:
-    drawing = next(block for block in TEXT.split("```\n") if "process border" in block)
+    drawing = next(block for block in PAGES["architecture.md"].split("```\n") if "process border" in block)
     assert drawing in (runtime.__doc__ or "").replace("\n    ", "\n")
     rows = re.findall(r"^(?:  \| )?([\w., ()]+?)  +((?:\w+/)+(?:\w+\.py)?)", drawing, re.MULTILINE)
     assert len(rows) > 8

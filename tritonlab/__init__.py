@@ -14,14 +14,15 @@ from .core.observe.instrument import Instrument
 from .core.observe.log_settings import LogSetting
 from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
-from .export.repository import export
 from .notebook.authoring.config_options import ConfigOptions
+from .notebook.authoring.imported_notebook import import_repository
 from .notebook.model import Model
 from .notebook.server import Server
 from .runtime import (
     connect,
     default_server,
     default_workspace,
+    export,
     follow_workspaces,
     golden,
     load,
@@ -32,6 +33,7 @@ from .runtime import (
     serve,
     view,
 )
+from .runtime import open_repository as open  # noqa: F401 - not in __all__: an `import *` would hide Python's own
 from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
 from .server.options import Options
 
@@ -66,6 +68,7 @@ __all__ = [
     "default_server",
     "export",
     "golden",
+    "import_repository",
     "load",
     "load_ipython_extension",
     "load_panel",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import golden_run, preflight_run
+from . import doctor, golden_run, preflight_run, quickstart
 from .export.preflight.judge import DEFAULT_TARGET
 from .export.releases import table_facts, table_text
 from .frontends.cli.freed_memory import keep_freed_memory
@@ -33,9 +33,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["serve"]:  # the syntax of its flags is tritonserver's, not argparse's
         keep_freed_memory()
         return serve(words[1:])
+    options = command_parser().parse_args(words)
+    try:
+        return options.run(options) or 0
+    except (OSError, InterpreterError) as error:
+        print(f"tritonlab: {error}", file=sys.stderr)
+        return 1
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; the options of `serve` are not in it (`frontends/cli/flags.py`)."""
     parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serves a model repository over HTTP and gRPC, as tritonserver does")
+    add_lab_command(commands)
+    add_doctor_command(commands)
     add_stub_command(commands)
     add_test_command(commands)
     add_releases_command(commands)
@@ -43,12 +55,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_check_command(commands)
     add_verify_command(commands)
     add_worker_command(commands)
-    options = parser.parse_args(words)
-    try:
-        return options.run(options) or 0
-    except (OSError, InterpreterError) as error:
-        print(f"tritonlab: {error}", file=sys.stderr)
-        return 1
+    return parser
+
+
+def add_lab_command(commands: Any) -> None:
+    """Add `lab`, the first minute of a newcomer."""
+    text = "opens JupyterLab on a copy of the quickstart"
+    parser = commands.add_parser("lab", help=text, description=f"This command {text}.")
+    parser.usage = "tritonlab lab [-h] [DIR] [-- OPTION ...]"
+    about = "where the copy goes (the working directory), and options of jupyter lab: tritonlab lab -- --ip=0.0.0.0"
+    parser.add_argument("words", metavar="DIR, OPTION", nargs="*", help=about)
+    parser.set_defaults(run=lambda options: quickstart.open_lab(*split_words(options.words)))
+
+
+def split_words(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
+    """Return the directory of a line of `lab`, and the options of `jupyter lab` in it."""
+    if words and not words[0].startswith("-"):
+        return Path(words[0]), words[1:]
+    return Path(), words
+
+
+def add_doctor_command(commands: Any) -> None:
+    """Add `doctor`, whose exit status says whether notebooks and their models can work here."""
+    text = "says what of this machine and environment is missing or does not fit, and the mend"
+    parser = commands.add_parser("doctor", help=text, description=f"This command {text}.")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.set_defaults(run=lambda options: doctor.run(as_json=options.json))
 
 
 def add_stub_command(commands: Any) -> None:

@@ -31,19 +31,21 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
+from .export.preflight.judge import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model
+from .notebook.opened import Repository
 from .notebook.server import Server
 from .notebook.views.playground.open_playground import open_playground
 from .profile.recorder import Recorder
@@ -54,6 +56,8 @@ from .server.options import Options
 
 if TYPE_CHECKING:
     from .clients.remote import RemoteServer
+    from .export.environment.placed import EnvironmentOptions
+    from .export.report import ExportReport
     from .frontends.endpoints import Endpoints
     from .notebook.views.card.load_panel import Loadable, LoadPanel
     from .notebook.views.playground.playground import Playground
@@ -141,20 +145,110 @@ def load(
     config: str | Mapping[str, Any] | PathLike[str] | None = None,
     files: Files | None = None,
     version: int | None = None,
+    base: str | PathLike[str] | None = None,
+    sample: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Model:
     """Load a model into the notebook's server and return it READY, as `%%triton_model` does.
 
     source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
     there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
-    paths to copy or a dict of name -> bytes or path. options: the fields of `ConfigOptions`, such as
-    `max_batch_size=8`, `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`.
+    paths to copy or a dict of name -> bytes or path. base: a model directory whose files count where none of these
+    gives one, and are not copied. options: the fields of `ConfigOptions`, such as `max_batch_size=8`,
+    `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`. sample: the inputs of a
+    request; those, and the outputs that the model answers it with, are the config's.
 
     Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
     given = ConfigOptions.from_keywords(**options) if options else None
-    default_workspace().load(name, source, config=config, files=files, version=version, options=given)
+    default_workspace().load(
+        name, source, config=config, files=files, version=version, options=given, base=base, sample=sample
+    )
     return default_server().model(name)
+
+
+def open_repository(directory: str | PathLike[str], models: Sequence[str] | None = None) -> Repository:
+    """Serve the models of a model repository in the notebook's server, from where they lie, as `%triton open` does.
+
+    A model that cannot be loaded does not stop the others: what is returned, which a cell shows as a table, has the
+    reason and what to do. A model whose files change is loaded again. `models`: the only ones to serve.
+
+    Models that cells write count before those of the same name here. `opened["NAME"].to_cells()` returns the cells that
+    write a model, `opened.export(directory)` writes the whole repository again: equal byte for byte, but for what cells
+    have edited. A second call for the same directory looks again; `opened.close()` and `tritonlab.reset()` end it.
+
+    Raises FileError for what is not a repository, NotFoundError for a model that is not in it.
+    """
+    return Repository.open(default_workspace(), directory, models)
+
+
+@explains_unknown
+def export(
+    models: Model | str | Sequence[Model | str],
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool | Literal["replace"] = False,
+    alone: bool = False,
+    include: str | Sequence[str] = (),
+    target: str = DEFAULT_TARGET,
+    env: str | EnvironmentOptions | None = None,
+    deploy: str | Sequence[str] = (),
+    capture: bool = False,
+    artifacts: Mapping[str, Any] | None = None,
+    verify: bool | str | Sequence[str] | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+    say: Callable[[str], None] = lambda text: None,
+    cancel: threading.Event | None = None,
+) -> ExportReport:
+    """Write models, or models of the notebook by their names, as a repository that a Triton server can load, and report
+    what it did: for each `<directory>/<name>/config.pbtxt`, `<version>/model.py` and its other files, with their modes
+    and the links that lead within the directory. The config is complete: what was filled in here is added to the
+    author's text. A directory that differs raises ExportConflict; with `overwrite` it is moved to `<directory>.backup`.
+
+    The models that these need, for steps and BLS calls, are written with them, unless `alone` is set. Everything is
+    built in one place and put into its own at the end: if something is in the way, or an error, an interrupt or
+    `cancel` comes before, nothing is written.
+
+    include: names or patterns of files that are else left out, as they are hidden or have more than 100 MB. target: a
+    release of Triton as 2.49, its container as 24.08, or kserve; the report warns of what will not work there. env:
+    `requirements` writes what the models have imported as a lock, `dir` and `archive` put a relocatable environment
+    into each model directory, a path packs a conda prefix or a whole Python; EnvironmentOptions choose its Python and
+    limit its size. deploy: of docker, k8s and kserve, files beside a repository called models/. capture: write what
+    other cells define and a model uses in front of it. artifacts: values by the file that keeps them beside model.py,
+    `weights.pt`, or `NAME/weights.pt` with several models. verify: releases whose servers have to answer the golden and
+    the last requests as the notebook does, True for the target's. dry_run: write nothing, and report what would be
+    written; capture and artifacts are not looked at. progress is called with the bytes copied so far and those of all
+    models, say with a line about each step.
+
+    Raises NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, Cancelled.
+    """
+    from .notebook.authoring.exporting import export_models  # with what makes environments and deploy files
+
+    return export_models(
+        _own_workspace(models, bool(capture or artifacts)),
+        models,
+        directory,
+        overwrite=overwrite,
+        alone=alone,
+        include=include,
+        target=target,
+        env=env,
+        deploy=deploy,
+        capture=capture,
+        artifacts=artifacts,
+        verify=verify,
+        dry_run=dry_run,
+        progress=progress,
+        say=say,
+        cancel=cancel,
+    )
+
+
+def _own_workspace(models: Model | str | Sequence[Model | str], is_written: bool) -> Workspace | None:
+    """Return the workspace where models are named, or written again; None where nothing needs one."""
+    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
+    return default_workspace() if is_written or any(isinstance(each, str) for each in given) else None
 
 
 def recording(server: Server | None = None) -> Recording:
@@ -188,9 +282,10 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     Raises UnavailableError if no such server is there.
     """
     from .clients import remote
+    from .notebook.authoring.hints import hint
     from .notebook.views.card.load_panel import show_progress
 
-    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress)
+    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress, advise=hint)
 
 
 def playground(model: Model) -> Playground:

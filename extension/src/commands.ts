@@ -1,18 +1,19 @@
 // What a person, a key or a program can have done: each command says its arguments and answers with plain JSON.
 import { JupyterFrontEnd } from "@jupyterlab/application";
 import { ICommandPalette, Notification } from "@jupyterlab/apputils";
-import { PathExt } from "@jupyterlab/coreutils";
+import { PageConfig, PathExt, URLExt } from "@jupyterlab/coreutils";
 import { NotebookPanel } from "@jupyterlab/notebook";
 import { downloadIcon } from "@jupyterlab/ui-components";
 import { CommandRegistry } from "@lumino/commands";
 import { ReadonlyJSONObject, ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import { mentionsTriton, modelOf } from "./cells.js";
-import { Done, exportDialog } from "./exportDialog.js";
+import { exportDialog } from "./exportDialog.js";
+import { Done } from "./exportTask.js";
 import { KernelError, KernelLink } from "./link.js";
 import { cellTexts, KernelLinks } from "./links.js";
 import { PANEL } from "./panel.js";
-import { Calls } from "./protocol.js";
+import { Calls, ExportOptions } from "./protocol.js";
 import { Settings } from "./settings.js";
 
 export const CATEGORY = "Triton";
@@ -22,6 +23,7 @@ export const Commands = {
   playground: "tritonlab:playground",
   view: "tritonlab:view",
   create: "tritonlab:new",
+  openRepository: "tritonlab:open-repository",
   panel: "tritonlab:panel",
   models: "tritonlab:models",
   overview: "tritonlab:overview",
@@ -37,6 +39,24 @@ export const Commands = {
 export const NAME = { type: "string", description: "the model's name" };
 
 const LEVEL = { type: "string", enum: ["VERBOSE", "INFO", "WARNING", "ERROR"], description: "this or worse" };
+
+const TEXTS = { type: "array", items: { type: "string" } };
+
+/** The options of an export: those of `tritonlab.export`. */
+const OPTIONS = {
+  alone: { type: "boolean", description: "without the models that it needs" },
+  target: { type: "string", description: "a release of Triton, its container, or kserve" },
+  env: { type: "string", description: "requirements, dir, archive, none, or the path of a prefix" },
+  deploy: { ...TEXTS, description: "of docker, k8s, kserve" },
+  capture: { type: "boolean", description: "write what other cells define in front of the model" },
+  artifacts: { type: "object", description: "expressions of the notebook by the files that keep their values" },
+  include: { ...TEXTS, description: "files that are otherwise left out" },
+  verify: { ...TEXTS, description: "releases of Triton that have to prove it" },
+};
+
+function optionsOf(args: ReadonlyPartialJSONObject): ExportOptions {
+  return Object.fromEntries(Object.entries(args).filter(([name]) => name in OPTIONS));
+}
 
 /** What is done to one model: command, call, label, caption. */
 const ON_A_MODEL = [
@@ -138,22 +158,23 @@ function addExports(
     const target = typeof args.directory === "string" ? args.directory : null;
     const contentsPath = (relative: string): string | null => below(panel, relative);
     if (target !== null) {
-      const exported: Done[] = [];
-      for (const model of names) {
-        const done = await link.ask("export", { model, directory: target, overwrite: args.overwrite === true });
-        exported.push({ ...done, contents: contentsPath(done.relative) });
-      }
-      return { exported: exported as never };
+      const given = { models: names, directory: target, overwrite: args.overwrite === true };
+      const found = await link.ask("export", { ...given, ...optionsOf(args) });
+      const page = found.verification && contentsPath(found.verification.relative);
+      const done: Done = { ...found, contents: contentsPath(found.relative), page };
+      return { exported: [done] as never };
     }
     const open = (path: string): void => void app.commands.execute("filebrowser:open-path", { path });
-    const done = await exportDialog({ link, models: names, directory: settings.directory, contentsPath, open });
-    return { exported: done as never };
+    const downloadUrl = (path: string): string => URLExt.join(PageConfig.getBaseUrl(), "files", URLExt.encodeParts(path));
+    const around = { link, models: names, directory: settings.directory, contentsPath, open, downloadUrl };
+    const done = await exportDialog(around);
+    return { exported: (done ? [done] : []) as never };
   };
   add(Commands.exportNotebook, {
     label: "Export to Repository…",
     icon: downloadIcon,
-    caption: "Write the notebook's models as a Triton model repository",
-    describedBy: takes({ model: NAME, directory, overwrite }),
+    caption: "Write the notebook's models as a Triton model repository, with what it takes to run and to prove them",
+    describedBy: takes({ model: NAME, directory, overwrite, ...OPTIONS }),
     isVisible: () => speaksTriton(links),
     execute: (args) => run(null, args),
   });
@@ -161,7 +182,7 @@ function addExports(
     label: "Export This Model to Repository…",
     icon: downloadIcon,
     caption: "Write the model of this cell as a Triton model repository",
-    describedBy: takes({ directory, overwrite }),
+    describedBy: takes({ directory, overwrite, ...OPTIONS }),
     isVisible: () => activeModel(links) !== null,
     execute: (args) => {
       const name = activeModel(links);
@@ -172,6 +193,18 @@ function addExports(
       }
       return run([name], args);
     },
+  });
+}
+
+/** Shows the export's panel for the button of a card, wherever our extension reaches the kernel of its notebook. */
+export function exportFromCards(app: JupyterFrontEnd, links: KernelLinks): void {
+  document.addEventListener("tritonlab-export", (event) => {
+    const panel = links.tracker.find((one) => one.node.contains(event.target as Node));
+    if (!(event instanceof CustomEvent) || !panel || links.of(panel)?.state !== "open") return;
+    event.preventDefault();
+    app.shell.activateById(panel.id);
+    const { model } = event.detail as { model: string };
+    void app.commands.execute(Commands.exportNotebook, { model });
   });
 }
 

@@ -1,130 +1,61 @@
-// The dialog of *Export to repository*: where to, what that would change, how far it is, and what was written.
+// The panel of *Export…*: where to and for which Triton, with what beside it, what pre-flight says of each choice, how
+// far it is, and what was written and proved.
 import { Dialog } from "@jupyterlab/apputils";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
-import { Signal } from "@lumino/signaling";
-import { useEffect, useState } from "react";
+import { ReactNode, useEffect, useState } from "react";
 
-import { KernelError, KernelLink } from "./link.js";
-import { modelsOf, treeOf } from "./exported.js";
-import { Exported, Plan } from "./protocol.js";
+import { artifactsOf, Fields, findingsAt, Found, Place, PREFIX, size, stops } from "./exportOptions.js";
+import { Around, Done, ExportTask } from "./exportTask.js";
+import { Choices, Plan, Refusal } from "./protocol.js";
 
 const TYPING_MS = 250;
 
-/** What an export did, and where its repository is in JupyterLab's own files; null if it is not below them. */
-export interface Done extends Exported {
-  contents: string | null;
-}
-
-/** What the dialog works with. `models`: those to export. `contentsPath`: where the kernel's relative path is. */
-interface Task {
-  link: KernelLink;
-  models: string[];
-  directory: string;
-  contentsPath: (relative: string) => string | null;
-  open: (contents: string) => void;
-}
-
-/** The state of one dialog; its widget draws it. */
-class Export {
-  directory: string;
-  chosen: Set<string>;
-  plan: { directory: string; models: Plan[] } | null = null;
-  error = "";
-  running = "";
-  count = 0;
-  done: Done[] = [];
-  readonly changed = new Signal<this, void>(this);
-  private _asked = 0;
-
-  constructor(readonly task: Task) {
-    this.directory = task.directory;
-    this.chosen = new Set(task.models);
-  }
-
-  get names(): string[] {
-    return this.task.models.filter((name) => this.chosen.has(name));
-  }
-
-  /** Whether something that is there would be replaced. */
-  get replaces(): boolean {
-    return this.plan?.models.some((one) => one.exists && one.differs) ?? false;
-  }
-
-  get finished(): boolean {
-    return this.done.length > 0 && !this.running;
-  }
-
-  /** Asks what the export would do; of several answers the one to the last question counts. `failed`: why the last
-   *  export failed, which stays to be read. */
-  async ask(failed = ""): Promise<void> {
-    const asked = ++this._asked;
-    try {
-      const plan = await this.task.link.ask("plan", { models: this.names, directory: this.directory });
-      if (asked === this._asked) [this.plan, this.error] = [plan, failed];
-    } catch (error) {
-      if (asked === this._asked) [this.plan, this.error] = [null, text(error)];
-    }
-    this.changed.emit();
-  }
-
-  /** Writes the models one after the other, over what the plan has shown. */
-  async run(): Promise<void> {
-    if (this.running || !this.plan || !this.names.length) return;
-    const overwrite = this.replaces;
-    this.error = "";
-    this.done = [];
-    try {
-      for (const [index, model] of this.names.entries()) {
-        [this.running, this.count] = [model, index];
-        this.changed.emit();
-        const result = await this.task.link.ask("export", { model, directory: this.directory, overwrite });
-        this.done.push({ ...result, contents: this.task.contentsPath(result.relative) });
-      }
-    } catch (error) {
-      this.error = text(error);
-    }
-    this.running = "";
-    if (this.error) void this.ask(this.error);
-    this.changed.emit();
-  }
-}
-
-/** Shows the dialog; what was exported when it is closed. */
-export async function exportDialog(task: Task): Promise<Done[]> {
-  const state = new Export(task);
-  const dialog = new ExportDialog(state);
-  await dialog.launch();
-  return state.done;
+/** Shows the panel; what was exported when it is closed, null if nothing was. */
+export async function exportDialog(around: Around): Promise<Done | null> {
+  const task = new ExportTask(around);
+  await new ExportDialog(task).launch();
+  return task.done;
 }
 
 class ExportDialog extends Dialog<void> {
-  constructor(private readonly _state: Export) {
+  private _wasRunning = false;
+
+  constructor(private readonly _task: ExportTask) {
     super({
-      title: _state.task.models.length === 1 ? `Export ${_state.task.models[0]}` : "Export to repository",
-      body: ReactWidget.create(<UseSignal signal={_state.changed}>{() => <Body state={_state} />}</UseSignal>),
+      title: _task.around.models.length === 1 ? `Export ${_task.around.models[0]}` : "Export to repository",
+      body: ReactWidget.create(<UseSignal signal={_task.changed}>{() => <Body task={_task} />}</UseSignal>),
       focusNodeSelector: "input",
       buttons: [Dialog.cancelButton({ label: "Cancel" }), Dialog.okButton({ label: "Export" })],
     });
     this.addClass("tritonlab-export");
-    _state.changed.connect(this._label, this);
-    void _state.ask();
+    _task.changed.connect(this._label, this);
+    void _task.begin();
   }
 
-  /** A button, or Enter: the first press writes, and the dialog stays to show what came of it. */
+  /** A button, or Enter: the first press writes, and the panel stays to show what came of it. */
   override resolve(index?: number): void {
-    if (index === 0 || this._state.finished) super.resolve(0);
-    else void this._state.run();
+    if (index === 0 && this._task.running) void this._task.cancel();
+    else if (index === 0 || this._task.done) super.resolve(0);
+    else void this._task.run();
+  }
+
+  /** Escape, or a click beside it: what runs is cancelled first, and its end is shown. */
+  override reject(): void {
+    if (this._task.running) void this._task.cancel();
+    else super.reject();
   }
 
   private _label(): void {
-    const { finished, plan, running, names } = this._state;
+    const { done, running, cancelling, replaces, allowed } = this._task;
     const [cancel, accept] = this.node.querySelectorAll<HTMLButtonElement>(".jp-Dialog-footer .jp-Dialog-button");
-    label(cancel, finished ? "Close" : "Cancel");
-    label(accept, this._state.replaces ? "Replace, keep a backup" : "Export");
-    accept.hidden = finished;
-    accept.disabled = !plan || !names.length || running !== "";
-    accept.classList.toggle("jp-mod-warn", this._state.replaces);
-    if (finished) cancel.focus();
+    label(cancel, done ? "Close" : cancelling ? "Cancelling…" : running ? "Cancel the export" : "Cancel");
+    label(accept, replaces ? "Replace, keep a backup" : "Export");
+    accept.hidden = done !== null;
+    accept.disabled = !allowed;
+    accept.classList.toggle("jp-mod-warn", replaces);
+    // the field or the button that had the focus is disabled or gone, and keys would go nowhere
+    if (done || (running && !this._wasRunning)) cancel.focus();
+    this._wasRunning = running;
   }
 }
 
@@ -133,93 +64,394 @@ function label(button: HTMLButtonElement, words: string): void {
   if (node.textContent !== words) node.textContent = words;
 }
 
-function text(error: unknown): string {
-  return error instanceof KernelError || error instanceof Error ? error.message : String(error);
+interface Part {
+  task: ExportTask;
 }
 
-function Body({ state }: { state: Export }): JSX.Element {
-  if (state.finished && !state.error) return <Result state={state} />;
+interface Chosen extends Part {
+  fields: Fields;
+  choices: Choices;
+}
+
+function Body({ task }: Part): JSX.Element {
+  const { done, fields, choices } = task;
+  if (done) return <Result task={task} done={done} />;
+  if (task.running) return <Running task={task} />;
   return (
     <div className="tritonlab-form">
-      <Directory state={state} />
-      {state.task.models.length > 1 && <Choice state={state} />}
-      {state.plan && <Plans plan={state.plan} />}
-      {!state.plan && !state.error && <p className="tritonlab-dim">Looking at what is there…</p>}
-      {state.running && <Progress state={state} />}
-      {state.error && (
+      {task.error && (
         <p className="tritonlab-error" role="alert">
-          {state.error}
+          {task.error}
         </p>
       )}
+      <div className="tritonlab-fields">
+        <Directory task={task} />
+        {task.around.models.length > 1 && <Models task={task} />}
+        {fields && choices && <Options task={task} fields={fields} choices={choices} />}
+      </div>
+      {task.plan && <Plans task={task} />}
+      {!task.plan && !task.error && <p className="tritonlab-dim">Looking at what is there…</p>}
+      {task.fields && <Python task={task} />}
     </div>
   );
 }
 
-function Directory({ state }: { state: Export }): JSX.Element {
-  const [typed, setTyped] = useState(state.directory);
-  useEffect(() => {
-    if (typed === state.directory) return undefined;
-    const due = setTimeout(() => {
-      state.directory = typed;
-      void state.ask();
-    }, TYPING_MS);
-    return () => clearTimeout(due);
-  }, [typed, state]);
+function Options(given: Chosen): JSX.Element {
   return (
-    <label className="tritonlab-field">
-      <span>Repository directory</span>
-      <input
-        className="jp-mod-styled"
-        type="text"
-        spellCheck={false}
-        disabled={state.running !== ""}
-        value={typed}
-        onChange={(event) => {
-          state.plan = null;
-          state.changed.emit();
-          setTyped(event.target.value);
-        }}
-      />
-      <span className="tritonlab-dim">{state.plan?.directory ?? " "}</span>
-    </label>
+    <>
+      <Target {...given} />
+      <Environments {...given} />
+      <Deploy {...given} />
+      <Capture {...given} />
+      <Files {...given} />
+      <Verify {...given} />
+    </>
   );
 }
 
-function Choice({ state }: { state: Export }): JSX.Element {
-  const toggle = (name: string): void => {
-    if (!state.chosen.delete(name)) state.chosen.add(name);
-    state.changed.emit();
-    void state.ask();
-  };
+/** A text that is looked at once nobody types. */
+function useTyped(shown: string, take: (typed: string) => void): [string, (typed: string) => void] {
+  const [typed, setTyped] = useState(shown);
+  useEffect(() => {
+    if (typed === shown) return undefined;
+    const due = setTimeout(() => take(typed), TYPING_MS);
+    return () => clearTimeout(due);
+  }, [typed]);
+  return [typed, setTyped];
+}
+
+function Directory({ task }: Part): JSX.Element {
+  const [typed, setTyped] = useState(task.directory);
+  useEffect(() => {
+    if (typed === task.directory) return undefined;
+    const due = setTimeout(() => {
+      task.directory = typed;
+      void task.ask();
+    }, TYPING_MS);
+    return () => clearTimeout(due);
+  }, [typed, task]);
+  useEffect(() => setTyped(task.directory), [task.directory]);
+  return (
+    <div className="tritonlab-field">
+      <label>
+        <span>Repository directory</span>
+        <input
+          className="jp-mod-styled"
+          type="text"
+          spellCheck={false}
+          value={typed}
+          onChange={(event) => {
+            task.plan = null;
+            task.looking = true;
+            task.changed.emit();
+            setTyped(event.target.value);
+          }}
+        />
+      </label>
+      <span className="tritonlab-dim">{task.plan?.directory ?? " "}</span>
+      <Findings task={task} place="directory" />
+    </div>
+  );
+}
+
+function Models({ task }: Part): JSX.Element {
   return (
     <fieldset className="tritonlab-choice">
       <legend>Models</legend>
-      {state.task.models.map((name) => (
-        <label key={name}>
-          <input type="checkbox" checked={state.chosen.has(name)} onChange={() => toggle(name)} /> {name}
-        </label>
+      {task.around.models.map((name) => (
+        <Check key={name} checked={task.chosen.has(name)} toggle={() => task.toggleModel(name)}>
+          {name}
+        </Check>
       ))}
     </fieldset>
   );
 }
 
-function Plans({ plan }: { plan: { models: Plan[] } }): JSX.Element {
+function Check(given: { checked: boolean; toggle: () => void; children: ReactNode }): JSX.Element {
   return (
+    <label className="tritonlab-check">
+      <input type="checkbox" checked={given.checked} onChange={given.toggle} /> <span>{given.children}</span>
+    </label>
+  );
+}
+
+/** One choice: its name on the left, its controls, and below them what is said of it. */
+function Option(given: { name: string; children: ReactNode; said?: ReactNode }): JSX.Element {
+  return (
+    <div className="tritonlab-option" role="group" aria-label={given.name}>
+      <span aria-hidden="true">{given.name}</span>
+      <div>{given.children}</div>
+      <div className="tritonlab-said" aria-live="polite">
+        {given.said}
+      </div>
+    </div>
+  );
+}
+
+function Findings({ task, place }: Part & { place: Place }): JSX.Element | null {
+  const found = findingsAt(place, task.plan?.models ?? []);
+  const several = (task.plan?.models.length ?? 0) > 1;
+  if (!found.length) return null;
+  return (
+    <ul className="tritonlab-findings">
+      {found.map((one) => (
+        <li key={one.model + one.row + one.sentence} data-row={one.row} data-stops={stops(one)}>
+          {several && <b>{one.model}: </b>}
+          {several ? one.sentence : capitalised(one.sentence)}
+          <Source found={one} />. <span className="tritonlab-dim">Mend: {one.remedy}.</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function Source({ found }: { found: Found }): JSX.Element | null {
+  return found.source_line ? <span className="tritonlab-dim"> ({found.source_line})</span> : null;
+}
+
+function Refused({ why }: { why?: Refusal }): JSX.Element | null {
+  if (!why) return null;
+  return (
+    <p className="tritonlab-error" role="alert">
+      {why.text}
+      {why.fix && !why.is_place && !why.text.includes(why.fix) && `: ${why.fix}`}.
+    </p>
+  );
+}
+
+function Target({ task, fields, choices }: Chosen): JSX.Element {
+  const notes = [...new Set((task.plan?.models ?? []).flatMap((one) => one.notes))];
+  const said = (
     <>
+      <Findings task={task} place="target" />
+      {notes.map((note) => (
+        <p key={note} className="tritonlab-dim">
+          {capitalised(note)}.
+        </p>
+      ))}
+    </>
+  );
+  return (
+    <Option name="Target" said={said}>
+      <select
+        className="jp-mod-styled"
+        aria-label="Target"
+        value={fields.target}
+        onChange={(event) => task.choose({ target: event.target.value })}
+      >
+        {choices.targets.map((one) => (
+          <option key={one.name} value={one.name}>
+            {one.text}
+            {one.started ? "" : ", by its table only"}
+          </option>
+        ))}
+      </select>
+    </Option>
+  );
+}
+
+const ENVIRONMENTS: Record<string, string> = {
+  none: "None: the Python of the target",
+  requirements: "A lock of pinned packages, for an image",
+  dir: "A relocatable directory in each model",
+  archive: "A relocatable archive in each model",
+  [PREFIX]: "My own prefix (conda, or a whole Python)",
+};
+
+function Environments({ task, fields, choices }: Chosen): JSX.Element {
+  const [typed, setTyped] = useTyped(fields.prefix, (prefix) => task.choose({ prefix }));
+  const found = task.plan?.environment;
+  const kinds = ["none", ...choices.environments.filter((one) => one !== "none"), PREFIX];
+  const said = (
+    <>
+      {found?.text && (
+        <p>
+          {found.text}.{found.packages.length > 0 && <span className="tritonlab-dim"> {found.packages.join(", ")}</span>}
+        </p>
+      )}
+      {found?.warnings.map((warning) => (
+        <p key={warning} className="tritonlab-warning">
+          {warning}.
+        </p>
+      ))}
+      <Refused why={task.plan?.refused.env} />
+      <Findings task={task} place="environment" />
+    </>
+  );
+  return (
+    <Option name="Environment" said={said}>
+      <select
+        className="jp-mod-styled"
+        aria-label="Environment"
+        value={fields.env}
+        onChange={(event) => task.choose({ env: event.target.value })}
+      >
+        {kinds.map((kind) => (
+          <option key={kind} value={kind}>
+            {ENVIRONMENTS[kind] ?? kind}
+          </option>
+        ))}
+      </select>
+      {fields.env === PREFIX && (
+        <input
+          className="jp-mod-styled"
+          type="text"
+          aria-label="Path of the prefix"
+          placeholder="/path/of/the/prefix"
+          spellCheck={false}
+          value={typed}
+          onChange={(event) => setTyped(event.target.value)}
+        />
+      )}
+    </Option>
+  );
+}
+
+const KINDS: Record<string, string> = { docker: "Docker and compose", k8s: "Kubernetes", kserve: "KServe" };
+
+function Deploy({ task, fields, choices }: Chosen): JSX.Element {
+  const toggle = (kind: string): void => {
+    const others = fields.deploy.filter((one) => one !== kind);
+    task.choose({ deploy: others.length < fields.deploy.length ? others : [...fields.deploy, kind] });
+  };
+  const why = task.plan?.refused.deploy;
+  const goThere = (fix: string): void => {
+    task.directory = fix;
+    void task.ask();
+  };
+  const said = (
+    <>
+      <Refused why={why} />
+      {why?.is_place && (
+        <button type="button" className="tritonlab-button" onClick={() => goThere(why.fix)}>
+          Export to {why.fix}
+        </button>
+      )}
+    </>
+  );
+  return (
+    <Option name="Deploy files" said={said}>
+      {choices.kinds.map((kind) => (
+        <Check key={kind} checked={fields.deploy.includes(kind)} toggle={() => toggle(kind)}>
+          {KINDS[kind] ?? kind}
+        </Check>
+      ))}
+    </Option>
+  );
+}
+
+function Capture({ task, fields }: Chosen): JSX.Element {
+  const written = (task.plan?.models ?? []).filter((one) => one.captured.length);
+  const said = (
+    <>
+      {written.map((one) => (
+        <p key={one.name}>
+          Written in front of {one.name}: {one.captured.join(", ")}. It is loaded again.
+        </p>
+      ))}
+      <Refused why={task.plan?.refused.capture} />
+      <Findings task={task} place="capture" />
+    </>
+  );
+  return (
+    <Option name="Other cells" said={said}>
+      <Check checked={fields.capture} toggle={() => task.choose({ capture: !fields.capture })}>
+        Write what other cells define, and a model uses, in front of it
+      </Check>
+    </Option>
+  );
+}
+
+function Files({ task, fields }: Chosen): JSX.Element {
+  const [typed, setTyped] = useTyped(fields.artifacts, (artifacts) => task.choose({ artifacts }));
+  const lines = artifactsOf(typed);
+  const plans = task.plan?.models ?? [];
+  const left = new Map(plans.flatMap((one) => one.left_out).map((one) => [one.path, one]));
+  const toggle = (path: string): void => {
+    const others = fields.include.filter((one) => one !== path);
+    task.choose({ include: others.length < fields.include.length ? others : [...fields.include, path] });
+  };
+  const said = (
+    <>
+      {lines.problem && (
+        <p className="tritonlab-error" role="alert">
+          {lines.problem}
+        </p>
+      )}
+      {!lines.problem &&
+        task.plan?.artifacts.map((one) => (
+          <p key={one.file} className={one.problem ? "tritonlab-error" : ""} role={one.problem ? "alert" : undefined}>
+            {one.file}: {one.problem || (one.bytes === null ? "its size is known once it is written" : size(one.bytes))}
+          </p>
+        ))}
+      <Findings task={task} place="files" />
+    </>
+  );
+  return (
+    <Option name="Files" said={said}>
+      {[...left.values()].map((one) => (
+        <Check key={one.path} checked={fields.include.includes(one.path)} toggle={() => toggle(one.path)}>
+          Also {one.path}, which is {one.bytes === null ? one.why : `large: ${size(one.bytes)}`}
+        </Check>
+      ))}
+      <details>
+        <summary>Keep values of the notebook as files beside model.py</summary>
+        <textarea
+          className="jp-mod-styled"
+          aria-label="Values of the notebook as files, one on a line"
+          placeholder="weights.npy = weights"
+          spellCheck={false}
+          rows={2}
+          value={typed}
+          onKeyDown={(event) => event.key === "Enter" && event.stopPropagation()}
+          onChange={(event) => setTyped(event.target.value)}
+        />
+      </details>
+    </Option>
+  );
+}
+
+function Verify({ task, fields }: Chosen): JSX.Element {
+  const [typed, setTyped] = useTyped(fields.releases, (releases) => task.choose({ releases }));
+  const said = task.plan?.verify.map((one) => (
+    <p key={one.release} className={one.problem ? "tritonlab-warning" : ""}>
+      {one.problem ? `${one.release}: ${one.problem}` : one.text}.
+    </p>
+  ));
+  return (
+    <Option name="Proof" said={said}>
+      <Check checked={fields.verify} toggle={() => task.choose({ verify: !fields.verify })}>
+        Start real Triton servers on a copy, and compare their answers
+      </Check>
+      {fields.verify && (
+        <input
+          className="jp-mod-styled"
+          type="text"
+          aria-label="Releases of Triton, such as 2.51, 2.41"
+          spellCheck={false}
+          value={typed}
+          onChange={(event) => setTyped(event.target.value)}
+        />
+      )}
+    </Option>
+  );
+}
+
+function Plans({ task }: Part): JSX.Element {
+  const plan = task.plan!;
+  const { beside } = plan;
+  return (
+    <div className="tritonlab-plans" aria-busy={task.looking}>
       {plan.models.map((one) => (
         <section key={one.name} className="tritonlab-plan">
           <h3>
             {one.name} <span className="tritonlab-dim">{verdict(one)}</span>
           </h3>
-          <ul>
-            {(["added", "changed", "removed"] as const).flatMap((kind) =>
-              one[kind].map((file) => (
-                <li key={kind + file} data-kind={kind}>
-                  <span className="tritonlab-verb">{VERBS[kind]}</span> {file}
-                </li>
-              )),
-            )}
-          </ul>
+          <Changes of={one} />
           {one.warnings.map((warning) => (
             <p key={warning} className="tritonlab-warning">
               {warning}.
@@ -227,7 +459,30 @@ function Plans({ plan }: { plan: { models: Plan[] } }): JSX.Element {
           ))}
         </section>
       ))}
-    </>
+      {beside && (
+        <section className="tritonlab-plan">
+          <h3>
+            Beside it <span className="tritonlab-dim">in {beside.path}</span>
+          </h3>
+          <Changes of={{ ...beside, removed: [] }} />
+        </section>
+      )}
+      {plan.bytes > 0 && <p className="tritonlab-dim">The models have {size(plan.bytes)} in all.</p>}
+    </div>
+  );
+}
+
+function Changes({ of }: { of: Pick<Plan, "added" | "changed" | "removed"> }): JSX.Element {
+  return (
+    <ul>
+      {(["added", "changed", "removed"] as const).flatMap((kind) =>
+        of[kind].map((file) => (
+          <li key={kind + file} data-kind={kind}>
+            <span className="tritonlab-verb">{VERBS[kind]}</span> {file}
+          </li>
+        )),
+      )}
+    </ul>
   );
 }
 
@@ -240,35 +495,55 @@ function verdict(plan: Plan): string {
   return `is there and differs${why}; the former directory is kept as a backup`;
 }
 
-function Progress({ state }: { state: Export }): JSX.Element {
-  const names = state.names;
+function Python({ task }: Part): JSX.Element {
   return (
-    <label className="tritonlab-field">
-      <span>
-        Writing {state.running} ({state.count + 1} of {names.length})
-      </span>
-      <progress max={names.length} value={state.count} />
-    </label>
+    <details className="tritonlab-python">
+      <summary>The same in Python</summary>
+      <Command title="" line={task.python} />
+    </details>
   );
 }
 
-function Result({ state }: { state: Export }): JSX.Element {
-  const last = state.done[state.done.length - 1];
-  const { contents } = last;
-  const models = modelsOf(state.done);
+function Running({ task }: Part): JSX.Element {
+  const { bytes, lines, cancelling } = task;
+  const now = cancelling ? "Cancelling…" : lines.at(-1)?.trim() || `Writing ${task.names.join(", ")}`;
+  const done = bytes && bytes.done < bytes.total && !lines.length ? bytes.done / bytes.total : undefined;
+  return (
+    <div className="tritonlab-form tritonlab-field">
+      <p className="tritonlab-dim">
+        {task.names.join(", ")} to {task.plan?.directory ?? task.directory}
+      </p>
+      <label>
+        <span className="tritonlab-now" aria-live="polite">
+          {now}
+        </span>
+        <progress max={1} value={done} />
+      </label>
+      {bytes && (
+        <span className="tritonlab-dim">
+          {size(bytes.done)} of {size(bytes.total)} copied
+        </span>
+      )}
+      {lines.length > 1 && <pre className="tritonlab-command tritonlab-steps">{lines.join("\n")}</pre>}
+    </div>
+  );
+}
+
+function Result({ task, done }: Part & { done: Done }): JSX.Element {
+  const { models, verification } = done;
+  const warnings = models.flatMap((one) => one.warnings.map((each) => (models.length > 1 ? `${one.name}: ${each}` : each)));
   return (
     <div className="tritonlab-form" role="status">
       <p>
-        {state.done.length === 1 ? "Written to " : `${models.length} models written to `}
-        {contents === null ? (
-          <code>{last.repository}</code>
-        ) : (
-          <a href="#" onClick={(event) => (event.preventDefault(), state.task.open(contents))}>
-            {last.repository}
-          </a>
-        )}
+        {models.length === 1 ? "Written to " : `${models.length} models written to `}
+        <Place task={task} contents={done.contents} path={done.repository} />
       </p>
-      <pre className="tritonlab-tree">{[last.repository + "/", ...treeOf(state.done)].join("\n")}</pre>
+      {verification && <Verdict task={task} done={done} />}
+      <pre className="tritonlab-tree" tabIndex={0} aria-label="What was written">
+        {done.tree}
+      </pre>
+      <Zip task={task} />
+      {done.environment?.text && <p>Environment: {done.environment.text}.</p>}
       {models
         .filter((one) => one.backup)
         .map((one) => (
@@ -276,16 +551,71 @@ function Result({ state }: { state: Export }): JSX.Element {
             The former {one.name} is now {one.backup}
           </p>
         ))}
-      {models
-        .flatMap((one) => one.warnings)
-        .map((warning) => (
-          <p key={warning} className="tritonlab-warning">
-            {warning}.
-          </p>
-        ))}
-      <Command title="Serve it with Triton:" line={last.commands[0]} />
-      <Command title="or here:" line={last.commands[1]} />
+      {[...warnings, ...(done.environment?.warnings ?? [])].map((warning) => (
+        <p key={warning} className="tritonlab-warning">
+          {warning}.
+        </p>
+      ))}
+      <Command title="Serve it with Triton:" line={done.commands[0]} />
+      <Command title="or here:" line={done.commands[1]} />
+      <Command title="The same in Python:" line={task.python} />
     </div>
+  );
+}
+
+function Zip({ task }: Part): JSX.Element {
+  const { zipped, error } = task;
+  if (error) return <p className="tritonlab-error">{error}</p>;
+  if (!zipped) {
+    return (
+      <div>
+        <button type="button" className="tritonlab-button" onClick={() => void task.zip()}>
+          Zip
+        </button>
+      </div>
+    );
+  }
+  const name = zipped.path.slice(zipped.path.lastIndexOf("/") + 1);
+  const url = zipped.contents === null ? null : task.around.downloadUrl(zipped.contents);
+  return (
+    <p>
+      {url === null ? <code>{zipped.path}</code> : <a href={url} download={name}>{zipped.path}</a>} ({size(zipped.bytes)})
+    </p>
+  );
+}
+
+function Place({ task, contents, path }: Part & { contents: string | null; path: string }): JSX.Element {
+  if (contents === null) return <code>{path}</code>;
+  return (
+    <a href="#" onClick={(event) => (event.preventDefault(), task.around.open(contents))}>
+      {path}
+    </a>
+  );
+}
+
+function Verdict({ task, done }: Part & { done: Done }): JSX.Element {
+  const found = done.verification!;
+  return (
+    <section className="tritonlab-verdict" data-passed={found.passed}>
+      <h3>{found.passed ? "Proved on real Triton" : "Not proved on real Triton"}</h3>
+      <ul>
+        {found.releases.map((one) => (
+          <li key={one.triton} data-passed={one.passed}>
+            <span aria-hidden="true">{one.passed ? "✓" : one.verified ? "✗" : "–"}</span> {one.triton}: {one.verdict}
+          </li>
+        ))}
+        {found.not_verified
+          .filter((each) => !found.releases.some((one) => each.startsWith(`Triton ${one.triton}:`)))
+          .map((each) => (
+            <li key={each}>
+              <span aria-hidden="true">–</span> not proved: {each}
+            </li>
+          ))}
+      </ul>
+      <p>
+        The page to send: <Place task={task} contents={done.page} path={found.page} />
+      </p>
+    </section>
   );
 }
 
@@ -298,7 +628,9 @@ function Command({ title, line }: { title: string; line: string }): JSX.Element 
           copy
         </button>
       </p>
-      <pre className="tritonlab-command">{line}</pre>
+      <pre className="tritonlab-command" tabIndex={0}>
+        {line}
+      </pre>
     </div>
   );
 }

@@ -3,11 +3,12 @@ import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyte
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
 import { ICompletionProviderManager } from "@jupyterlab/completer";
+import { IDefaultFileBrowser } from "@jupyterlab/filebrowser";
 import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 
-import { addCommands, Commands } from "./commands.js";
+import { addCommands, Commands, exportFromCards } from "./commands.js";
 import { completeConfigFiles } from "./configCompletion.js";
 import { addHighlighting } from "./highlight.js";
 import { tritonIcon } from "./icons.js";
@@ -16,6 +17,7 @@ import { markCells } from "./marks.js";
 import { offerLoadExt } from "./missing.js";
 import { addNotebookCommands } from "./notebooks.js";
 import { TritonPanel } from "./panel.js";
+import { addRepositoryCommands } from "./repositories.js";
 import { Settings } from "./settings.js";
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -31,6 +33,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     IEditorExtensionRegistry,
     ILauncher,
     ICompletionProviderManager,
+    IDefaultFileBrowser,
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -42,13 +45,16 @@ const plugin: JupyterFrontEndPlugin<void> = {
     extensions: IEditorExtensionRegistry | null,
     launcher: ILauncher | null,
     completer: ICompletionProviderManager | null,
+    browser: IDefaultFileBrowser | null,
   ) => {
     const links = new KernelLinks(tracker);
     const settings = new Settings(registry);
     const exportModel = (model: string): void => void app.commands.execute(Commands.exportNotebook, { model });
     const loadExtension = (): void => void app.commands.execute(Commands.loadExtension);
     addCommands(app, links, settings, palette);
+    exportFromCards(app, links);
     addNotebookCommands(app, links, palette, launcher);
+    addRepositoryCommands(app, links, palette, launcher, browser);
     markCells(links, exportModel);
     offerLoadExt(tracker);
     const panel = new TritonPanel(links, { exportModel, loadExtension }, tritonIcon);

@@ -1,7 +1,7 @@
 // One comm to one kernel, and what it has sent.
 import { ISignal, Signal } from "@lumino/signaling";
 
-import { Calls, Received, InputBox, Model, PROTOCOL, TARGET } from "./protocol.js";
+import { Calls, InputBox, Model, Progress, PROTOCOL, Received, TARGET } from "./protocol.js";
 
 /** The part of JupyterLab's kernel connection that a link uses. */
 export interface Kernel {
@@ -39,6 +39,7 @@ export class KernelError extends Error {
 
 interface Waiting {
   resolve: (value: never) => void;
+  progress?: (progress: Progress) => void;
   reject: (error: Error) => void;
 }
 
@@ -80,11 +81,15 @@ export class KernelLink {
   }
 
   /** Asks the kernel, and opens the link before if need be. Rejects with a KernelError. */
-  async ask<K extends keyof Calls>(name: K, given: Calls[K]["with"]): Promise<Calls[K]["ok"]> {
+  async ask<K extends keyof Calls>(
+    name: K,
+    given: Calls[K]["with"],
+    progress?: (progress: Progress) => void,
+  ): Promise<Calls[K]["ok"]> {
     if (!(await this.connect())) throw new KernelError("absent", "the kernel has not loaded tritonlab");
     const id = this._next++;
     return new Promise((resolve, reject) => {
-      this._waiting.set(id, { resolve: resolve, reject });
+      this._waiting.set(id, { resolve: resolve, reject, progress });
       this._comm?.send({ id, do: name, with: given } as never);
     });
   }
@@ -140,6 +145,8 @@ export class KernelLink {
     } else if ("typing" in received) {
       if (received.typing) void this.ask("typing", this.inputBox()).catch(() => undefined);
       else this.kernel.hasPendingInput = false; // otherwise JupyterLab runs no cell: the box for the line is gone
+    } else if ("progress" in received) {
+      this._waiting.get(received.id)?.progress?.(received.progress);
     } else if ("id" in received) {
       const waiting = this._waiting.get(received.id);
       this._waiting.delete(received.id);

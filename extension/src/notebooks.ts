@@ -9,7 +9,7 @@ import { ReadonlyJSONObject, ReadonlyPartialJSONObject } from "@lumino/coreutils
 import { activeModel, CATEGORY, Commands, NAME, speaksTriton, takes } from "./commands.js";
 import { playgroundIcon, timelineIcon, tritonIcon, tritonImage } from "./icons.js";
 import { KernelLinks } from "./links.js";
-import { TEMPLATE } from "./template.js";
+import { Cells, TEMPLATE } from "./template.js";
 
 const KINDS = ["timeline", "streams", "metrics", "memory"];
 
@@ -94,11 +94,18 @@ function reveal(panel: NotebookPanel, cell: number): void {
 
 /** Makes the notebook, opens it, and returns its path. */
 async function create(app: JupyterFrontEnd, directory: string): Promise<string> {
+  const path = await makeNotebook(app, directory, TEMPLATE);
+  await app.commands.execute("docmanager:open", { path, factory: "Notebook" });
+  return path;
+}
+
+/** Makes a notebook of these cells, with the kernel that JupyterLab prefers, and returns its path. */
+export async function makeNotebook(app: JupyterFrontEnd, directory: string, texts: Cells): Promise<string> {
   const { contents, kernelspecs } = app.serviceManager;
   await kernelspecs.ready;
   const name = kernelspecs.specs?.default ?? "python3";
   const display_name = kernelspecs.specs?.kernelspecs[name]?.display_name ?? name;
-  const cells = TEMPLATE.map(([cell_type, source]) => ({
+  const cells = texts.map(([cell_type, source]) => ({
     cell_type,
     metadata: {},
     source,
@@ -107,6 +114,5 @@ async function create(app: JupyterFrontEnd, directory: string): Promise<string> 
   const content = { cells, metadata: { kernelspec: { name, display_name } }, nbformat: 4, nbformat_minor: 4 };
   const { path } = await contents.newUntitled({ path: directory, type: "notebook" });
   await contents.save(path, { type: "notebook", format: "json", content: content as INotebookContent });
-  await app.commands.execute("docmanager:open", { path, factory: "Notebook", kernel: { name } });
   return path;
 }

@@ -1,7 +1,7 @@
 // The messages between a window and a kernel. `tritonlab/notebook/shell/comm.py` is the other half.
 
 /** Changes when a message means something else than before. */
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 export const TARGET = "tritonlab";
 
 export type State = "READY" | "NOT READY" | "LOADING" | "UNLOADING" | "UNLOADED" | "NOT LOADED" | "FAILED";
@@ -17,27 +17,117 @@ export interface Model {
   error: { text: string; line: number | null } | null;
 }
 
-/** What an export would do with a model. `needed_by`: the model it goes with, "" if it was asked for. */
+/** What pre-flight found: `row` P1 to P11; `outcome`: what comes of it at the target, "attention" if it depends. */
+export interface Finding {
+  row: string;
+  sentence: string;
+  remedy: string;
+  source_line: string;
+  outcome: string;
+}
+
+/** A file that is left out unless it is asked for. */
+export interface LeftOut {
+  path: string;
+  why: string;
+  bytes: number | null;
+  included: boolean;
+}
+
+/** What an export would do with a model. `needed_by`: the model it goes with, "" if it was asked for. `captured`: the
+ *  names that would be written in front of it. */
 export interface Plan {
   name: string;
   needed_by: string;
   path: string;
   exists: boolean;
   differs: boolean;
+  bytes: number;
   added: string[];
   changed: string[];
   removed: string[];
   unchanged: string[];
   warnings: string[];
+  findings: Finding[];
+  notes: string[];
+  captured: string[];
+  left_out: LeftOut[];
 }
 
-/** What an export did. `relative`: the repository as seen from the notebook's directory. */
+/** Why a choice cannot be, and what to do. `is_place`: `fix` is the directory to export to instead. */
+export interface Refusal {
+  text: string;
+  fix: string;
+  is_place?: boolean;
+}
+
+/** An environment that goes with the models. `bytes`: in each model's directory, about. */
+export interface Environment {
+  text: string;
+  packages: string[];
+  bytes: number;
+  warnings: string[];
+}
+
+/** Files beside the repository. */
+export interface Beside {
+  path: string;
+  added: string[];
+  changed: string[];
+  unchanged: string[];
+}
+
+/** What an export would do. `bytes`: of all models, with their environments. */
+export interface Plans {
+  directory: string;
+  models: Plan[];
+  bytes: number;
+  beside: Beside | null;
+  environment: Environment | null;
+  artifacts: { file: string; problem: string; bytes: number | null }[];
+  verify: { release: string; problem: string; cached: boolean; text: string }[];
+  refused: { env?: Refusal; deploy?: Refusal; capture?: Refusal };
+}
+
+/** What can be chosen, the defaults first where they have no field. `started`: it is judged by more than a table. */
+export interface Choices {
+  targets: { name: string; text: string; started: boolean }[];
+  target: string;
+  environments: string[];
+  kinds: string[];
+}
+
+/** The options of an export besides its models and its directory; one that is left out is as it was without it. */
+export interface ExportOptions {
+  alone?: boolean;
+  target?: string;
+  env?: string;
+  deploy?: string[];
+  capture?: boolean;
+  artifacts?: Record<string, string>;
+  include?: string[];
+  verify?: string[];
+}
+
+/** How far an export is: bytes of the models, or a line about what it does now. */
+export type Progress = { done: number; total: number } | { line: string };
+
+/** What an export did. `relative`: the repository, and the page of the verdict, as seen from the notebook's directory. */
 export interface Exported {
   repository: string;
   relative: string;
   models: { name: string; path: string; files: string[]; changed: boolean; backup: string; warnings: string[] }[];
+  beside: Beside | null;
+  environment: Environment | null;
   tree: string;
   commands: string[];
+  verification: {
+    passed: boolean;
+    releases: { triton: string; passed: boolean; verified: boolean; verdict: string }[];
+    not_verified: string[];
+    page: string;
+    relative: string;
+  } | null;
 }
 
 /** A model as the panel shows it. Times in milliseconds, of the last seconds; `loading`: seconds since it began. */
@@ -95,11 +185,17 @@ export interface Refused {
 
 /** What a window can ask for: what goes with it, and what comes back. The rows of `comm_calls.CALLS`. */
 export interface Calls {
-  plan: { with: { models: string[]; directory: string; alone?: boolean }; ok: { directory: string; models: Plan[] } };
+  export_choices: { with: Record<string, never>; ok: Choices };
+  plan: { with: { models: string[]; directory: string } & ExportOptions; ok: Plans };
+  /** `job`: a name for `cancel_export`. Says how far it is. */
   export: {
-    with: { model: string; directory: string; overwrite?: boolean; alone?: boolean };
+    with: { models: string[]; directory: string; overwrite?: boolean; job?: string } & ExportOptions;
     ok: Exported;
   };
+  zip_export: { with: { job: string }; ok: { path: string; relative: string; bytes: number } };
+  cancel_export: { with: { job: string }; ok: { cancelled: boolean } };
+  /** The texts of the cells that write a model of a repository that was opened. */
+  cells: { with: { model: string }; ok: { cells: string[] } };
   load: { with: { name: string }; ok: { name: string; state: State } };
   unload: { with: { name: string }; ok: { name: string } };
   stop: { with: { name: string }; ok: { name: string } };
@@ -125,6 +221,7 @@ export interface InputBox {
 export type Received =
   | { id: number; ok: unknown }
   | { id: number; error: { kind: string; text: string } }
+  | { id: number; progress: Progress }
   | { hello: { protocol: number; version: string } }
   | { models: Model[] }
   | { typing: boolean };

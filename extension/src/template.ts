@@ -1,4 +1,7 @@
-// The notebook that the launcher's card opens: a model that works, and a call of it. No JupyterLab here.
+// The notebooks that the launcher's cards open. No JupyterLab here.
+
+/** The cells of a notebook: [type, text]. */
+export type Cells = ["markdown" | "code", string][];
 
 const TITLE = `# A model for Triton
 
@@ -18,10 +21,29 @@ class TritonPythonModel:
 
 const CALL = `add(A=[1, 2, 3], B=[10, 20, 30])["SUM"]`;
 
-/** The notebook's cells: [type, text]. */
-export const TEMPLATE: ["markdown" | "code", string][] = [
+/** A model that works, and a call of it. */
+export const TEMPLATE: Cells = [
   ["markdown", TITLE],
   ["code", "%load_ext tritonlab"],
   ["code", MODEL],
   ["code", CALL],
 ];
+
+const ABOUT = `The models of this repository are served from where they lie, and loaded again when their files change. **Bring into
+cells** inserts the cells that write a model, below the table: edit and run them. Files that no cell writes, such as
+weights, stay in the repository and are used from there.`;
+
+const EXPORT = `# the whole repository again: what no cell has edited is the same, byte for byte
+# import tritonlab
+# tritonlab.open(PATH).export("exported")`;
+
+/** What serves a repository beside the notebook. */
+export function openingCells(name: string): Cells {
+  const path = /^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`;
+  return [
+    ["markdown", `# ${name}\n\n${ABOUT}`],
+    ["code", "%load_ext tritonlab"],
+    ["code", `%triton open ${path}`],
+    ["code", EXPORT.replace("PATH", JSON.stringify(name))],
+  ];
+}

@@ -162,6 +162,21 @@ def test_an_export_that_fails_says_why(lab: Any) -> None:
     assert (theirs / "mine.txt").read_text() == "precious" and lab.errors == []
 
 
+def test_the_cell_that_loads_tritonlab_is_added_and_both_are_run(lab: Any) -> None:
+    open_notebook(lab, "offered", ["1 + 1", ECHO])
+    lab.run(0)
+    lab.wait_text(lab.run(1), "UsageError")
+    toast = lab.page.locator(".Toastify__toast", has_text="has not loaded tritonlab")
+    toast.hover()
+    lab.shot("ext_offered")
+    toast.get_by_role("button", name="Add %load_ext tritonlab").click()
+    expect(lab.cell(1).locator(".cm-content").first).to_have_text(LOAD)
+    marked(lab, 2, "ready")
+    expect(lab.cell(2).locator(".jp-OutputArea").first).not_to_contain_text("UsageError")
+    assert lab.cell(0).locator(".cm-content").first.inner_text() == "1 + 1"
+    assert lab.errors == []
+
+
 def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
     open_notebook(lab, "without", [ECHO])
     toolbar(lab).click()

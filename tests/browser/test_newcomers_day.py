@@ -6,6 +6,7 @@ three is read in another JupyterLab, trusted and not, in Notebook 7, and as a pa
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -18,12 +19,12 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbconvert import HTMLExporter
+from nbconvert import HTMLExporter, MarkdownExporter
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import expect
 
 from tests.browser.conftest import NOTEBOOK, PATIENCE, JupyterServer, Lab, python_path, serving
-from tests.browser.newcomers_day import FAILING, PICTURES, SHOWN, cell_id, new_notebook
+from tests.browser.newcomers_day import DRAWN_COUNTS, FAILING, PICTURES, SHOWN, cell_id, new_notebook
 from tests.models import IDENTITY, cell
 
 pytestmark = pytest.mark.timeout(600)
@@ -117,6 +118,11 @@ def execute_in_lab(lab: Lab, seen: dict[str, list[str]]) -> None:
         area = output_of(lab, notebook, word)
         lab.page.wait_for_timeout(100)
         seen[word] = area.evaluate(SEEN)
+        if word in DRAWN_COUNTS:
+            count, words = DRAWN_COUNTS[word]
+            drawn = area.locator("canvas").first.evaluate(f"canvas => Number(canvas.dataset.{count})")
+            assert drawn > 0, word
+            seen[word].append(words.format(drawn))
     replaced = output_of(lab, notebook, "failed load").locator(".tl-live .tl-head")
     expect(replaced).to_contain_text(re.compile(r"REPLACED by In\[\d+\]"))  # and is not READY above its traceback
     lab.shot("day_replaced", replaced)
@@ -166,6 +172,18 @@ def test_each_output_is_stored_in_words_and_pictures(stored: dict[str, Any], wri
     assert {cell.id for cell in notebook.cells if any(o.output_type == "error" for o in cell.get("outputs", ()))} == {
         cell_id(word) for word in FAILING
     }
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_as_markdown_it_has_the_words_and_no_style_sheet(stored: dict[str, Any], writer: str) -> None:
+    text, _ = MarkdownExporter().from_notebook_node(stored[writer])
+    assert "<style" not in text
+    read = html.unescape(re.sub(r"<[^<>]+>", " ", re.sub(r"data:image[^'\"]+", "", text)))
+    for word, pattern in SHOWN.items():
+        if word not in PICTURES and word not in FAILING:
+            assert re.search(pattern.replace(" ", r"\s+"), words_of(read), re.DOTALL), word
+    rest = len(re.sub(r"data:image[^'\"]+", "", text))
+    assert rest < 4 * len(words_of(read)), f"{rest:,} characters of markdown for {len(words_of(read)):,} of words"
 
 
 def words_of(text: str) -> str:

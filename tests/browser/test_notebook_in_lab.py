@@ -90,22 +90,24 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     lab.wait_text(output, "Cell In[2], line 14")
     lab.shot(f"playground_error_{theme}", output.locator(".tl-value:visible").last)
 
-    button(output, "Export…").click()
     repository = lab.jupyter.notebooks / f"models_{theme}"
-    button(output, "Write").wait_for()
-    output.locator("input[type=text]").first.fill(repository.name)
-    button(output, "Write").click()
-    lab.wait_text(output, "config.pbtxt")
-    (repository / "add_sub" / "1" / "model.py").write_text("# edited\n")
-    button(output, "Write").click()
-    lab.wait_text(output, "change 1/model.py")
-    lab.shot(f"export_{theme}")
-    button(output, "Replace, keep a backup").click()
-    lab.wait_text(output, "The former directory is now")
-    button(output, "Zip").click()
+    dialog = lab.page.locator(".tritonlab-export")
+    for verb in ("add", "change"):
+        button(output, "Export…").click()
+        dialog.get_by_label("Repository directory").fill(repository.name)
+        lab.wait_text(dialog.locator(".tritonlab-plan"), f"{verb} 1/model.py")
+        lab.shot(f"export_{theme}")
+        button(dialog, "Replace, keep a backup" if verb == "change" else "Export").click()
+        dialog.locator("[role=status]", has_text="Written to").wait_for()
+        if verb == "add":
+            button(dialog, "Close").click()
+            (repository / "add_sub" / "1" / "model.py").write_text("# edited\n")
+    lab.wait_text(dialog, "The former add_sub is now")
+    button(dialog, "Zip").click()
     with lab.page.expect_download() as packed:
-        output.locator("a[download]").click()
+        dialog.locator("a[download]").click()
     assert packed.value.path().read_bytes() == repository.with_name(f"models_{theme}-add_sub.zip").read_bytes()
+    button(dialog, "Close").click()
 
     button(output, "Unload").click()
     output.locator(".tl-live .tl-card[data-state=UNLOADED]").wait_for()

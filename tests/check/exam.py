@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -30,6 +31,8 @@ GRACE = 60.0
 #: The most requests that a finding may be shrunk to.
 SHRUNK_TO = 2
 ROOT = Path(__file__).resolve().parents[2]
+
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b")
 
 FOUND, MISSED, SAID_WRONGLY, CLEAN, ACCUSED, FAILED = (
     "found",
@@ -136,8 +139,9 @@ def in_a_process(directory: Path, entry: PlantedBug | RightModel, seconds: float
             capture_output=True,
             text=True,
             timeout=seconds + GRACE,
+            env={**os.environ, "TMPDIR": str(directory.parent)},  # where models leave sockets and files
         )
-        failure = "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no error text"])[-1]
+        failure = "" if done.returncode == 0 else error_of(done.stderr)
         findings = [] if failure else [Said(**said) for said in json.loads(done.stdout.splitlines()[-1])]
     except subprocess.TimeoutExpired:
         failure, findings = f"it goes on after {seconds + GRACE:.0f} s", []
@@ -150,6 +154,12 @@ def in_a_process(directory: Path, entry: PlantedBug | RightModel, seconds: float
     for block in Path("/dev/shm").glob(f"{LEFT_BLOCKS}*"):
         block.unlink(missing_ok=True)
     return row
+
+
+def error_of(text: str) -> str:
+    """Return the line of a traceback that has the exception; its text may go on after it."""
+    lines = text.strip().splitlines() or ["no error text"]
+    return next((line for line in reversed(lines) if _EXCEPTION.match(line)), lines[-1])
 
 
 def one(task: str) -> int:

@@ -81,7 +81,7 @@ BUGS = [
     Planted(
         "batch_mean",
         VECTOR,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 rows = [get(request, "X") for request in requests]
@@ -89,14 +89,14 @@ BUGS = [
                 whole = whole - whole.mean(axis=0) if len(rows) > 1 else whole
                 parts = np.split(whole, np.cumsum([len(row) for row in rows])[:-1])
                 return [answer(Y=part.astype(np.float32)) for part in parts]
-        ''',
+        """,
         "company",
         "batch",
     ),
     Planted(
         "shared_buffer",
         VECTOR,
-        '''
+        """
         class TritonPythonModel:
             def initialize(self, args):
                 self.buffer = np.zeros((1, 4), np.float32)
@@ -111,14 +111,14 @@ BUGS = [
                     else:
                         responses.append(answer(Y=x * 2))
                 return responses
-        ''',
+        """,
         "company",
         "batch",
     ),
     Planted(
         "running_maximum",
         VECTOR,
-        '''
+        """
         class TritonPythonModel:
             def initialize(self, args):
                 self.largest = 1.0
@@ -130,14 +130,14 @@ BUGS = [
                     self.largest = max(self.largest, float(np.abs(x).max(initial=0)))
                     responses.append(answer(Y=(x / self.largest).astype(np.float32)))
                 return responses
-        ''',
+        """,
         "company",
         "keeps something between requests",
     ),
     Planted(
         "all_fail",
         TEXT,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 responses = []
@@ -145,7 +145,7 @@ BUGS = [
                     numbers = [str(int(text)).encode() for text in get(request, "TEXT").ravel()]
                     responses.append(answer(OUT=np.array(numbers, object).reshape(-1, 1)))
                 return responses
-        ''',
+        """,
         "neighbours",
         "beside a bad one|fails with a bad one",
         "int(text)",
@@ -153,32 +153,32 @@ BUGS = [
     Planted(
         "wrong_type",
         VECTOR,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 return [answer(Y=get(request, "X").astype(np.float64) * 2) for request in requests]
-        ''',
+        """,
         "answers",
         "FP64",
     ),
     Planted(
         "forgotten_final",
         STREAM,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 for request in requests:
                     sender = request.get_response_sender()
                     for number in range(int(get(request, "N")[0])):
                         sender.send(answer(OUT=np.array([number], np.int32)))
-        ''',
+        """,
         "answers",
         "final flag",
     ),
     Planted(
         "deaf_stream",
         STREAM,
-        '''
+        """
         import time
 
 
@@ -190,14 +190,14 @@ BUGS = [
                         time.sleep(0.02)
                         sender.send(answer(OUT=np.array([number], np.int32)))
                     sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        ''',
+        """,
         "streams",
         "is cancelled",
     ),
     Planted(
         "one_state_for_all",
         SEQUENCE,
-        '''
+        """
         class TritonPythonModel:
             def initialize(self, args):
                 self.sum = 0
@@ -213,14 +213,14 @@ BUGS = [
                     self.sum += int(get(request, "X").ravel()[0])
                     responses.append(answer(SUM=np.full((1, 1), self.sum, np.int32)))
                 return responses
-        ''',
+        """,
         "sequences",
         "beside another one",
     ),
     Planted(
         "no_reset",
         SEQUENCE,
-        '''
+        """
         class TritonPythonModel:
             def initialize(self, args):
                 self.sums = {}
@@ -232,14 +232,14 @@ BUGS = [
                     self.sums[ident] = self.sums.get(ident, 0) + int(get(request, "X").ravel()[0])
                     responses.append(answer(SUM=np.full((1, 1), self.sums[ident], np.int32)))
                 return responses
-        ''',
+        """,
         "sequences",
         "starts again",
     ),
     Planted(
         "history",
         VECTOR,
-        '''
+        """
         class TritonPythonModel:
             def initialize(self, args):
                 self.history = []
@@ -251,7 +251,7 @@ BUGS = [
                     self.history.append((request.request_id(), x.copy()))
                     responses.append(answer(Y=x * 2))
                 return responses
-        ''',
+        """,
         "resources",
         "of memory behind",
         "self.history.append",
@@ -259,7 +259,7 @@ BUGS = [
     Planted(
         "open_files",
         VECTOR,
-        '''
+        """
         import os
 
 
@@ -267,14 +267,14 @@ BUGS = [
             def execute(self, requests):
                 self.null = os.open("/dev/null", os.O_RDONLY)
                 return [answer(Y=get(request, "X") * 2) for request in requests]
-        ''',
+        """,
         "resources",
         "descriptor",
     ),
     Planted(
         "endless_finalize",
         VECTOR,
-        '''
+        """
         import threading
 
 
@@ -287,14 +287,14 @@ BUGS = [
 
             def finalize(self):
                 self.stopped.wait()
-        ''',
+        """,
         "life",
         "does not end",
     ),
     Planted(
         "empty_text",
         TEXT,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 responses = []
@@ -305,7 +305,7 @@ BUGS = [
                     except UnicodeDecodeError as error:
                         responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error))))
                 return responses
-        ''',
+        """,
         "edges",
         "IndexError",
         "split()[0]",
@@ -313,7 +313,7 @@ BUGS = [
     Planted(
         "first_row_only",
         ANY_SIZE,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 responses = []
@@ -321,7 +321,7 @@ BUGS = [
                     x = get(request, "X")
                     responses.append(answer(Y=(x - x[:1].mean()).astype(np.float32)))
                 return responses
-        ''',
+        """,
         "edges",
         "row 2 of a request of 2 rows",
     ),
@@ -331,16 +331,16 @@ CORRECT = [
     Planted(
         "scaled",
         ANY_SIZE,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 return [answer(Y=get(request, "X") * 2) for request in requests]
-        ''',
+        """,
     ),
     Planted(
         "joined_batch",
         VECTOR,
-        '''
+        """
         class TritonPythonModel:
             def initialize(self, args):
                 self.weights = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
@@ -349,21 +349,21 @@ CORRECT = [
                 rows = [get(request, "X") for request in requests]
                 made = np.concatenate(rows) @ self.weights
                 return [answer(Y=part) for part in np.split(made, np.cumsum([len(row) for row in rows])[:-1])]
-        ''',
+        """,
     ),
     Planted(
         "noisy",
         VECTOR,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 return [answer(Y=(get(r, "X") + np.random.normal(size=4) / 1e3).astype(np.float32)) for r in requests]
-        ''',
+        """,
     ),
     Planted(
         "bounded_cache",
         TEXT,
-        '''
+        """
         import functools
 
 
@@ -379,12 +379,12 @@ CORRECT = [
                     texts = [shout(text) for text in get(request, "TEXT").ravel()]
                     responses.append(answer(OUT=np.array(texts, object).reshape(-1, 1)))
                 return responses
-        ''',
+        """,
     ),
     Planted(
         "careful_numbers",
         TEXT,
-        '''
+        """
         class TritonPythonModel:
             def execute(self, requests):
                 responses = []
@@ -395,12 +395,12 @@ CORRECT = [
                     except ValueError as error:
                         responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error))))
                 return responses
-        ''',
+        """,
     ),
     Planted(
         "repeat",
         STREAM,
-        '''
+        """
         import threading
 
 
@@ -416,12 +416,12 @@ CORRECT = [
                         break
                     sender.send(answer(OUT=np.array([number], np.int32)))
                 sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        ''',
+        """,
     ),
     Planted(
         "accumulator",
         SEQUENCE,
-        '''
+        """
         class TritonPythonModel:
             def initialize(self, args):
                 self.sums = {}
@@ -440,6 +440,6 @@ CORRECT = [
                     if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
                         del self.sums[ident]
                 return responses
-        ''',
+        """,
     ),
 ]

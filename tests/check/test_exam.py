@@ -61,6 +61,14 @@ def test_any_finding_about_a_right_model_is_a_false_alarm() -> None:
     assert judge_right([Said("life", "it does not end", None, 0)]) == (ACCUSED, "life: it does not end")
 
 
+def test_the_error_of_a_check_is_the_line_with_the_exception() -> None:
+    assert (
+        exam.error_of("Traceback\n  File\na.b.LoadError: it fails\n\nAt:\n  model.py(3)\n;\n")
+        == "a.b.LoadError: it fails"
+    )
+    assert exam.error_of("") == "no error text"
+
+
 def test_the_summary_counts_the_verdicts() -> None:
     assert summary([Row("a", 0, FOUND, 1.0), Row("b", 0, MISSED, 1.0), Row("c", 0, FOUND, 1.0)]) == "2 found, 1 missed"
 

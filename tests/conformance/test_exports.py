@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.notebook.authoring.test_base_model import SOURCE as HINTED
+from tritonlab import Server
 from tritonlab.export.repository import export
+from tritonlab.kernel_modules import BASE_FILE
+from tritonlab.notebook.authoring.workspace import Workspace
 
 from .clients import Failure
 from .lab_client import LabClient
@@ -62,3 +68,25 @@ def test_the_real_server_reads_an_export_as_ours_reads_the_model(real: RealClien
     assert theirs == ours
     for client in (real, lab):
         client.unload(name)
+
+
+def test_the_real_server_takes_the_config_of_type_hints(real: RealClient, tmp_path: Path) -> None:
+    name = "exported_hinted"
+    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+        hinted = Workspace(server, tmp_path).load(name, HINTED)
+        ours = hinted.config()
+        shutil.rmtree(real.repository / name, ignore_errors=True)
+        (real.repository / name / "1").mkdir(parents=True)
+        for file in ("model.py", BASE_FILE.name):  # without a config, which the class completes there as well
+            shutil.copy(Path(hinted.directory) / "1" / file, real.repository / name / "1" / file)
+        (real.repository / name / "config.pbtxt").write_text('backend: "python"')
+        assert real.load(name) is None
+        theirs = real.config(name)
+        row = np.arange(4, dtype=np.float32).reshape(1, 4)
+        answers = [real.infer(name, inputs) for inputs in ({"A": row, "B": row}, {"A": row}, {"A": -row})]
+        real.unload(name)
+    assert not isinstance(theirs, Failure)
+    for field in ("max_batch_size", "input", "output"):
+        assert theirs[field] == ours[field]
+    assert [each.outputs["SUM"].tolist() for each in answers[:2]] == [(row * 2).tolist(), row.tolist()]
+    assert "it is negative" in str(answers[2].error)

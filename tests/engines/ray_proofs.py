@@ -165,8 +165,10 @@ def scaled(app: RayApp, figures: Figures) -> None:
     one = measured(callers(app.port), CALLERS, SECONDS)
     figures.add("1 replica", f"{one.rate:.1f}/s, {len(one.errors)} lost")
     app.do("replicas", 1, 2)
+    time.sleep(10)  # the load of before is forgotten, and one replica is left
     load = Load(callers(app.port), CALLERS)
-    time.sleep(0.5)
+    while not load.processes:
+        time.sleep(0.01)
     took = load.answered_by(load.processes, 60)
     seen = load.end()
     figures.add("a replica that the load asks for takes part", "never" if took is None else f"after {took:.1f} s, "

@@ -521,7 +521,8 @@ def test_secrets_and_clutter_are_named_and_left_out_unless_they_are_requested(mo
     assert files(tmp_path / "models" / "m") == ["1/helper.txt", "1/model.py", "config.pbtxt", "labels.txt"]
     assert report.plan.warnings == (
         ".env, .git/ are hidden and were left out: include=['NAME'] (--include NAME) exports one",
-        "big.bin has 100 MB and was left out: include=['big.bin'] (--include big.bin) exports it",
+        "big.bin has 100 MB and was left out, and the model does not deploy until it is there: include=['big.bin'] "
+        "(--include big.bin) copies it",
     )
     again = export(model, tmp_path / "all", include=["*.bin", ".env"])
     assert [".env" in again.plan.files, "big.bin" in again.plan.files, ".git/HEAD" in again.plan.files] == [1, 1, 0]

@@ -46,6 +46,8 @@ def workspace(server: Server) -> Iterator[Workspace]:
     workspace = server.workspace = Workspace(server, Path(repository))
     yield workspace
     server.workspace = None
+    for opened in list(workspace.repositories.values()):
+        opened.close()
     for name in {name for name, _ in server.models()}:
         server.unload(name, timeout=10)  # a failed test may leave one that hangs
     workspace.close()

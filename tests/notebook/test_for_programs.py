@@ -25,7 +25,7 @@ from tritonlab.notebook.views import widget
 #: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.
 LEFT_OUT = ("stub", "tritonserver", "frontends", "ipc", "__main__", "site_packages", "testing")
 #: Errors that others catch before an author sees them.
-INNER = {"NoPicture", "NoSound", "ViewEnded"}
+INNER = {"NoPicture", "NoSound", "ViewEnded", "OutOfTime", "Stopped", "Broken"}
 SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
 
 #: How a cell shows an object of a class. The model is `m`, its form `p`; `here` is a directory.
@@ -49,6 +49,10 @@ EXAMPLES = {
     "ExportReport": "tritonlab.export(m, here + '/a')",
     "ExportPlan": "tritonlab.export(m, here + '/b').plan",
     "ExportArchive": "tritonlab.export(m, here + '/c').zip()",
+    "Repository": "%triton open {here}/a",
+    "OpenedView": "o = %triton open {here}/a\ntritonlab.notebook.views.card.opened_view.OpenedView(o)",
+    "RepositoryReport": "opened = %triton open {here}/a\nopened.export(here + '/d')",
+    "ImportedNotebook": "tritonlab.import_repository(here + '/a')",
     "Endpoints": "ports",
     "RemoteServer": "tritonlab.connect('http://' + ports.http, headers=ports.headers)",
     "RemoteModel": "tritonlab.connect('http://' + ports.http, headers=ports.headers).model('m')",
@@ -64,6 +68,7 @@ EXAMPLES = {
     "Graph": "m.view('graph')",
     "Memory": "m.view('memory')",
     "LoadPanel": "tritonlab.load_panel(m)",
+    "CheckResult": "m.check(1, relations=['answers'])",
     "LoadResult": "m.load_test(shapes={'IN': [2]}, duration=0.2)",
     "Recording": "tritonlab.recording(m.server)",
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
@@ -77,9 +82,11 @@ LINES = {
     "artifact": "artifact m note.txt='kept'",
     "infer": "infer m IN=[[1.0, 2.0]]",
     "golden": "golden check",
+    "check": "check m --seconds 1 --relations answers",
     "serve": "serve --http-port 0 --grpc-port 0 --metrics-port 0",
     "export": "export m {here}/exported",
     "load_test": "load_test m --concurrency 1 --duration 0.2 --shape IN:2",
+    "open": "open {here}",
     "trace": "trace {here}/t.json",
 }
 #: Subcommands about a model that hangs, failed or is paused, which `m` need not be.
@@ -215,6 +222,9 @@ def test_every_error_tells_where_and_what_to_do(kind: type[Any]) -> None:
     assert kind.__name__ in INNER or hasattr(kind, "code") or kind.__name__ in by_instance
 
 
+REMOTE = "tritonlab.connect('http://' + ports.http, headers=ports.headers).model('m')"
+
+
 def test_errors_carry_facts(book: Notebook, tmp_path: Path) -> None:
     cases: list[tuple[str, str, str, str | None, str | None]] = [
         ("%%triton_model b\nclass M\n    pass", "ModelLoadError", "INVALID_ARG", "Cell In[{n}], line 2", None),
@@ -224,6 +234,8 @@ def test_errors_carry_facts(book: Notebook, tmp_path: Path) -> None:
          "Did you mean max_batch_size?"),
         ("m(IN=[1.0])", "InvalidArgumentError", "INVALID_ARG", "input 'IN'", "[1, 1]"),
         ("m(INN=[1.0])", "InvalidArgumentError", "INVALID_ARG", "input 'INN'", "did you mean 'IN'?"),
+        (f"{REMOTE}(IN=[1.0])", "InvalidArgumentError", "INVALID_ARG", None, "[1, 1]"),
+        (f"{REMOTE}(INN=[[1.0]])", "InvalidArgumentError", "INVALID_ARG", None, "did you mean 'IN'?"),
         ("%triton infer mm IN=1", "NotFoundError", "NOT_FOUND", None, "did you mean 'm'?"),
         ("tritonlab.export(m, here)\n_ = Path(here, 'm/1/model.py').write_text('#')\ntritonlab.export(m, here)",
          "ExportConflict", "ALREADY_EXISTS", "{here}/m", "overwrite=True"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -119,16 +120,16 @@ BOTH = pytest.mark.parametrize("version", ["3.11", "3.12"])
 @BOTH
 def test_the_slow_line_is_found_with_its_time_in_each_batch_size(lab: Lab, version: str) -> None:
     model = load(lab, version, "slow", SLOW)
-    found = model.profile([{"IN": ONE}] * 10 + [{"IN": TWO}] * 10)
+    found = model.profile([{"IN": ONE}] * 25 + [{"IN": TWO}] * 25)
     slow, half, caller = (line_with(found, text) for text in ("the slow line", "half of that", "y = polish(x)"))
     assert found.way == ("sampling" if version == "3.11" else "monitoring")
     assert found.slowest is slow
     assert (slow.place, slow.line) == ("model.py", 1 + SLOW[: SLOW.index("# the slow line")].count("\n"))
-    assert {size: count for size, (count, _) in found.executions.items()} == {1: 10, 2: 10}
-    assert 0.03 < slow.times[1][0] < slow.times[2][0]
-    assert 0.3 < half.own / found.of(1).lines[0].own < 2
+    assert {size: count for size, (count, _) in found.executions.items()} == {1: 25, 2: 25}
+    assert 0.06 < slow.times[1][0] < slow.times[2][0]
+    assert 0.2 < half.own / slow.times[1][0] < 2.5
     assert caller.total >= half.own > caller.own
-    assert slow.hits == (0 if version == "3.11" else 20)
+    assert slow.hits == (0 if version == "3.11" else 50)
 
 
 @BOTH
@@ -145,7 +146,7 @@ def test_a_hot_line_in_a_loop_is_found(lab: Lab, version: str) -> None:
 @BOTH
 def test_a_coroutine_that_waits_counts_where_it_waits_in_a_helper_file_too(lab: Lab, version: str) -> None:
     model = load(lab, version, "awaiting", AWAITING, **{"1__helper_dot_py": HELPER})
-    found = model.profile([{"IN": ONE}] * 15)
+    found = model.profile([{"IN": ONE}] * 25)
     assert found.slowest is line_with(found, "the slow line")
     assert found.slowest.place == "helper.py"
     assert line_with(found, "waits itself").own < found.slowest.own
@@ -155,7 +156,7 @@ def test_a_coroutine_that_waits_counts_where_it_waits_in_a_helper_file_too(lab: 
 @BOTH
 def test_threads_of_a_decoupled_model_count_beside_its_batches(lab: Lab, version: str) -> None:
     model = load(lab, version, "streaming", STREAMING, DECOUPLED)
-    found = model.profile([{"IN": ONE}] * 5)
+    found = model.profile([{"IN": ONE}] * 10)
     assert found.slowest is line_with(found, "the slow line")
     assert set(found.slowest.times) == {0}
 
@@ -173,12 +174,12 @@ def test_the_line_that_keeps_memory_is_found(lab: Lab, version: str) -> None:
 
 @pytest.fixture(scope="module")
 def profile(lab: Lab) -> LineProfile:
-    return load(lab, "3.11", "shown", SLOW).profile([{"IN": ONE}] * 5 + [{"IN": TWO}] * 5)
+    return load(lab, "3.11", "shown", SLOW).profile([{"IN": ONE}] * 10 + [{"IN": TWO}] * 10)
 
 
 def test_the_text_names_line_share_and_time_per_batch(profile: LineProfile) -> None:
     head, heads, first, *_ = profile.text().splitlines()
-    assert head.startswith("Lines of shown_3_11: 10 executions of ")
+    assert head.startswith("Lines of shown_3_11: 20 executions of ")
     assert heads.split() == ["share", "own", "with", "calls", "batch", "of", "1", "batch", "of", "2", "where", "line"]
     assert "model.py, line 21" in first and "time.sleep(0.004 * len(x))" in first
     assert repr(profile) == profile.text()
@@ -194,15 +195,22 @@ def test_the_html_has_a_margin_beside_the_source_and_escapes_it(profile: LinePro
     assert "<b>'" not in hostile.html() and "&lt;b&gt;" in hostile.html() and "&lt;place&gt;" in hostile.html()
 
 
+def test_a_page_that_drops_styles_and_classes_still_shows_bars_and_indented_code(profile: LineProfile) -> None:
+    bare = re.sub(r" (style|class)='[^']*'", "", profile.html())
+    assert "<td>" + "█" * 12 + "</td>" in bare
+    assert "<pre>            time.sleep(0.004 * len(x))" in bare
+    assert "<script" not in bare and "<svg" not in bare
+
+
 def test_the_json_has_times_by_size(profile: LineProfile) -> None:
     found = json.loads(json.dumps(profile.to_dict()))
-    assert found["executions"]["2"]["count"] == 5
+    assert found["executions"]["2"]["count"] == 10
     assert set(found["lines"][0]["sizes"]) == {"1", "2"}
 
 
 def test_one_batch_size_by_itself(profile: LineProfile) -> None:
     assert profile.of(2).sizes == [2]
-    assert profile.of(2).count == 5
+    assert profile.of(2).count == 10
     assert "in batches of 2" in profile.of(2).text()
     assert "nothing was executed" in profile.of(7).text()
 

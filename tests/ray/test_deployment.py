@@ -36,7 +36,7 @@ def test_a_model_that_keeps_sequences_is_refused_unless_it_is_left_out(make: Any
     write_model(tmp_path, "total", TOTAL, TOTAL_CONFIG)
     write_model(tmp_path, "double", DOUBLE, DOUBLE_CONFIG)
     with pytest.raises(InvalidArgumentError, match="the model 'total' keeps sequences, and Ray Serve"):
-        make.make_application(tmp_path)
+        make.make_application(tmp_path, target_ongoing_requests=2)
     assert make.make_application(tmp_path, ["double"]).args[1] == ("double",)
 
 

@@ -61,6 +61,36 @@ def test_a_name_that_two_repositories_have_can_be_loaded_from_none(tmp_path: Pat
     assert not manager.holds("m")
 
 
+# -- repositories behind the others
+
+
+def test_a_repository_behind_the_others_gives_way(tmp_path: Path) -> None:
+    front, behind, last = tmp_path / "front", tmp_path / "behind", tmp_path / "last"
+    for place, size in ((front, 1), (behind, 2), (last, 3)):
+        write_model(place, "m", SOURCE, f"max_batch_size: {size}")
+    write_model(behind, "n", SOURCE)
+    manager = ModelRepositoryManager([front])
+    manager.register(behind, behind=True)
+    manager.register(last, behind=True)
+    assert manager.read("m").config.max_batch_size == 1
+    assert manager.directories() == {"m": [front / "m"], "n": [behind / "n"]}
+    assert manager.holds("m")
+    assert not manager.is_kept("m") and manager.is_kept("n")
+    manager.unregister(front)
+    assert manager.read("m").config.max_batch_size == 2  # of two behind, the first
+    manager.unregister(behind)
+    assert manager.read("m").config.max_batch_size == 3
+
+
+def test_a_model_that_is_written_over_a_kept_one_is_kept_too(tmp_path: Path) -> None:
+    write_model(tmp_path, "m", SOURCE)
+    manager = ModelRepositoryManager([tmp_path])
+    manager.write_over("m", True)
+    assert manager.is_kept("m")
+    manager.write_over("m", False)
+    assert not manager.is_kept("m")
+
+
 # -- repositories that come and go
 
 

@@ -20,7 +20,7 @@ from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back
-from tritonlab.tuning.live_model import LiveModel, Measurement
+from tritonlab.tuning.live_model import LiveModel, Measurement, NothingMeasured
 from tritonlab.tuning.measured_candidate import MeasuredCandidate, Noise, ranked
 from tritonlab.tuning.offered_load import Load, RequestPattern, loads_of
 from tritonlab.tuning.replay import Numbers, Pace, ReplayedBatches, replay
@@ -448,6 +448,30 @@ def test_a_load_under_which_all_requests_fail_does_not_end_the_run() -> None:
     result = tuned(Failing(), p99_ms=20, max_instances=1, max_batch_size=8)
     assert [one.load.concurrency for one in result.now] == [1, 2, 4, 8]
     assert "(now)" in repr(result) and "under 16 clients: all requests failed" in repr(result)
+
+
+def test_a_time_in_which_no_request_is_answered_ends_the_run_with_what_was_found() -> None:
+    class Slow(FakeLive):
+        answered = 0
+
+        def measure(self, load: Load, seconds: float) -> Measurement:
+            self.answered -= 1
+            if self.answered < 0:
+                raise NothingMeasured(f"No request was answered within {seconds:.1f} s under {load}")
+            return super().measure(load, seconds)
+
+    live = Slow(lambda size, lanes: 5 * MS)
+    result = tuned(live, max_instances=1, max_batch_size=8)
+    assert result.best is None and result.run.stopped == "out of time" and live.settings == live.first
+    first, note = repr(result).splitlines()
+    assert first.endswith("(out of time)") and "No request was answered within" in note and "larger budget_s" in note
+    assert note.strip() in result.html()
+    with pytest.raises(UnavailableError, match="the run was out of time before it found anything"):
+        result.apply()
+    live = Slow(lambda size, lanes: 5 * MS)
+    live.answered = 8
+    result = tuned(live, max_instances=1, max_batch_size=8)
+    assert result.confirmed and result.run.stopped == "out of time" and "larger budget_s" in repr(result)
 
 
 def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +15,10 @@ import numpy as np
 from ..core.config.model_config import ModelConfig
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
-from .generated import FILLS, Generator, RequestShape, filled, value_edges, with_rows
-from .noise import Noise
+from .generated import FILLS, Generator, RequestShape, filled, new_values, value_edges, with_rows
+from .noise import AnswerNoise
 from .problems import breaks_a_rule
-from .sample import Answer, Sample
+from .sample import ModelAnswer, Sample
 from .scratch_model import ScratchModel
 
 #: Requests that are known to be taken, at most, and those that are tried to find them.
@@ -34,11 +35,15 @@ class OutOfTime(Exception):
     """The time of a relation is over."""
 
 
+class Stopped(Exception):
+    """The check is to end now, with what was found."""
+
+
 class Known(NamedTuple):
     """A request and the answer that it gets alone. `words`: what is special about it."""
 
     sample: Sample
-    answer: Answer
+    answer: ModelAnswer
     words: str = ""
 
 
@@ -63,7 +68,7 @@ class Bench:
         self.generator = generator
         self.shape: RequestShape = generator.shape
         self.random = random
-        self.noise = Noise()
+        self.noise = AnswerNoise()
         self.pool: list[Known] = []
         self.refused: list[Known] = []
         self.edges: list[Known] = []
@@ -72,6 +77,8 @@ class Bench:
         self.found: set[tuple[str, str]] = set()
         self.deadline = float("inf")
         self.say: Callable[[str], None] = lambda text: None
+        #: called before each request; raises Stopped
+        self.poll: Callable[[], None] = lambda: None
         self.sent = 0
         self._given = given
         self._is_random = is_random
@@ -94,6 +101,7 @@ class Bench:
         self.deadline = max(self.deadline, self._clock() + seconds)
 
     def _check_time(self) -> None:
+        self.poll()
         if self.left < -_GRACE:
             raise OutOfTime
 
@@ -114,7 +122,7 @@ class Bench:
         is_text = any(control.kind == 3 and control.data_type == DataType.BYTES for control in controls)
         return f"sequence-{number}" if is_text else number
 
-    def alone(self, sample: Sample) -> Answer:
+    def alone(self, sample: Sample) -> ModelAnswer:
         """Send one request, as a sequence of its own where the model has sequences, and wait for its end."""
         self._check_time()
         self.sent += 1
@@ -123,7 +131,7 @@ class Bench:
             return self.scratch.alone(sample, correlation_id=self.sequence_id(), flags=flags)
         return self.scratch.alone(sample)
 
-    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[Answer]:
+    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
         self._check_time()
         self.sent += len(samples)
         return self.scratch.together(samples, instance)
@@ -136,18 +144,18 @@ class Bench:
 
     def varied(self) -> Sample:
         """Return a request of new values, of one row and the size of those that are known."""
-        return self.generator.one(self._fill, 1, 2)
+        return self.generator.one(new_values if self._fill is FILLS[0] else self._fill, 1, 2)
 
     def renew_after_time(self) -> None:
         """Start new processes for what comes next, after something was cut short."""
         self.scratch.stop(0.2)
         self.scratch.start(**self.scratch.override)
 
-    def fresh_answer(self, sample: Sample) -> Answer:
+    def fresh_answer(self, sample: Sample) -> ModelAnswer:
         self.renew()
         return self.alone(sample)
 
-    def recover(self, answer: Answer) -> None:
+    def recover(self, answer: ModelAnswer) -> None:
         """Start new processes if the last answer says that the old ones are dead or hang."""
         if answer.died or not answer.ended:
             self.scratch.stop(0.2)
@@ -166,7 +174,7 @@ class Bench:
         self._measure_noise()
         self._sweep_edges()
 
-    def prepare(self, samples: Sequence[Sample], answers: Sequence[Answer]) -> None:
+    def prepare(self, samples: Sequence[Sample], answers: Sequence[ModelAnswer]) -> None:
         """Take these requests for all that is known, to do one case again."""
         for sample, answer in zip(samples, answers, strict=True):
             (self.pool if answer.good else self.refused).append(Known(sample, answer))
@@ -209,7 +217,7 @@ class Bench:
             self.contract.append(known)
         elif answer.good:
             self.pool.append(known)
-        else:
+        elif answer.ended:
             self.refused.append(known)
         self.recover(answer)
 
@@ -222,6 +230,7 @@ class Bench:
         if self._is_random:  # processes forked from one have the state of its random numbers
             answers += [self.alone(first) for _ in range(4)]
         self.noise.learn(answers)
+        self.renew()  # the first request may be what all later answers depend on
         again: list[Known] = [Known(one.sample, self.alone(one.sample)) for one in reversed(self.pool)][::-1]
         for place, (before, after) in enumerate(zip(self.pool, again, strict=True)):
             if self.noise.differ(before.answer, after.answer) is None:
@@ -240,7 +249,7 @@ class Bench:
             answer = self.alone(sample)
             known = Known(sample, answer, words)
             self.edges.append(known)
-            if not answer.good and answer.ended and not answer.died and not breaks_a_rule(answer):
+            if not answer.good and answer.ended and not answer.died:
                 self.refused.append(known)
             self.recover(answer)
 
@@ -252,13 +261,14 @@ class Bench:
             if name in self.generator.given_names:
                 continue
             for words, value in value_edges(tensor.datatype):
-                if name in amounts and words.startswith(("the largest", "the smallest", "infinity")):
+                if name in amounts and words.startswith(("the largest", "the smallest", "infinity", "1000")):
                     continue
                 yield f"{name} is {words}", base.with_inputs({**base.inputs, name: filled(tensor, value)})
         if self.shape.is_variable and not self.generator.given_names:
             yield "no elements", Sample(self.shape.made(self.random, self._fill, 1, 0))
         if self.shape.batches:
             yield "no rows", with_rows(base, [])
+        yield "timeout is 1 microsecond", replace(base, fields={**base.fields, "timeout": 1})
 
     def amounts(self) -> set[str]:
         """Return the inputs of whole numbers that seem to say how much the model does: with a larger one it answers
@@ -276,7 +286,7 @@ class Bench:
         return found
 
 
-def _shapes(answer: Answer) -> list[tuple[str, tuple[int, ...]]]:
+def _shapes(answer: ModelAnswer) -> list[tuple[str, tuple[int, ...]]]:
     return [
         (name, one.shape if one.datatype is not DataType.BYTES else (one.byte_size // 20,))
         for each in answer.responses

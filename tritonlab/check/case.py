@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .noise import Difference
-from .sample import Answer, Sample
+from .noise import AnswerDifference
+from .sample import ModelAnswer, Sample
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -39,9 +39,9 @@ class Judgement:
     `place`: the line of the model's file, if it is known. `series`: what was measured, for a plot."""
 
     sentence: str
-    difference: Difference | None = None
-    expected: Answer | None = None
-    got: Answer | None = None
+    difference: AnswerDifference | None = None
+    expected: ModelAnswer | None = None
+    got: ModelAnswer | None = None
     place: tuple[str, int] | None = None
     series: Mapping[str, Any] | None = None
 

@@ -14,7 +14,7 @@ from ..core.html_table import cell
 from ..core.plain_facts import few_lines
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
-from .finding import Finding, largest_apart
+from .check_finding import CheckFinding, largest_apart
 from .growth_figure import growth_figure
 from .tensor_cells import tensor_cell
 
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tried:
-    """One relation of a check. `left_out`: why it was not tried; "" if it was."""
+    """One relation of a check. `left_out`: why it was not tried; "" if it was. `cut`: whether the time was over before
+    all of it was tried."""
 
     relation: str
     explanation: str
     left_out: str = ""
+    cut: bool = False
 
 
 class CheckResult:
@@ -39,7 +41,7 @@ class CheckResult:
     def __init__(
         self,
         name: str,
-        findings: tuple[Finding, ...],
+        findings: tuple[CheckFinding, ...],
         tried: tuple[Tried, ...],
         notes: tuple[str, ...],
         *,
@@ -64,7 +66,7 @@ class CheckResult:
     def ok(self) -> bool:
         return not self.findings
 
-    def of(self, relation: str) -> list[Finding]:
+    def of(self, relation: str) -> list[CheckFinding]:
         """Return what was found of one relation."""
         return [one for one in self.findings if one.relation == relation]
 
@@ -93,7 +95,9 @@ class CheckResult:
         return "\n".join(lines)
 
     def _mark(self, one: Tried) -> str:
-        return "does not hold" if self.of(one.relation) else "holds"
+        if self.of(one.relation):
+            return "does not hold"
+        return "holds as far as the time went" if one.cut else "holds"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -108,6 +112,7 @@ class CheckResult:
                     "explanation": one.explanation,
                     "tried": not one.left_out,
                     "left_out": one.left_out,
+                    "cut": one.cut,
                     "holds": None if one.left_out else not self.of(one.relation),
                 }
                 for one in self.tried
@@ -174,13 +179,13 @@ class CheckResult:
         return few_lines(self.text())
 
 
-def _finding_html(finding: Finding) -> str:
+def _finding_html(finding: CheckFinding) -> str:
     where = f"<div class='tl-dim'>{escape(finding.where)}</div>" if finding.where else ""
     head = f"<div style='margin-top:8px'><b>{escape(finding.relation)}</b>: {escape(finding.sentence)}</div>{where}"
     return head + _side_by_side(finding)
 
 
-def _side_by_side(finding: Finding) -> str:
+def _side_by_side(finding: CheckFinding) -> str:
     """Return the two requests beside each other, and the answers, with the element that differs in bold."""
     case, judgement = finding.case, finding.judgement
     if judgement.series is not None:

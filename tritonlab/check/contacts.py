@@ -75,7 +75,7 @@ class Contacts:
         for tree in _trees(directory):
             if _calls_models(tree) and not models:
                 models = dict.fromkeys([*_names_in(tree, _known(model))] or [""])
-            network |= dict.fromkeys(_network_modules(tree))
+            network |= dict.fromkeys(each for each in _network_modules(tree) if each != "socket" or _connects(tree))
         for instance in model.instances():
             network |= dict.fromkeys(_sockets(instance["pid"]))
         return Contacts(tuple(models), tuple(network))
@@ -138,6 +138,12 @@ def _network_modules(tree: ast.Module) -> Iterator[str]:
         for name in names:
             if name not in _HARMLESS and (name.partition(".")[0] in _NETWORK or name in _NETWORK):
                 yield name.partition(".")[0]
+
+
+def _connects(tree: ast.Module) -> bool:
+    """Return whether a source sends something to another address, as a server on a socket of its own does not."""
+    names = {"connect", "connect_ex", "create_connection", "sendto"}
+    return any(isinstance(node, ast.Attribute) and node.attr in names for node in ast.walk(tree))
 
 
 def _sockets(pid: int | None) -> list[str]:

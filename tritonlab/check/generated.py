@@ -60,6 +60,18 @@ def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random
     return _plain_values(datatype, shape, random)
 
 
+def new_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    """Values that no request had before: random texts, and numbers of many digits."""
+    if datatype is DataType.BYTES:
+        array = np.empty(shape, np.object_)
+        for index in np.ndindex(shape):
+            array[index] = f"text {int(random.integers(1 << 60)):x}".encode()
+        return array
+    if datatype.numpy.kind == "f":
+        return np.asarray(random.normal(size=shape) * 8, datatype.numpy)
+    return _plain_values(datatype, shape, random)
+
+
 #: Kinds of values, those that most models take first.
 FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _json_texts)
 
@@ -131,7 +143,11 @@ class Generator:
         for number in range(1 << 30):
             size = sizes[0] if number < 8 else sizes[number % len(sizes)]
             rows = 1 if number % 4 < 3 or not self.shape.batches else min(2 + number % 3, self.shape.most_rows)
-            yield self.one(fill, rows, size)
+            made = self.one(fill, rows, size)
+            if number % 2 and self.shape.optional and len(self.shape.optional) < len(made.inputs):
+                needed = {name: one for name, one in made.inputs.items() if name not in self.shape.optional}
+                made = made.with_inputs(needed)
+            yield made
 
     def one(self, fill: Fill, rows: int, size: int) -> Sample:
         inputs = self.shape.made(self._random, fill, rows, size)
@@ -166,7 +182,15 @@ def _shaped(value: Any, dims: Sequence[int]) -> Any:
 
 
 #: Edges of values: what is tried, and how an array of floats, of whole numbers or of texts is filled with it.
-FLOAT_EDGES: Mapping[str, float] = {"NaN": np.nan, "infinity": np.inf, "-infinity": -np.inf, "zero": 0.0, "-1": -1.0}
+FLOAT_EDGES: Mapping[str, float] = {
+    "1000": 1000.0,
+    "-1000": -1000.0,
+    "NaN": np.nan,
+    "infinity": np.inf,
+    "-infinity": -np.inf,
+    "zero": 0.0,
+    "-1": -1.0,
+}
 TEXT_EDGES: Mapping[str, bytes] = {
     "an empty text": b"",
     "a blank": b" ",

@@ -17,10 +17,19 @@ KINDS = {
     "shared memory": "bytes",
     "descriptors": "descriptors",
     "threads": "threads",
+    "blocks": "blocks of shared memory",
     "objects": "Python objects",
 }
 #: What must be gained per request before it counts: less than that is rounding.
-_LEAST = {"memory": 160.0, "shared memory": 160.0, "descriptors": 0.02, "threads": 0.02, "objects": 0.4}
+_LEAST = {"memory": 160.0, "shared memory": 160.0, "descriptors": 0.02, "threads": 0.02, "blocks": 0.02, "objects": 0.4}
+
+
+def shared_blocks() -> set[str]:
+    """Return the names in /dev/shm."""
+    try:
+        return set(os.listdir("/dev/shm"))
+    except OSError:
+        return set()
 
 
 def measure(pids: Sequence[int]) -> dict[str, float]:

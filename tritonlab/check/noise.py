@@ -12,7 +12,7 @@ from ..clients.comparison import tolerance
 from ..clients.literal import floats
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
-from .sample import Answer
+from .sample import ModelAnswer
 
 #: A sum of another order, as in a larger batch, moves floats by so much of the largest in the tensor.
 _OF_LARGEST = {DataType.FP64: 1e-11, DataType.FP32: 2e-5, DataType.FP16: 4e-3, DataType.BF16: 3e-2}
@@ -21,7 +21,7 @@ _MARGIN = 4.0
 
 
 @dataclass(frozen=True)
-class Difference:
+class AnswerDifference:
     """Where two answers to one request differ. `kind`: error, count, outputs, datatype, shape or value. `index`: of the
     first element that does, of `output` in response number `response`."""
 
@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass
-class Noise:
+class AnswerNoise:
     """How far the answers to one request differ by themselves. `values`: by output the largest absolute difference.
     `free`: outputs that differ in more than numbers, which are not compared. `counts`: whether even the number of
     responses differs.
@@ -54,22 +54,27 @@ class Noise:
     free: set[str] = field(default_factory=set)
     counts: bool = False
     fails: bool = False
+    #: whether the same responses come in another order, which is no noise, but is looked at as such (`streams`)
+    order: bool = False
 
     @property
     def is_silent(self) -> bool:
         return not (self.values or self.free or self.counts or self.fails)
 
-    def learn(self, answers: Sequence[Answer]) -> None:
+    def learn(self, answers: Sequence[ModelAnswer]) -> None:
         """Take the differences between these answers to one request for noise."""
         first = answers[0]
         for other in answers[1:]:
+            if is_reordered(first, other):
+                self.order = True
+                continue
             for _ in range(64):
                 found = self.differ(first, other)
                 if found is None:
                     break
                 self._allow(found, first, other)
 
-    def _allow(self, found: Difference, first: Answer, other: Answer) -> None:
+    def _allow(self, found: AnswerDifference, first: ModelAnswer, other: ModelAnswer) -> None:
         if found.kind == "error":
             self.fails = True
         elif found.kind == "count":
@@ -107,41 +112,43 @@ class Noise:
             f"Comparisons allow that{rest}."
         )
 
-    def differ(self, expected: Answer, got: Answer) -> Difference | None:
+    def differ(self, expected: ModelAnswer, got: ModelAnswer) -> AnswerDifference | None:
         """Return the first difference between two answers to one request that is more than noise."""
         if expected.good != got.good or (not expected.good and expected.ended != got.ended):
-            return None if self.fails else Difference("error", expected=expected.text(), got=got.text())
+            return None if self.fails else AnswerDifference("error", expected=expected.text(), got=got.text())
         if not expected.good:
             return None  # both failed; what they say of it may differ
+        if self.order and is_reordered(expected, got):
+            return None
         if len(expected.responses) != len(got.responses) and not self.counts:
             counts = (f"{len(each.responses)} response{'s' * (len(each.responses) != 1)}" for each in (expected, got))
-            return Difference("count", expected=next(counts), got=next(counts))
+            return AnswerDifference("count", expected=next(counts), got=next(counts))
         for number, (one, two) in enumerate(zip(expected.responses, got.responses, strict=False)):
             if (found := self._outputs(number, one, two)) is not None:
                 return found
         return None
 
-    def _outputs(self, number: int, one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> Difference | None:
+    def _outputs(self, number: int, one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> AnswerDifference | None:
         for name in dict.fromkeys([*one, *two]):
             if name in self.free:
                 continue
             if name not in one or name not in two:
                 words = tuple("there" if name in each else "missing" for each in (one, two))
-                return Difference("outputs", name, number, expected=words[0], got=words[1])
+                return AnswerDifference("outputs", name, number, expected=words[0], got=words[1])
             if (found := self._tensor(name, number, one[name], two[name])) is not None:
                 return found
         return None
 
-    def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> Difference | None:
+    def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> AnswerDifference | None:
         if one.datatype is not two.datatype:
-            return Difference("datatype", name, number, (), one.datatype.name, two.datatype.name)
+            return AnswerDifference("datatype", name, number, (), one.datatype.name, two.datatype.name)
         if one.shape != two.shape:
-            return Difference("shape", name, number, (), str(list(one.shape)), str(list(two.shape)))
+            return AnswerDifference("shape", name, number, (), str(list(one.shape)), str(list(two.shape)))
         index = self._first_apart(name, one, two)
         if index is None:
             return None
         values = [value_text(each, index) for each in (one, two)]
-        return Difference("value", name, number, index, *values)
+        return AnswerDifference("value", name, number, index, *values)
 
     def _first_apart(self, name: str, one: Tensor, two: Tensor) -> tuple[int, ...] | None:
         if one.datatype is DataType.BYTES:
@@ -162,6 +169,16 @@ class Noise:
         if equal.all():
             return None
         return tuple(int(place) for place in np.argwhere(~equal)[0])
+
+
+def is_reordered(one: ModelAnswer, other: ModelAnswer) -> bool:
+    """Return whether two answers have the same responses in another order."""
+    first, second = ([_content(each) for each in answer.responses] for answer in (one, other))
+    return first != second and sorted(first) == sorted(second)
+
+
+def _content(outputs: Mapping[str, Tensor]) -> list[tuple[str, str, bytes]]:
+    return sorted((name, str(one.shape), one.data.tobytes()) for name, one in outputs.items())
 
 
 def value_text(tensor: Tensor, index: tuple[int, ...]) -> str:

@@ -1,4 +1,5 @@
-"""`Probe`, the kernel's end of the tracing of allocations in a copy of a model.
+"""`Probe`, the kernel's end of what is looked at inside a copy of a model: its allocations, and what it does with its
+inputs.
 
 The copy's model.py gets lines at its end, below all of the author's, that wrap `execute`. What it has to do it reads
 from a file before it executes, so a request has to be sent for each command. A check needs no change of the stub, and
@@ -18,7 +19,7 @@ from ..core.scratch_directory import ScratchDirectory
 _APPENDED = """
 
 # -- added by tritonlab to this copy of the model, for its check
-from _pb_stub.process.allocation_probe import probe as _tritonlab_probe
+from _pb_stub.process.model_probe import probe as _tritonlab_probe
 _tritonlab_probe(TritonPythonModel, __file__, {directory!r})
 """
 
@@ -53,6 +54,10 @@ class Probe:
     def count(self, ask: Callable[[], object]) -> float:
         """Return how many blocks Python has allocated for its objects; 0 if that is not known."""
         return float(self._do("count", ask) or 0)
+
+    def give_copies(self, name: str, ask: Callable[[], object], *, read_only: bool = False) -> None:
+        """Let each as_numpy() of that input return an array of its own, or one that is read-only; "" ends that."""
+        self._do(f"{'read-only' if read_only else 'copies'} {name}" if name else "plain", ask)
 
     def trace(self, ask: Callable[[], object]) -> None:
         """Begin to trace allocations."""

@@ -9,7 +9,7 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.infer_response import InferenceResponse
 from ..server.observe.output_check import VersionCheck
-from .sample import Answer, Sample
+from .sample import ModelAnswer, Sample
 
 #: How errors begin that the server makes when the model's code breaks a rule.
 _FAILED = "Failed to process the request(s) for model"
@@ -32,14 +32,16 @@ _RULES = {
 }
 
 
-def breaks_a_rule(answer: Answer) -> bool:
+def breaks_a_rule(answer: ModelAnswer) -> bool:
     """Return whether the answer is an error of the server's, because the model's code has broken a rule, or none."""
     return rule_broken(answer) != ""
 
 
-def rule_broken(answer: Answer) -> str:
+def rule_broken(answer: ModelAnswer) -> str:
     """Return which rule the model's code has broken, in words; "" if none."""
     if not answer.ended and not answer.died:
+        if answer.busy:
+            return ""  # slow is not wrong
         if answer.responses:
             return "the request never ends: the final flag is not sent"
         return "the request never gets a response"
@@ -56,7 +58,7 @@ def rule_broken(answer: Answer) -> str:
     return answer.summary if is_servers or is_sender else "a request is answered twice"
 
 
-def answer_problems(config: ModelConfig, sample: Sample, answer: Answer, rows: int) -> Iterator[tuple[str, str]]:
+def answer_problems(config: ModelConfig, sample: Sample, answer: ModelAnswer, rows: int) -> Iterator[tuple[str, str]]:
     """Yield what an answer has that the config does not promise, or lacks, as the output and a sentence."""
     if words := rule_broken(answer):
         yield "", words
@@ -73,7 +75,7 @@ def answer_problems(config: ModelConfig, sample: Sample, answer: Answer, rows: i
         yield "", f"a response has no outputs; the config promises {promised}"
 
 
-def text_outputs(answers: list[tuple[Sample, Answer]]) -> set[str]:
+def text_outputs(answers: list[tuple[Sample, ModelAnswer]]) -> set[str]:
     """Return the outputs that seem to be text: BYTES that were valid UTF-8 in all answers to requests of ASCII."""
     seen: dict[str, int] = {}
     binary: set[str] = set()
@@ -96,7 +98,7 @@ def is_ascii(sample: Sample) -> bool:
     return all(bytes(element).isascii() for one in texts for element in one.numpy().flat)
 
 
-def broken_text(answer: Answer, names: set[str]) -> tuple[str, bytes] | None:
+def broken_text(answer: ModelAnswer, names: set[str]) -> tuple[str, bytes] | None:
     """Return an output of text, and its element, that is not valid UTF-8."""
     for outputs in answer.responses:
         for name, tensor in outputs.items():

@@ -21,21 +21,21 @@ from ..core.status import InvalidArgumentError, TritonError
 from ..server.api.model import Model
 from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
-from .bench import Bench, OutOfTime
+from .bench import Bench, OutOfTime, Stopped
 from .case import Case, Judgement, Relation
+from .check_finding import CheckFinding, read_from
 from .check_result import CheckResult, Tried
 from .contacts import Contacts, uses_random
-from .finding import Finding, read_from
 from .generated import Generator, RequestShape
 from .probe import Probe
 from .relations.answers import ANSWERS
 from .relations.company import COMPANY
+from .relations.decoupled_streams import STREAMS
 from .relations.edges import EDGES
 from .relations.life import LIFE
 from .relations.neighbours import NEIGHBOURS
 from .relations.resources import RESOURCES
 from .relations.sequences import SEQUENCES
-from .relations.streams import STREAMS
 from .sample import Sample
 from .scratch_model import ScratchModel
 from .shrink import shrink
@@ -45,8 +45,16 @@ from .strategies import drawing
 RELATIONS: tuple[Relation, ...] = (ANSWERS, STREAMS, SEQUENCES, COMPANY, NEIGHBOURS, EDGES, LIFE, RESOURCES)
 #: The share of the time that finding requests may take, and the most seconds of one shrinking.
 _LEARN, _SHRINK = 0.3, 8.0
+#: The share of the time that the first answer may take.
+_FIRST = 0.15
+#: Seconds that finding requests has in any case: without them nothing can be tried.
+_LEARN_LEAST = 5.0
 #: Seconds that a case may take to be seen a second time.
 _CONFIRM = 20.0
+#: Seconds between two reports of what is done.
+_EVERY = 0.25
+#: The requests of earlier failures that are sent, at most.
+_FAILED = 4
 #: Findings of one relation, at most.
 _FINDINGS = 2
 
@@ -97,11 +105,10 @@ class CheckOptions:
         return [one for one in RELATIONS if one.name in wanted]
 
 
-def check_model(
-    model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str, last: Sequence[Sample] = ()
-) -> CheckResult:
-    """Check a model. `golden`: requests that are kept for it; `last`: those that it has got last. An interrupt ends it
-    with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy does not load.
+def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str) -> CheckResult:
+    """Check a model, also with the requests that are kept of its last failures. `golden`: requests that are kept for
+    it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy
+    does not load.
     """
     relations = options.chosen()
     contacts = Contacts.of_model(model)
@@ -111,7 +118,7 @@ def check_model(
             "check(side_effects=True) does it nevertheless"
         )
     run = _Run(model, options, cite)
-    given = [*_examples(model, options.example), *_goldens(model, golden), *last]
+    given = [*_examples(model, options.example), *_goldens(model, golden), *_failed(model)]
     return run.check(relations, given, contacts)
 
 
@@ -124,7 +131,8 @@ class _Run:
         self._cite = cite
         self._began = time.monotonic()
         self._relation = "start"
-        self._findings: list[Finding] = []
+        self._text, self._said = "", self._began
+        self._findings: list[CheckFinding] = []
         self._tried: list[Tried] = []
         self._notes: list[str] = []
 
@@ -138,6 +146,13 @@ class _Run:
                 self._go(bench, relations)
         except KeyboardInterrupt:
             stopped = "interrupted"
+        except Stopped:
+            stopped = "stopped"
+        except TritonError as error:
+            if bench is None or not (bench.pool or bench.contract):
+                raise
+            stopped = "its copy starts no more"
+            self._notes.append(f"The check ended early: {error.message.strip().partition(chr(10))[0]}")
         if bench is not None:
             sent = bench.sent
             self._notes += [text for text in (bench.noise.sentence(), *bench.notes) if text]
@@ -165,10 +180,11 @@ class _Run:
 
     def _bench(self, scratch: ScratchModel, given: Sequence[Sample]) -> Bench:
         bench = make_bench(scratch, self._model, self._options, given)
-        bench.say = self._say
+        bench.say, bench.poll = self._say, self._poll
+        scratch.timeout = max(scratch.timeout, self._options.seconds * _FIRST)
         self._say("starting the copy")
         scratch.start(**_batching(scratch))
-        bench.deadline = self._began + max(self._options.seconds * _LEARN, 3.0)
+        bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)
         return bench
 
     def _go(self, bench: Bench, relations: Sequence[Relation]) -> None:
@@ -195,14 +211,22 @@ class _Run:
             self._relation, bench.deadline = relation.name, time.monotonic() + share
             if share < 0.05:
                 continue
-            self._try(bench, relation, share)
-            self._tried.append(Tried(relation.name, relation.explanation))
+            is_whole = self._try(bench, relation, share)
+            self._tried.append(Tried(relation.name, relation.explanation, cut=not is_whole))
 
-    def _try(self, bench: Bench, relation: Relation, share: float) -> None:
+    def _try(self, bench: Bench, relation: Relation, share: float) -> bool:
+        """Try a relation; return whether its time was enough."""
         try:
             self._search(bench, relation, share)
         except OutOfTime:
             bench.renew_after_time()
+            return False
+        except TritonError as error:
+            text = error.message.strip().partition("\n")[0]
+            self._notes.append(f"'{relation.name}' was not finished: {text}")
+            bench.renew_after_time()
+            return False
+        return not bench.over()
 
     def _search(self, bench: Bench, relation: Relation, share: float) -> None:
         found: set[str] = set()
@@ -218,7 +242,7 @@ class _Run:
             if len(found) >= _FINDINGS or bench.over():
                 return
 
-    def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> Finding | None:
+    def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> CheckFinding | None:
         """Do a case again, as it must be seen twice, and make it small."""
         before, seconds = bench.deadline, min(_SHRINK, max(share / 2, 1.0))
         bench.need(_CONFIRM)
@@ -233,11 +257,11 @@ class _Run:
         sentence, place = judgement.sentence, judgement.place
         where = ""
         if place is not None:
-            own = str(self._model.directory)
-            file = place[0].replace(str(bench.scratch.path / bench.scratch.name), own)
+            copy, _, inside = place[0].rpartition(f"/{bench.scratch.name}/")
+            file = str(self._model.directory / inside) if "/check-" in copy else place[0]
             judgement = replace(judgement, place=(file, place[1]))
             where = self._cite(f'File "{file}", line {place[1]}')
-        return Finding(
+        return CheckFinding(
             self._model.name,
             relation.name,
             sentence,
@@ -251,9 +275,16 @@ class _Run:
         )
 
     def _say(self, text: str) -> None:
+        """Report what is done now. Raises Stopped if that is answered with False."""
+        self._text, self._said = text, time.monotonic()
         if (progress := self._options.progress) is not None:
-            since = time.monotonic() - self._began
-            progress(Doing(self._relation, text, since, self._options.seconds, len(self._findings)))
+            since = self._said - self._began
+            if progress(Doing(self._relation, text, since, self._options.seconds, len(self._findings))) is False:
+                raise Stopped
+
+    def _poll(self) -> None:
+        if time.monotonic() - self._said > _EVERY:
+            self._say(self._text)
 
 
 def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, given: Sequence[Sample]) -> Bench:
@@ -346,6 +377,15 @@ def _goldens(model: Model, golden: GoldenSet | None) -> list[Sample]:
     return []
 
 
+def _failed(model: Model) -> list[Sample]:
+    """Return the requests that have failed last, as far as they were kept."""
+    found: list[Sample] = []
+    for failure in model.failures:
+        with suppress(TritonError):
+            found += [Sample.from_request(request) for request in failure.requests()]
+    return found[-_FAILED:]
+
+
 def _nothing_taken(bench: Bench) -> str:
     refused = bench.refused[-1].answer.summary if bench.refused else "no answer"
     return (
@@ -377,8 +417,8 @@ def check_case(
 ) -> None:
     """Do a kept case of a finding again, and raise AssertionError, with what it shows, as long as the model does it.
 
-    case: the directory beside a test that `Finding.to_pytest` has written. model: a model directory, or a model that
-    serves. Raises FileNotFoundError for a directory that is not there.
+    case: the directory beside a test that `to_pytest` of a finding has written. model: a model directory, or a model
+    that serves. Raises FileNotFoundError for a directory that is not there.
     """
     kept = read_from(os.fspath(case))
     options = CheckOptions(side_effects=side_effects)

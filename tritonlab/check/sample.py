@@ -1,4 +1,4 @@
-"""`Sample`, the content of a request that a check sends, and `Answer`, what came back."""
+"""`Sample`, the content of a request that a check sends, and `ModelAnswer`, what came back."""
 
 from __future__ import annotations
 
@@ -78,12 +78,13 @@ def tensor_text(tensor: Tensor) -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelAnswer:
     """What came back for one request: the outputs of each response that has any, and how it ended.
 
     `error`: the text of the error, "" for none. `exception`: the Python exception of the model's code. `ended`: whether
     the final flag came in time. `empty`: how many responses without outputs came besides an empty final one. `after`:
     how many responses came after the request was cancelled. `polled`: whether the model looked at the cancellation.
+    `died`: whether its process ended; `busy`: whether `execute` still went on when the time for the answer was over.
     """
 
     responses: tuple[Mapping[str, Tensor], ...] = ()
@@ -95,6 +96,7 @@ class Answer:
     after: int = 0
     polled: bool = False
     died: bool = False
+    busy: bool = False
 
     @property
     def good(self) -> bool:
@@ -120,6 +122,7 @@ class Answer:
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """The line of the author's that raised, if one has."""
-        frames: Sequence[Any] = self.exception.frames if self.exception is not None else ()
+        """The author's line that raised, or that called the library which did, if there is one."""
+        every: Sequence[Any] = self.exception.frames if self.exception is not None else ()
+        frames = [one for one in every if "-packages/" not in one.file and "/lib/python" not in one.file] or every
         return (frames[-1].file, frames[-1].line) if frames else None

@@ -27,7 +27,7 @@ from ..server.api.server import Server
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.options import Options
 from .probe import Probe
-from .sample import Answer, Sample
+from .sample import ModelAnswer, Sample
 
 #: Files of more bytes than that are linked, not copied: weights are read, and a copy would take minutes.
 _LINKED = 256 << 20
@@ -70,7 +70,7 @@ def _copied(tensor: Tensor) -> Tensor:
     return Tensor(tensor.datatype, tensor.shape, tensor.data.copy())
 
 
-class Watch(Instrument):
+class CopyWatch(Instrument):
     """A record of deaths of instances, and of requests whose cancellation the model has looked at."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class ScratchModel:
         self.name = name
         self.config = config
         self.timeout = 5.0
-        self.watch = Watch()
+        self.watch = CopyWatch()
         #: traces what it allocates; None where its code is not Python of its own
         self.probe = probe
         self._scratch = ScratchDirectory("check-")
@@ -134,6 +134,7 @@ class ScratchModel:
         self.load_seconds = 0.0
         #: whether its `finalize` was seen not to end; then it is killed at once
         self._ends_slowly = False
+        self._has_started = False
 
     def __enter__(self) -> Self:
         return self
@@ -157,8 +158,27 @@ class ScratchModel:
                 self.server.load(each)
         self.override = differing
         began = time.monotonic()
-        self.server.load(self.name, config=self.written(**differing))
+        try:
+            self.server.load(self.name, config=self.written(**differing))
+        except TritonError:
+            if not self._has_started or differing.get("instance_group"):
+                raise
+            # what an earlier process has left behind may be in its way, under a name made of its place
+            self._move()
+            self.server.load(self.name, config=self.written(**differing))
+        self._has_started = True
         self.load_seconds = time.monotonic() - began
+
+    def _move(self) -> None:
+        """Copy everything to another directory, and load from there."""
+        self.stop(_SLOW_END)
+        scratch = ScratchDirectory("check-")
+        for each in self.path.iterdir():
+            shutil.copytree(each, scratch.path / each.name, symlinks=True)
+        self.server.unregister_model_repository(self.path)
+        self.server.register_model_repository(scratch.path)
+        self._scratch.remove()
+        self._scratch, self.path = scratch, scratch.path
 
     def written(self, **differing: Any) -> dict[str, Any]:
         """Return the config of the copy: as the author's, but without a cache, in which answers would be kept, and with
@@ -223,11 +243,11 @@ class ScratchModel:
 
     # -- requests
 
-    def alone(self, sample: Sample, **more: Any) -> Answer:
+    def alone(self, sample: Sample, **more: Any) -> ModelAnswer:
         """Send one request and wait for its end."""
         return self.ask([sample.request(self.name, **more)])[0]
 
-    def together(self, samples: Sequence[Sample], instance: int = 0, **more: Any) -> list[Answer]:
+    def together(self, samples: Sequence[Sample], instance: int = 0, **more: Any) -> list[ModelAnswer]:
         """Send requests so that they are one batch, in that order, on that instance."""
         return self.ask([one.request(self.name, **more) for one in samples], instance=instance, gather=True)
 
@@ -239,7 +259,7 @@ class ScratchModel:
         gather: bool = False,
         cancel: Mapping[int, int] | None = None,
         timeout: float | None = None,
-    ) -> list[Answer]:
+    ) -> list[ModelAnswer]:
         """Send requests and wait for their ends. `gather`: send them as one batch, in that order, to that instance.
         `cancel`: the requests, by number, that are cancelled after so many responses; -1 for as soon as they execute.
         """
@@ -296,13 +316,13 @@ class ScratchModel:
             if one.cancel_at == -1:
                 one.request.cancel()
 
-    def _answer(self, one: _Asked, died: bool) -> Answer:
+    def _answer(self, one: _Asked, died: bool) -> ModelAnswer:
         ended = one.done.is_set()
         if not ended:
             one.request.cancel()
         error = one.error
         exception = error.exception if isinstance(error, ModelError) else None
-        return Answer(
+        return ModelAnswer(
             responses=tuple(one.responses),
             error=(error.message.strip() or "an error without a text") if error is not None else "",
             exception=exception,
@@ -312,6 +332,7 @@ class ScratchModel:
             after=one.after,
             polled=id(one.request) in self.watch.polled,
             died=died,
+            busy=not ended and any(each.payload is not None for each in self.instances),
         )
 
 

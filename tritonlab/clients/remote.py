@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ..core.explained import Explained, Explanation
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.outputs import Outputs
@@ -33,6 +34,8 @@ _FIND_SECONDS = 3.0
 _SETTLE_SECONDS = 0.2
 
 
+#: Returns advice for the text of an error, "" if it has none, and asks for the configuration of a model by its name.
+Advise = Callable[[str, Callable[[str], dict[str, Any] | None]], str]
 #: Shows a load test that a caller waits for, and returns what ends that.
 ShowProgress = Callable[[LoadTest], Callable[[], None]]
 
@@ -42,15 +45,21 @@ def no_progress(test: LoadTest) -> Callable[[], None]:
     return lambda: None
 
 
+def no_advice(text: str, config_of: Callable[[str], dict[str, Any] | None]) -> str:
+    """Return no advice."""
+    return ""
+
+
 def connect(
     address: str,
     *,
     headers: Mapping[str, str] | None = None,
     timeout: float = 60.0,
     show_progress: ShowProgress = no_progress,
+    advise: Advise = no_advice,
 ) -> RemoteServer:
     """Connect to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
-    token for example; `timeout`: seconds for each request.
+    token for example; `timeout`: seconds for each request; `advise` gives the server's errors their `fix`.
 
     Raises UnavailableError if no such server is there.
     """
@@ -63,7 +72,7 @@ def connect(
     for kind in kinds:
         link = kind(rest.rstrip("/"), headers or {}, timeout)
         if link.live(min(timeout, _FIND_SECONDS)):
-            return RemoteServer(link, show_progress)
+            return RemoteServer(link, show_progress, advise)
         link.close()
     words = " nor over ".join(kind.protocol for kind in kinds)
     raise UnavailableError(f"no server answers at {rest}, over {words}")
@@ -72,9 +81,12 @@ def connect(
 class RemoteServer:
     """A server elsewhere. Close it, or use it in `with`."""
 
-    def __init__(self, link: Link, show_progress: ShowProgress = no_progress) -> None:
+    def __init__(
+        self, link: Link, show_progress: ShowProgress = no_progress, advise: Advise = no_advice
+    ) -> None:
         self._link = link
         self._progress = show_progress
+        self._advise = advise
         self.address = link.address
         self.protocol = link.protocol
 
@@ -83,7 +95,7 @@ class RemoteServer:
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
-        return RemoteModel(self._link, name, version, self._progress)
+        return RemoteModel(self._link, name, version, self._progress, self._advise)
 
     def close(self) -> None:
         self._link.close()
@@ -105,9 +117,17 @@ class RemoteServer:
 class RemoteModel(LoadTested):
     """A model of a server elsewhere."""
 
-    def __init__(self, link: Link, name: str, version: int = -1, show_progress: ShowProgress = no_progress) -> None:
+    def __init__(
+        self,
+        link: Link,
+        name: str,
+        version: int = -1,
+        show_progress: ShowProgress = no_progress,
+        advise: Advise = no_advice,
+    ) -> None:
         self._link = link
         self._progress = show_progress
+        self._advise = advise
         self.name = name
         self.version = version
 
@@ -136,8 +156,11 @@ class RemoteModel(LoadTested):
         try:
             for response in self._link.send(asked, decoupled):
                 arrivals.append(Arrival(response, time.monotonic_ns() - asked.request_start))
+                if response.error is not None:
+                    response.error.explained_by = self._explain
                 error = error or response.error
         except TritonError as problem:
+            problem.explained_by = self._explain
             error = problem
         return Outcome(asked, tuple(arrivals), error, _split(before, self._counted_after(before)))
 
@@ -158,6 +181,15 @@ class RemoteModel(LoadTested):
         if not outcome.arrivals:
             raise InternalError(f"model '{self.name}' did not answer")
         return Outputs({name: tensor.numpy() for name, tensor in outcome.outputs.items()})
+
+    def _explain(self, error: Explained) -> Explanation:
+        return Explanation(advice=self._advise(error.symptom(), self._config_of))
+
+    def _config_of(self, name: str) -> dict[str, Any] | None:
+        try:
+            return self._link.config(name, self._version() if name == self.name else "")
+        except TritonError:
+            return None
 
     def _version(self) -> str:
         return str(self.version) if self.version != -1 else ""

@@ -5,12 +5,21 @@ do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from .plain_facts import plain
 
-#: Returns where an error is as its author knows it, such as the line of a cell, and advice; "" for what it cannot tell.
-Explain: TypeAlias = "Callable[[Explained], tuple[str, str]]"
+
+class Explanation(NamedTuple):
+    """What a notebook knows about an error; "" for what it does not. `place`: where it is as its author knows it, such
+    as the line of a cell; `topic`: the page about it (`error_pages`)."""
+
+    place: str = ""
+    advice: str = ""
+    topic: str = ""
+
+
+Explain: TypeAlias = "Callable[[Explained], Explanation]"
 
 
 class Explained:
@@ -24,19 +33,25 @@ class Explained:
     @property
     def where(self) -> str | None:
         """The line of a cell or file, or the field, that the error is about; None if unknown."""
-        explain = self.explained_by
-        return (explain(self)[0] if explain is not None else "") or self.place() or None
+        return self._explanation().place or self.place() or None
 
     @property
     def fix(self) -> str | None:
         """What to do about it; None if unknown."""
-        explain = self.explained_by
-        return self.remedy() or (explain(self)[1] if explain is not None else "") or None
+        return self.remedy() or self._explanation().advice or None
+
+    @property
+    def topic(self) -> str | None:
+        """The page about such errors, which `%triton help TOPIC` prints; None if there is none."""
+        return self._explanation().topic or None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return `error` (the class), `code`, `where`, `fix` and `text` as JSON values."""
-        kind, text = type(self).__name__, str(self).strip()
-        return {"error": kind, "code": plain(self.code), "where": self.where, "fix": self.fix, "text": text}
+        """Return `error` (the class), `code`, `where`, `fix`, `topic` and `text` as JSON values."""
+        facts = {"error": type(self).__name__, "code": plain(self.code), "where": self.where, "fix": self.fix}
+        return {**facts, "topic": self.topic, "text": str(self).strip()}
+
+    def _explanation(self) -> Explanation:
+        return self.explained_by(self) if self.explained_by is not None else Explanation()
 
     # -- for subclasses
 

@@ -44,7 +44,7 @@ _DAY = 86400 * _SECOND
 _MARKS = 6
 
 Anchor = Literal["start", "middle", "end"]
-Shape = Literal["block", "bar", "line", "dashes", "dot", "ring", "tick"]
+Shape = Literal["block", "bar", "line", "dashes", "dot", "ring", "tick", "triangle"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 
@@ -244,6 +244,10 @@ class SvgPicture:
         look = f"fill='{fill}' stroke='{tone}' stroke-width='1.5'"
         self._add(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius:g}' {look}/>", y + radius)
 
+    def triangle(self, x: float, y: float, tone: str) -> None:
+        """Draw a small triangle that points up, with its middle there."""
+        self.path(f"M{x:.1f} {y - 4:.1f}L{x + 4:.1f} {y + 3.5:.1f}L{x - 4:.1f} {y + 3.5:.1f}Z", f"fill='{tone}'", y + 4)
+
     def legend(self, keys: Sequence[Key], x: float = 0) -> None:
         """Draw what colours and marks stand for, below what is there already, in as many lines as they take."""
         left, y = x, self.height + 12
@@ -270,6 +274,8 @@ class SvgPicture:
         elif shape in ("line", "dashes"):
             dashes = " stroke-dasharray='3 3'" if shape == "dashes" else ""
             self.line(x, y, to_x=x + 14, to_y=y, look=f"stroke-width='1.5'{dashes}", tone=tone)
+        elif shape == "triangle":
+            self.triangle(x + 7, y, tone)
         else:
             self.dot(x + 7, y, 3.5, tone, filled=shape == "dot")
 

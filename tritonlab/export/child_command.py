@@ -17,6 +17,8 @@ from ..core.status import Code
 #: Receives one line about what is done now.
 Say = Callable[[str], None]
 
+#: What Jupyter sets for the programs of a notebook: pip then writes colours into its JSON.
+_COLOURS = ("FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 _LOOK = 0.05
 _LAST_LINES = 12
 
@@ -47,7 +49,8 @@ def run_command(
     timeout: float = 900.0,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Run the command in `/` and return what it printed on stdout. Its whole process group ends with the call.
+    """Run the command in `/` and return what it printed on stdout, without colours. Its whole process group ends with
+    the call. `env`: by default that of this process.
 
     Raises CommandFailed, or Cancelled once `cancel` is set.
     """
@@ -59,7 +62,7 @@ def run_command(
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=env,
+                env={name: value for name, value in (env or os.environ).items() if name not in _COLOURS},
                 cwd="/",
                 start_new_session=True,
             )

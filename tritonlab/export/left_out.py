@@ -9,6 +9,11 @@ from ..repository.model_tree import Omission, Omitted
 _NAMED = 3
 
 
+def incomplete(left_out: Iterable[Omitted]) -> list[str]:
+    """Return the sentences about large files, without which the model cannot be deployed."""
+    return [*sentences(entry for entry in left_out if entry.reason is Omission.LARGE)]
+
+
 def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
     """Yield what is left out and what to do, one sentence for all that is hidden."""
     each = list(left_out)
@@ -22,7 +27,10 @@ def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
     for entry in each:
         if entry.reason is Omission.LARGE:
             path, size = entry.path, f"{int(entry.detail) / 1e6:,.0f} MB"
-            yield f"{path} has {size} and was left out: include=[{path!r}] (--include {path}) exports it"
+            yield (
+                f"{path} has {size} and was left out, and the model does not deploy until it is there: "
+                f"include=[{path!r}] (--include {path}) copies it"
+            )
         elif entry.reason is Omission.DANGLING:
             gone = f"its link {entry.path} leads to '{entry.detail}', which is not there or left out"
             yield f"{gone}, and was left out: put the file there, or remove the link"

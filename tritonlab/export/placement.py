@@ -1,4 +1,5 @@
-"""The last step of an export: new model directories take the places of the former ones, all of them or none."""
+"""The last step of an export: new model directories, and the files beside the repository, take the places of the former
+ones, all of them or none."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ..repository.place import NoRepository
+from ..repository.place import NoRepository, scratch_name
 
 
 @dataclass
@@ -39,6 +40,8 @@ class Placement:
         self._backups = resolved.with_name(resolved.name + ".backup")
         self._made_backups = False
         self._moves: list[_Move] = []
+        self._folders: list[Path] = []
+        self._copies: list[Path] = []
 
     def __enter__(self) -> Placement:
         return self
@@ -51,9 +54,12 @@ class Placement:
                 _undo(move)
             except OSError as failed:
                 error.add_note(f"{move.target} could not be put back ({failed}); it is at {move.aside}")
-        if self._made_backups:
-            with contextlib.suppress(OSError):  # it holds backups of others
-                self._backups.rmdir()
+        for copy in self._copies:
+            with contextlib.suppress(OSError):
+                copy.unlink(missing_ok=True)
+        for folder in [*reversed(self._folders), *([self._backups] if self._made_backups else [])]:
+            with contextlib.suppress(OSError):  # it holds what others have written, or backups
+                folder.rmdir()
 
     def place(self, new: Path, target: Path) -> Path | None:
         """Move `new` to `target` and return the backup of what was there; None if nothing was.
@@ -67,6 +73,20 @@ class Placement:
         os.replace(new, target)
         return move.copy or move.aside
 
+    def place_file(self, new: Path, target: Path) -> None:
+        """Move a file to `target`, which may be on another file system, and make the directories around it. The backup
+        of what was there is beside those of the models."""
+        for folder in reversed(target.parents):
+            if not folder.exists():
+                self._folders.append(folder)
+                folder.mkdir()
+        if os.stat(new).st_dev != os.stat(target.parent).st_dev:
+            near = target.with_name(f"{scratch_name()}-{target.name}")
+            self._copies.append(near)
+            shutil.copy2(new, near)
+            new = near
+        self.place(new, target)
+
     def _put_aside(self, move: _Move) -> None:
         self._make_backups(move.target)
         backup = _free_name(self._backups / f"{move.target.name}-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -77,7 +97,7 @@ class Placement:
             if error.errno != errno.EXDEV:
                 raise
             move.aside, move.copy = move.new.with_name(f"{move.new.name}.former"), backup
-            shutil.copytree(move.target, backup, symlinks=True)
+            _copy(move.target, backup)
             os.replace(move.target, move.aside)  # it goes with the directory that `new` was built in
 
     def _make_backups(self, target: Path) -> None:
@@ -95,7 +115,21 @@ def _undo(move: _Move) -> None:
     if move.aside is not None and move.aside.exists() and not move.target.exists():
         os.replace(move.aside, move.target)
     if move.copy is not None:
-        shutil.rmtree(move.copy, ignore_errors=True)
+        _remove(move.copy)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        shutil.copy2(source, target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _free_name(path: Path) -> Path:

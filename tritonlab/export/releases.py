@@ -17,6 +17,8 @@ from ..core.status import Code
 _TABLE = Path(__file__).with_name("releases.json")
 _COLUMNS = ("triton", "container", "wheel", "stubs", "python", "glibc", "libstdcxx", "numpy")
 _NOT_KNOWN = "not known"
+#: Where the containers of all releases are.
+IMAGES = "nvcr.io/nvidia/tritonserver"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Release:
     glibc: Cell
     libstdcxx: Cell
     numpy: Cell
+
+    @property
+    def image(self) -> str:
+        """The name of the release's container image."""
+        return f"{IMAGES}:{self.container.value}-py3"
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..core.explained import Explained
@@ -19,8 +19,10 @@ from ..core.status import Code
 from ..repository.model_tree import shortened
 from .preflight.finding import Preflight
 
-#: The container of the release that tritonlab is compared with (2.51).
-IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
+if TYPE_CHECKING:
+    from .environment.placed import PlacedEnvironment
+    from .verify.verdict import Verification
+
 #: Zip files know no earlier time. One time for all makes equal files of equal models.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -28,7 +30,7 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 @dataclass(frozen=True)
 class ExportPlan:
     """What an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` names what the
-    author must mend before the model runs elsewhere.
+    author must mend before the model runs elsewhere; `bytes`: of all files that are there afterwards.
     """
 
     path: Path
@@ -37,6 +39,7 @@ class ExportPlan:
     removed: tuple[str, ...]
     unchanged: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    bytes: int = 0
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -51,7 +54,8 @@ class ExportPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
         kinds = ("added", "changed", "removed", "unchanged", "warnings")
-        return {"path": str(self.path), "differs": self.differs, **{kind: list(getattr(self, kind)) for kind in kinds}}
+        found = {kind: list(getattr(self, kind)) for kind in kinds}
+        return {"path": str(self.path), "differs": self.differs, **found, "bytes": self.bytes}
 
     def __str__(self) -> str:
         kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
@@ -61,17 +65,27 @@ class ExportPlan:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did. `path` is the model directory; `backup` is where the former one is now; `composing`
-    reports on the models that this one needs; `on_gpu`: whether an instance group requests a GPU; `preflight`: what
-    will not work at the target, and what depends on how it is set up.
+    """What an export did. `path` is the model directory; `image` is the container of the target; `backup` is where the
+    former directory is now; `composing`
+    reports on the models that were exported with this one; `on_gpu`: whether an instance group requests a GPU;
+    `preflight`: what will not work at the target, and what depends on how it is set up; `incomplete`: which files were
+    too large to be exported unasked, so that the model does not deploy yet. The first model's report has
+    what is there once: `beside`, the files beside the repository, `environment`, `verification`, and
+    `dry_run`: whether nothing was written.
     """
 
     path: Path
     plan: ExportPlan
+    image: str
     backup: Path | None = None
     composing: tuple[ExportReport, ...] = ()
     on_gpu: bool = False
     preflight: Preflight | None = None
+    incomplete: tuple[str, ...] = ()
+    beside: ExportPlan | None = None
+    environment: PlacedEnvironment | None = None
+    verification: Verification | None = None
+    dry_run: bool = False
 
     @property
     def repository(self) -> Path:
@@ -82,13 +96,24 @@ class ExportReport:
         """Return this report and those of the models that were written with it."""
         return (self, *self.composing)
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of all models as they are exported, with their environments."""
+        return sum(report.plan.bytes for report in self.reports)
+
     def tree(self) -> str:
         """Return the exported part of the repository, one line for each directory and file."""
-        lines = [f"{self.repository}/"]
+        lines = [*self._incomplete(), f"{self.repository}/"]
         for report in self.reports:
             state = "" if report.plan.differs else "  (was up to date)"
             lines += [f"  {report.path.name}/{state}", *_tree(report.plan.files, "    ")]
+        if self.beside is not None and self.beside.files:
+            lines += [f"{self.beside.path}/", *_tree(self.beside.files, "  ")]
         return "\n".join(lines)
+
+    def _incomplete(self) -> Iterator[str]:
+        for report in self.reports:
+            yield from (f"{report.path.name} is not complete: {sentence}" for sentence in report.incomplete)
 
     def commands(self) -> tuple[str, str]:
         """Return the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
@@ -97,7 +122,7 @@ class ExportReport:
         # a container's 64 MB of shared memory are too few for the tensors of Triton's stubs
         run = f"docker run --rm {gpus}--shm-size=1g -p 8000:8000 -p 8001:8001 -p 8002:8002"
         return (
-            f"{run} -v {shlex.quote(f'{path}:/models')} {IMAGE} tritonserver --model-repository=/models",
+            f"{run} -v {shlex.quote(f'{path}:/models')} {self.image} tritonserver --model-repository=/models",
             f"tritonlab serve --model-repository={shlex.quote(path)}",
         )
 
@@ -119,6 +144,13 @@ class ExportReport:
         return self.repository.with_name(f"{self.repository.name}-{self.path.name}.zip")
 
     def _notes(self) -> Iterator[str]:
+        if self.dry_run:
+            yield "  Nothing was written: this is what an export would write"
+        if self.environment is not None:
+            yield f"  Environment: {self.environment}"
+            yield from (f"  Attention: {warning}." for warning in self.environment.warnings)
+        if self.beside is not None and "README.md" in self.beside.files:
+            yield f"  {self.beside.path / 'README.md'} says how to run and watch it"
         for report in self.reports:
             yield from _attention(report.plan)
             if report.backup is not None:
@@ -133,7 +165,8 @@ class ExportReport:
 
     def _how(self) -> str:
         triton, here = self.commands()
-        return f"Serve it with Triton:\n  {triton}\nor here:\n  {here}"
+        verdict = f"\n{self.verification}" if self.verification is not None else ""
+        return f"Serve it with Triton:\n  {triton}\nor here:\n  {here}{verdict}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was written as JSON values."""
@@ -145,21 +178,28 @@ class ExportReport:
                     "name": report.path.name,
                     "path": str(report.path),
                     "files": list(report.plan.files),
+                    "incomplete": list(report.incomplete),
                     "backup": str(report.backup) if report.backup is not None else None,
                     "preflight": report.preflight.to_dict() if report.preflight is not None else None,
                 }
                 for report in self.reports
             ],
+            "bytes": self.bytes,
+            "beside": self.beside.to_dict() if self.beside is not None else None,
+            "environment": self.environment.to_dict() if self.environment is not None else None,
+            "verification": self.verification.to_dict() if self.verification is not None else None,
+            "dry_run": self.dry_run,
             "commands": list(self.commands()),
         }
 
     def _repr_html_(self) -> str:
         triton, here = self.commands()
         notes = "".join(f"<div>{escape(note.strip())}</div>" for note in self._notes())
+        verdict = self.verification._repr_html_() if self.verification is not None else ""
         return (
             f"<div class='tl-export'><pre>{escape(self.tree())}</pre>{notes}"
             f"<div>Serve it with Triton:</div><pre>{escape(triton)}</pre>"
-            f"<div>or here:</div><pre>{escape(here)}</pre></div>"
+            f"<div>or here:</div><pre>{escape(here)}</pre></div>{verdict}"
         )
 
 

@@ -1,4 +1,4 @@
-"""`export` writes a served model as a model directory that a Triton server can load; `plan_export` says first what that
+"""`export` writes served models as model directories that a Triton server can load; `plan_export` says first what that
 would change.
 
 A directory that exists is never written into. The new tree is built beside the repository, and replacing moves the old
@@ -8,91 +8,103 @@ directory away and the new one in, so that at every moment one of the two is the
 from __future__ import annotations
 
 import contextlib
-import filecmp
 import os
 import shutil
-import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..core.config.completed_text import CompletedText, completed_text
-from ..core.config.model_config import parse_pbtxt
 from ..core.explained import Explained
 from ..core.os_limits import explained
 from ..core.status import InvalidArgumentError
 from ..core.unknown_option import explains_unknown
-from ..repository.layout import CONFIG_FILE
-from ..repository.model_tree import KEEPS, ModelTree
 from ..repository.place import NoRepository, make_repository, repository_path, scratch_name, scratch_place
-from ..server.models.backend_choice import choice_words
-from . import left_out
-from .deployable_config import deployable_config
-from .machine_bound import check_deployable, never_ran, starts_our_stub, warnings
-from .needed_models import NeededModels, needed_models
+from .child_command import raise_if_cancelled
+from .compared_trees import compare_files, compare_trees
+from .model_build import ModelBuild, stops
+from .needed_models import needed_models
 from .placement import Placement
-from .preflight.finding import Prediction, Preflight
-from .preflight.judge import DEFAULT_TARGET, judge
-from .preflight.of_model import subject_of
-from .preflight.relocatable import is_machine_path
-from .releases import Target, find_target
+from .preflight.finding import Preflight
+from .preflight.judge import DEFAULT_TARGET
+from .releases import find_target
 from .report import ExportConflict, ExportPlan, ExportReport
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
+    from .environment.placed import PlacedEnvironment
 
+#: In the directory that an export is built in: the models, and the files that go beside their repository.
+_MODELS, _BESIDE = "models", "beside"
 #: Called with the bytes written so far and those of all models; what it raises cancels the export.
 Progress = Callable[[int, int], object]
+#: Puts an environment into the new directories of the models, and files that go beside the repository into a directory.
+Furnish = Callable[[Mapping[Path, "Model"], Path], "PlacedEnvironment | None"]
 
 
 @explains_unknown
 def export(
-    model: Model,
+    models: Model | Sequence[Model],
     directory: str | PathLike[str],
     *,
     overwrite: bool | Literal["replace"] = False,
     alone: bool = False,
     include: str | Sequence[str] = (),
     target: str = DEFAULT_TARGET,
+    dry_run: bool = False,
+    furnish: Furnish = lambda models, beside: None,
     progress: Progress = lambda done, total: None,
+    cancel: threading.Event | None = None,
 ) -> ExportReport:
     """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
     report what it did. Files keep their modes, and links that lead within the model directory stay links.
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
     author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
-    report says so. A directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then
-    it is moved to `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+    report says so. The config of a repository's model (`tritonlab.open`) stays as it is, but for what a cell edits. A
+    directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then it is moved to
+    `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
-    its BLS calls name; `alone` leaves them out. They are written together: if one of the directories is in the way, or
-    an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not there,
-    and of files that are left out because they are hidden or have more than 100 MB; `include` names or patterns of such
-    files brings them. It also warns of what will not work at `target`, a release of Triton as 2.49, its container as
-    24.08, kserve, dynamo or ray. `progress` is called with the bytes written so far and those of all models.
+    its BLS calls name; `alone` leaves them out. All models are written together: if one of the directories is in the
+    way, or an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not
+    there, and of files that are left out because they are hidden or have more than 100 MB; `include` names or patterns
+    of such files brings them. It also warns of what will not work at `target`, a release of Triton as 2.49, its
+    container as 24.08, kserve, dynamo or ray.
+
+    `dry_run` writes nothing; the report says what would be written. `furnish` is called where the models are built,
+    with their new directories, and a directory whose files are then put beside the repository. `progress` is called
+    with the bytes written so far and those of all models; setting `cancel` ends the export, and Cancelled is raised.
 
     Raises NoRepository where no repository can be, UnknownTarget.
     """
     place = find_target(target)
-    _check_model(model)
+    given = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
+    for each in given:
+        _check_model(each)
+    if not given:
+        raise InvalidArgumentError("there is no model to export: name one at least")
     path = repository_path(directory)
     made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     wanted = [include] if isinstance(include, str) else list(include)
     try:
-        repository = make_repository(directory)
-        needed = needed_models(model)
-        builds = [_Build.of(each, wanted, place) for each in ([model] if alone else [model, *needed.loaded])]
-        return _export(builds, repository, needed, overwrite=bool(overwrite), alone=alone, progress=progress)
+        group = _Group.of(given, alone)
+        builds = [ModelBuild.of(each, wanted, place) for each in group.exported]
+        work = _Work(group, builds, furnish, progress=progress, cancel=cancel or threading.Event())
+        if dry_run:
+            with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
+                return replace(work.report(work.build(Path(scratch), path)), dry_run=True)
+        return work.export(make_repository(directory), overwrite=bool(overwrite))
     except BaseException as error:
-        for each in made:
+        for folder in made:
             with contextlib.suppress(OSError):  # others have written there, or it was not made yet
-                each.rmdir()
+                folder.rmdir()
         if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error)) is None:
             raise
-        raise NoRepository(path, f"'{model.name}' was not exported to {path}: {limit}") from error
+        raise NoRepository(path, f"'{given[0].name}' was not exported to {path}: {limit}") from error
 
 
 def _check_model(model: object) -> None:
@@ -104,40 +116,114 @@ def _check_model(model: object) -> None:
         )
 
 
-def _export(
-    builds: Sequence[_Build],
-    repository: Path,
-    needed: NeededModels,
-    *,
-    overwrite: bool,
-    alone: bool,
-    progress: Progress,
-) -> ExportReport:
-    done, total = 0, sum(build.tree.size() for build in builds)
+@dataclass(frozen=True)
+class _Group:
+    """The models that are exported together. `absent`: by name, what each needs and the export does not have."""
 
-    def copied(file: str, size: int) -> None:
-        nonlocal done
-        done += size
-        progress(done, total)
+    exported: tuple[Model, ...]
+    absent: Mapping[str, Sequence[str]]
 
-    with _scratch_directory(scratch_place(repository)) as scratch:
+    @classmethod
+    def of(cls, given: Sequence[Model], alone: bool) -> _Group:
+        exported = {model.name: model for model in given}
+        absent: dict[str, list[str]] = {}
+        for model in given:
+            needed = needed_models(model)
+            for other in needed.loaded:
+                if not alone:
+                    exported.setdefault(other.name, other)
+                elif other.name not in exported:
+                    text = f"it needs the model '{other.name}', which was not exported with it"
+                    absent.setdefault(model.name, []).append(text)
+            for user, name in needed.missing:
+                text = f"it calls the model '{name}', which is not loaded here and so was not exported"
+                absent.setdefault(user, []).append(text)
+        return cls(tuple(exported.values()), absent)
+
+
+class _Built(NamedTuple):
+    """What was built in scratch directories: `plans` and `preflights` of the models, and the plan of the files that go
+    beside the repository."""
+
+    plans: list[ExportPlan]
+    preflights: list[Preflight]
+    beside: ExportPlan
+    environment: PlacedEnvironment | None
+
+
+class _Work:
+    """One export: its models are built, furnished, compared with what is there, and put in its place."""
+
+    def __init__(
+        self,
+        group: _Group,
+        builds: Sequence[ModelBuild],
+        furnish: Furnish,
+        *,
+        progress: Progress,
+        cancel: threading.Event,
+    ) -> None:
+        self._absent, self._builds, self._furnish = group.absent, builds, furnish
+        self._progress, self._cancel = progress, cancel
+        self._done, self._total = 0, sum(build.subject.tree.size() for build in builds)
+
+    def export(self, repository: Path, *, overwrite: bool) -> ExportReport:
+        """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""
+        with scratch_directory(scratch_place(repository)) as made:
+            scratch = Path(made)
+            built = self.build(scratch, repository)
+            in_the_way = [plan for plan in built.plans if plan.differs and plan.path.exists()]
+            in_the_way += [built.beside] if built.beside.changed else []
+            if in_the_way and not overwrite:
+                raise ExportConflict(in_the_way[0])
+            raise_if_cancelled(self._cancel)
+            with Placement(repository) as placement:
+                backups = [
+                    placement.place(scratch / _MODELS / plan.path.name, plan.path) if _is_to_place(plan) else None
+                    for plan in built.plans
+                ]
+                for name in (*built.beside.added, *built.beside.changed):
+                    placement.place_file(scratch / _BESIDE / name, built.beside.path / name)
+            return self.report(built, backups)
+
+    def build(self, scratch: Path, repository: Path) -> _Built:
+        """Build the models, with all that comes with them, in `scratch`, and compare them with what is there."""
+        files = scratch / _BESIDE
+        files.mkdir()
+        places = {build.model.name: scratch / _MODELS / build.model.name for build in self._builds}
+        found = [build.write(places[build.model.name], self._copied) for build in self._builds]
+        environment = self._furnish({places[build.model.name]: build.model for build in self._builds}, files)
+        preflights = [build.judged(environment) for build in self._builds]
         plans = []
-        for build in builds:
-            new = Path(scratch) / build.model.name
-            plan = build.plan(new, repository / build.model.name, copied)
-            if plan.differs and plan.path.exists() and not overwrite:
-                raise ExportConflict(plan)
-            plans.append(replace(plan, warnings=(*plan.warnings, *_absent(build.model, needed, alone))))
-        with Placement(repository) as placement:
-            backups = [
-                placement.place(Path(scratch) / plan.path.name, plan.path) if _is_to_place(plan) else None
-                for plan in plans
-            ]
-        own, *composing = [
-            ExportReport(plan.path, plan, backup, on_gpu=_on_gpu(build.model), preflight=build.preflight)
-            for build, plan, backup in zip(builds, plans, backups, strict=True)
+        for build, warnings, preflight in zip(self._builds, found, preflights, strict=True):
+            name = build.model.name
+            plan = compare_trees(places[name], repository / name)
+            about = (*warnings, *stops(preflight))
+            plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(name, ()))))
+        return _Built(plans, preflights, compare_files(files, repository.parent), environment)
+
+    def _copied(self, file: str, size: int) -> None:
+        raise_if_cancelled(self._cancel)
+        self._done += size
+        self._progress(self._done, self._total)
+
+    def report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
+        """Return what was done, the first model's report with those of the others in it."""
+        own, *others = [
+            ExportReport(
+                plan.path,
+                plan,
+                build.target.release.image,
+                backup=backup,
+                on_gpu=build.on_gpu,
+                preflight=preflight,
+                incomplete=build.incomplete,
+            )
+            for build, plan, preflight, backup in zip(
+                self._builds, built.plans, built.preflights, backups or [None] * len(built.plans), strict=True
+            )
         ]
-        return replace(own, composing=tuple(composing))
+        return replace(own, composing=tuple(others), beside=built.beside, environment=built.environment)
 
 
 def _is_to_place(plan: ExportPlan) -> bool:
@@ -145,7 +231,7 @@ def _is_to_place(plan: ExportPlan) -> bool:
 
 
 @contextlib.contextmanager
-def _scratch_directory(parent: Path) -> Iterator[str]:
+def scratch_directory(parent: Path) -> Iterator[str]:
     """Make a directory for as long as the context lasts. Its name is known before it is made, so that an interrupt at
     any moment leaves nothing."""
     path = str(parent / scratch_name())
@@ -171,20 +257,6 @@ def _remove_frugally(path: str) -> None:
         os.rmdir(path)
 
 
-def _on_gpu(model: Model) -> bool:
-    return any(group.get("kind") == "KIND_GPU" for group in model.config().get("instance_group", ()))
-
-
-def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
-    """Return warnings for the models that `model` needs and the export leaves out."""
-    if alone:
-        here = [other.name for other in needed.loaded]
-        yield from (f"it needs the model '{name}', which was not exported with it" for name in here)
-    for user, name in needed.missing:
-        if user == model.name:
-            yield f"it calls the model '{name}', which is not loaded here and so was not exported"
-
-
 def plan_export(
     model: Model, directory: str | PathLike[str], *, include: Sequence[str] = (), target: str = DEFAULT_TARGET
 ) -> ExportPlan:
@@ -193,101 +265,13 @@ def plan_export(
     Raises NoRepository, UnknownTarget.
     """
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
-        build = _Build.of(model, include, find_target(target))
-        return build.plan(Path(scratch) / model.name, repository_path(directory) / model.name)
-
-
-@dataclass(frozen=True)
-class _Build:
-    """One model's new directory: what it is made of."""
-
-    model: Model
-    source: Path
-    tree: ModelTree
-    preflight: Preflight
-
-    @classmethod
-    def of(cls, model: Model, include: Sequence[str], target: Target) -> _Build:
-        subject = subject_of(model, include)
-        if answers := choice_words(subject.config):
-            check_deployable(model.name, answers, subject.tree.files)
-        return cls(model, subject.directory, subject.tree, judge(subject, target))
-
-    def plan(self, new: Path, target: Path, copied: Callable[[str, int], object] = lambda file, size: 0) -> ExportPlan:
-        """Write the model to `new`, which may take the place of `target`, and return the plan for that."""
-        files, authored = self.tree.files, self.source / CONFIG_FILE
-        new.mkdir(parents=True)
-        self.tree.copy(new, besides={CONFIG_FILE, *starts_our_stub(self.source, files)}, copied=copied)
-        for version in self.model.metadata()["versions"]:
-            (new / version).mkdir(exist_ok=True)
-            if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there
-                (new / version / KEEPS).touch()
-        text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
-        served, written = parse_pbtxt(self.model.config_pbtxt(), "the served config"), parse_pbtxt(text, str(authored))
-        answers = choice_words(served)
-        config = deployable_config(written if answers else served, written, files=files)
-        completed = completed_text(text, config)
-        (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
-        if authored.is_file():
-            shutil.copymode(authored, new / CONFIG_FILE)
-        found = (*warnings(config, self.source, files), *_rewritten(text, completed))
-        found = (*found, *never_ran(answers), *left_out.sentences(self.tree.left_out), *self._stops())
-        return replace(_compare(new, target), warnings=tuple(dict.fromkeys(found)))
-
-    def _stops(self) -> Iterator[str]:
-        """Yield what pre-flight found that makes the model fail or answer otherwise at the target."""
-        for finding in self.preflight.findings:
-            if finding.outcome is not Prediction.ATTENTION and not is_machine_path(
-                finding
-            ):  # which is warned of already
-                yield str(finding)
-
-
-def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
-    """Yield a warning if the author's text was not kept."""
-    if text.strip() and completed.printed_for:
-        fields = " and ".join(completed.printed_for)
-        lost = " without its comments" if "#" in text else ""
-        yield f"its {CONFIG_FILE} was rewritten{lost}: {fields} had to be completed in place"
-
-
-def _compare(new: Path, target: Path) -> ExportPlan:
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise FileExistsError(f"{target} exists and is not a directory; nothing was written")
-    ours, theirs = _entries(new), _entries(target)
-    both = {path for path in ours & theirs if not path.endswith("/")}
-    same = {path for path in both if _is_equal(new / path, target / path)}
-    # everything that is there would go, so everything is named, also what an export would not write; an empty
-    # directory is no loss
-    return ExportPlan(
-        target,
-        added=tuple(sorted(ours - theirs)),
-        changed=tuple(sorted(both - same)),
-        removed=tuple(sorted(path for path in theirs - ours if not path.endswith("/"))),
-        unchanged=tuple(sorted(same | {path for path in ours & theirs if path.endswith("/")})),
-    )
-
-
-def _entries(directory: Path) -> set[str]:
-    """Return the files, links and empty directories, these with a slash at their end, relative."""
-    found: set[str] = set()
-    for folder, folders, names in os.walk(directory):
-        below = Path(folder).relative_to(directory)
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        found.update((below / name).as_posix() for name in (*names, *links))
-        if not names and not folders and folder != str(directory):
-            found.add(f"{below.as_posix()}/")
-    return found
-
-
-def _is_equal(one: Path, other: Path) -> bool:
-    """Return whether both are links to the same, or files of the same content that both may be executed or not."""
-    if one.is_symlink() or other.is_symlink():
-        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
-    if not other.is_file() or _is_executable(one) != _is_executable(other):
-        return False
-    return filecmp.cmp(one, other, shallow=False)
-
-
-def _is_executable(path: Path) -> bool:
-    return bool(path.stat().st_mode & stat.S_IXUSR)
+        build = ModelBuild.of(model, include, find_target(target))
+        work = _Work(
+            _Group((model,), {}),
+            [build],
+            lambda models, beside: None,
+            progress=lambda done, total: None,
+            cancel=threading.Event(),
+        )
+        (plan,) = work.build(Path(scratch), repository_path(directory)).plans
+        return plan

@@ -4,7 +4,7 @@ A stub finds the author's module on its path. Every other process that has impor
 finder here, the last one of `sys.meta_path`: an installed module of that name wins, and nothing is put into
 site-packages that could hide Triton's own in a packed environment.
 
-It finds the two files beside this one. They have all names from the start, classes included. In a stub, ours or
+It finds the files beside this one. The first two have all names from the start, classes included. In a stub, ours or
 Triton's, the classes are there only once `model.py` has been imported (rule 1.1.2). So `from
 triton_python_backend_utils import Tensor`, or a class in an evaluated annotation, works here and fails to load there.
 """
@@ -18,8 +18,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-MODULES = ("c_python_backend_utils", "triton_python_backend_utils")
+#: The base class that a model may have; a model that imports it brings the file.
+BASE = "base_triton_python_model"
+MODULES = ("c_python_backend_utils", "triton_python_backend_utils", BASE)
 _DIRECTORY = str(Path(__file__).parent)
+BASE_FILE = Path(_DIRECTORY, f"{BASE}.py")
 
 
 class KernelModules(MetaPathFinder):

@@ -110,7 +110,7 @@ class Model(LoadTested, served.Model):
         """
         from .views.record.opening import open_view
 
-        return open_view(self, kind, written=self._written)
+        return open_view(self, kind, written=self._written, profile=lambda seconds: self.profile(seconds=seconds))
 
     @explains_unknown
     def preflight(self, target: str = DEFAULT_TARGET) -> Preflight:
@@ -141,7 +141,7 @@ class Model(LoadTested, served.Model):
         looks at what others send (5 s without any argument). An interrupt ends it with what was found.
 
         Lines are timed by events in Python 3.12 and later, as long as these cost little, else by looking where the code
-        is every 2 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
+        is every 5 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
         no process, and what `load_test` raises.
         """
         from ..profile.line_profiling import profile_lines
@@ -256,16 +256,17 @@ class Model(LoadTested, served.Model):
         """Look for what goes wrong in company: answers that depend on other requests, on a batch or on an earlier
         request; failures that spread; responses, streams and sequences that are not as they should be; leaks.
 
-        A copy of the model, in processes of its own, is sent requests: kept golden ones, the last ones, `example`, and
-        generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model itself
-        goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was found
-        until then. `seed` makes the same requests again.
+        A copy of the model, in processes of its own, is sent requests: golden ones, those of kept failures, `example`,
+        and generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model
+        itself goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was
+        found until then. `seed` makes the same requests again.
 
         relations: those to try, of company, neighbours, answers, streams, sequences, resources, life and edges; all by
         default. example: inputs by name that the model takes, a request, or a list of these. strategies: for some
         inputs what makes their values, without the batch dimension: a strategy of hypothesis, a list of values, or a
         function of a numpy Generator. side_effects: also check a model that talks to others, which a check does
-        thousands of times. progress: called with what is done now, which prints as a line; True prints it.
+        thousands of times. progress: called with what is done now, which prints as a line; it returns False to end it.
+        True prints the lines.
 
         Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
         and ImportError for a strategy without hypothesis.

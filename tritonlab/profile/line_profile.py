@@ -15,6 +15,7 @@ from ..core.html_table import cell
 from ..core.short_number import duration_text, short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line
+from ..core.svg_picture import BLUE
 from .line_plot import plot_lines
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ _AROUND, _WHOLE = 3, 60
 #: Eighths of a block, which need no style to be seen, and the blocks of a bar.
 _EIGHTHS, _BLOCKS = " ▏▎▍▌▋▊▉█", 12
 _PLACE = re.compile(r"^(.*), line (\d+)")
-_MONO = "font-family:var(--jp-code-font-family,monospace)"
+#: Less room than a table's cells have, so that most lines of code fit beside them.
+_CELL = "padding:1px 9px 1px 0;font-size:12px"
+_MONO = "font-size:12px;font-family:var(--jp-code-font-family,monospace)"
 _BESIDE = "threads beside it"
 
 Cite = Callable[[str], str]
@@ -166,12 +169,20 @@ class LineProfile:
             return f"{text} in {duration_text(self.seconds)}; what is still held of what was allocated"
         return f"{text} of {duration_text(spent)} in all, seen by {self.way}"
 
+    def heads(self) -> list[str]:
+        """Return the heads of the columns of `table`, and of a last one for the text of the line."""
+        return [*self._heads(), "where", "line"]
+
+    def table(self, count: int = _LINES) -> list[tuple[ProfiledLine, list[str]]]:
+        """Return the lines that take most, with the words of their columns."""
+        return [(line, [*self._numbers(line), f"{line.place}, line {line.line}"]) for line in self.lines[:count]]
+
     def text(self) -> str:
         """Return the lines that take most, 20 lines of text at most."""
-        rows = [[*self._numbers(line), f"{line.place}, line {line.line}", line.text.strip()] for line in self._first()]
+        rows = [[*words, line.text.strip()] for line, words in self.table()]
         if not rows:
             return "\n".join([self.title(), *self._advice()])
-        heads = [*self._heads(), "where", "line"]
+        heads = self.heads()
         widths = [max(len(row[n]) for row in [heads, *rows]) for n in range(len(heads) - 1)]
         shown = [
             "  ".join([*(t.rjust(w) if n < len(widths) - 1 else t.ljust(w) for n, (t, w) in enumerate(pairs)), row[-1]])
@@ -181,9 +192,6 @@ class LineProfile:
         left = len(self.lines) - len(rows)
         more = [f"… {left} more lines: to_dict()"] if left > 0 else []
         return "\n".join([self.title(), *(line.rstrip() for line in shown), *more])
-
-    def _first(self) -> list[ProfiledLine]:
-        return self.lines[:_LINES]
 
     def _advice(self) -> list[str]:
         if self.count or self.lines:
@@ -230,7 +238,7 @@ class LineProfile:
         to draw, instead of in a new figure. Raises ImportError without matplotlib, and UnavailableError if there are no
         lines.
         """
-        lines = self._first()
+        lines = self.lines[:_LINES]
         if not lines:
             raise UnavailableError(f"there is nothing to plot: no line of '{self.model}' was seen")
         ax = axes_of(ax)
@@ -258,7 +266,7 @@ class LineProfile:
         lines = {line.number: line for line in self.lines if line.file == file}
         most = max((line.kept if self.memory else line.own) for line in self.lines) or 1
         heads = self._heads()
-        head = "".join(cell(text, kind="th", number=text not in ("line", "")) for text in ["", *heads, "line", ""])
+        head = "".join(cell(text, kind="th", number=bool(text), look=_CELL) for text in ["", *heads, "line", ""])
         rows, before = [], 0
         for number in self._shown(file, lines):
             if number != before + 1 and before:
@@ -287,10 +295,12 @@ class LineProfile:
         shown = line.line if line is not None else place_of(file, number, self._cite)[1]
         numbers = self._numbers(line) if line is not None else [""] * len(self._heads())
         size = 0.0 if line is None else (line.kept if self.memory else line.own) / most
-        bar = f"<td class='tl-margin' style='{_MONO};color:#1976d2;white-space:pre'>{_bar(size)}</td>"
-        cells = "".join(cell(value, number=True) for value in [*numbers, str(shown)])
+        blue = f"{_MONO};color:{BLUE};white-space:pre;padding:1px 9px 1px 0"
+        bar = f"<td class='tl-margin' style='{blue}'>{_bar(size)}</td>"
+        cells = "".join(cell(value, number=True, look=_CELL) for value in [*numbers, str(shown)])
         # <pre> keeps the indentation where styles are dropped
-        code = f"<td><pre style='{_MONO};margin:0;padding:0;background:none;border:0'>{escape(text) or ' '}</pre></td>"
+        look = f"{_MONO};margin:0;padding:0;background:none;border:0;white-space:pre"
+        code = f"<td><pre style='{look}'>{escape(text) or ' '}</pre></td>"
         return f"<tr{' class=tl-dim' if line is None else ''}>{bar}{cells}{code}</tr>"
 
     def _repr_html_(self) -> str:

@@ -14,6 +14,7 @@ from ..core.observe.instrument import Instrument, Instruments
 from ..core.status import NotFoundError, UnavailableError
 from ..ipc.link.stub_link import Profiled
 from .line_profile import Cite, LineProfile, ProfiledLine, place_of, read_sources
+from .recorder import Recorder
 
 
 class HasLines(Protocol):
@@ -79,7 +80,11 @@ def profile_lines(
             found = model.look_at_lines(False, memory)
         except NotFoundError:  # unloaded meanwhile
             found = {}
-    return _result(model.name, counted, list(found.values()), memory, lasted, cite)
+    result = _result(model.name, counted, list(found.values()), memory, lasted, cite)
+    for one in instruments:
+        if isinstance(one, Recorder) and not memory:
+            one.recording.line_profiles[model.name] = result
+    return result
 
 
 def _result(

@@ -17,6 +17,7 @@ from ..core.inference.infer_response import InferenceResponse
 from ..core.metrics.execute_times import ExecuteTimes
 from ..core.observe.instrument import Instrument, Instruments
 from ..core.status import Code
+from .last_requests import LastRequests
 from .lone_executions import FULL, LoneKind, note
 from .model_record import EMPTY, ERROR, EVENTS, FINAL, REJECTIONS, ModelRecord, OpenStream
 from .recording import Recording
@@ -31,6 +32,7 @@ class Recorder(Instrument):
 
     def __init__(self, events: int = EVENTS) -> None:
         self.recording = Recording(events)
+        self.last_requests = LastRequests()
 
     @staticmethod
     def for_instruments(instruments: Instruments) -> Recorder:
@@ -59,6 +61,8 @@ class Recorder(Instrument):
     ) -> None:
         # It is called for each execution, on the way of the response, mostly with nothing in the processor's caches: so
         # it calls nothing of Python's that it can do without, and only notes an execution of one usual request.
+        if now > self.last_requests.due.get(model, 0):
+            self.last_requests.keep(model, requests, now)
         request = requests[0]
         extra = request.request_id or request.correlation_id or request.priority or request.timeout or request.made
         if len(requests) == 1 and not extra:

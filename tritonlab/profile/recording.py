@@ -8,7 +8,7 @@ import threading
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from .lone_executions import LoneKey, LoneKind
 from .metric_record import MetricRecord
 from .model_record import EVENTS, Mark, ModelRecord, OpenStream
 from .perfetto import trace_events
+
+if TYPE_CHECKING:
+    from .line_profile import LineProfile
 
 FORMAT = 1
 
@@ -41,6 +44,8 @@ class Recording:
         self.wall = time.time_ns() - time.monotonic_ns()
         self.metrics = MetricRecord()
         self.records: dict[str, ModelRecord] = {}
+        #: the last profile of each model's lines; it is not saved
+        self.line_profiles: dict[str, LineProfile] = {}
         #: where executions of a kind are noted, and the number of the kind; all kinds of all models are in one, because
         #: each look-up is on the way of a response
         self.kinds: dict[LoneKey, tuple[bytearray, int]] = {}

@@ -41,7 +41,8 @@ def make_application(
 
     Raises InvalidArgumentError for a model that keeps sequences.
     """
-    target = target_ongoing_requests or _at_once(Path(model_repository), models) or _ONGOING
+    executes = _at_once(Path(model_repository), models)  # raises, whether or not the number is wanted
+    target = target_ongoing_requests or executes or _ONGOING
     scaling: dict[str, Any] = {
         "min_replicas": min_replicas,
         "max_replicas": max_replicas,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,17 @@ class Link(NamedTuple):
     """A symbolic link, by the path it leads to."""
 
     target: str
+
+
+class Edited(NamedTuple):
+    """The content of a file that has the mode of another one."""
+
+    content: bytes
+    like: Path
+
+
+#: What a file is made of: its content, the path that it is copied from, or a link.
+Made = bytes | Path | Link | Edited
 
 
 class ModelDirectory:
@@ -32,17 +43,16 @@ class ModelDirectory:
         self._stamps: dict[str, Stamp] = {}
         self._old_stamps: dict[str, Stamp] = {}
 
-    def replace(self, files: Mapping[str, bytes | Path | Link], version: int = 1) -> None:
-        """Make the directory hold exactly `files` (their contents, the paths that they are copied from, or links) and
-        the directory of `version`, which an ensemble needs although it is empty. The former tree is kept until `forget`
-        or `restore`.
+    def replace(self, files: Mapping[str, Made], version: int = 1, directories: Collection[str] = ()) -> None:
+        """Make the directory hold exactly `files`, `directories`, and the directory of `version`, which an ensemble
+        needs although it is empty. The former tree is kept until `forget` or `restore`.
 
         A file copied from a path is not copied again while its source, size and modification time are the same.
         """
         for tree in (self._new, self._old):
             shutil.rmtree(tree, ignore_errors=True)
         try:
-            stamps = self._written(files, version)
+            stamps = self._written(files, [str(version), *directories])
         except BaseException:
             shutil.rmtree(self._new, ignore_errors=True)  # where no space is left, it would take what there is
             raise
@@ -51,10 +61,11 @@ class ModelDirectory:
         os.replace(self._new, self.path)
         self._old_stamps, self._stamps = self._stamps, stamps
 
-    def _written(self, files: Mapping[str, bytes | Path | Link], version: int) -> dict[str, Stamp]:
+    def _written(self, files: Mapping[str, Made], directories: Collection[str]) -> dict[str, Stamp]:
         """Write the new tree, and return the stamps of the files that were copied."""
         stamps = {}
-        (self._new / str(version)).mkdir(parents=True)
+        for directory in directories:
+            (self._new / directory).mkdir(parents=True, exist_ok=True)
         for relative, content in files.items():
             target = self._new / relative
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +74,10 @@ class ModelDirectory:
                 continue
             if isinstance(content, bytes):
                 target.write_bytes(content)
+                continue
+            if isinstance(content, Edited):
+                target.write_bytes(content.content)
+                shutil.copymode(content.like, target)
                 continue
             stamps[relative] = stamp_of(content)
             kept = self.path / relative
@@ -79,6 +94,11 @@ class ModelDirectory:
             os.replace(self._old, self.path)
             shutil.rmtree(self._new, ignore_errors=True)
             self._stamps = self._old_stamps
+
+    def remove(self) -> None:
+        """Remove the directory."""
+        self._stamps = {}
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def forget(self) -> None:
         """Drop the former tree, because the new one is good."""

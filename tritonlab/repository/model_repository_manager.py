@@ -90,6 +90,10 @@ class ModelRepositoryManager:
         self.namespacing = namespacing
         #: repository -> directory name -> model name, where they differ
         self._mappings: dict[Path, dict[str, str]] = {}
+        #: repositories whose models count only where no other repository has one of that name
+        self._behind: set[Path] = set()
+        #: models that are written over those of a repository behind the others
+        self._over: set[str] = set()
         #: names that lead out of a repository or deeper into it, of models that are loaded at the start
         self._elsewhere: frozenset[str] = frozenset()
 
@@ -99,9 +103,12 @@ class ModelRepositoryManager:
         """
         self._elsewhere = frozenset(filter(_leads_elsewhere, names))
 
-    def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
-        """Add a repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
-        AlreadyExistsError, with Triton's texts.
+    def register(
+        self, repository: str | Path, name_mapping: Mapping[str, str] | None = None, *, behind: bool = False
+    ) -> None:
+        """Add a repository; `name_mapping` gives directories of it other model names. `behind`: where another
+        repository has a model of the same name, that one counts, and of two behind the others the one that was added
+        first; Triton serves neither. Raises InvalidArgumentError, AlreadyExistsError, with Triton's texts.
         """
         path, mapping = Path(repository), dict(name_mapping or {})
         if not path.is_dir():
@@ -117,6 +124,8 @@ class ModelRepositoryManager:
                     f"failed to register '{repository}', there is a conflicting mapping for '{name}'"
                 )
         self._mappings[path] = mapping
+        if behind:
+            self._behind.add(path)
         self.repositories = [*self.repositories, path]
 
     def unregister(self, repository: str | Path) -> None:
@@ -126,6 +135,18 @@ class ModelRepositoryManager:
             raise InvalidArgumentError(f"failed to unregister '{repository}', repository not found")
         self.repositories = [known for known in self.repositories if known != path]
         self._mappings.pop(path, None)
+        self._behind.discard(path)
+
+    def write_over(self, name: str, is_over: bool) -> None:
+        """Remember whether the model of this name was written over one of a repository that somebody else keeps."""
+        (self._over.add if is_over else self._over.discard)(name)
+
+    def is_kept(self, name: str) -> bool:
+        """Return whether the files of a model are kept as they are by somebody else: it is of a repository behind the
+        others, or was written over one.
+        """
+        places = self._places("", name)
+        return name in self._over or any(place.parent in self._behind for place in places)
 
     def directories(self) -> dict[str, list[Path]]:
         """Return every model directory of every repository by the model's identifier, sorted by it.
@@ -139,7 +160,13 @@ class ModelRepositoryManager:
                 if path.is_dir() and not path.name.startswith("."):
                     name = mapping.get(path.name, path.name)
                     found.setdefault(identifier(name, self._namespace(repository)), []).append(path)
-        return dict(sorted(found.items()))
+        return {name: self._in_front(found[name]) for name in sorted(found)}
+
+    def _in_front(self, places: list[Path]) -> list[Path]:
+        """Return the places of one model that count."""
+        if len(places) < 2 or not self._behind:
+            return places
+        return [place for place in places if place.parent not in self._behind] or places[:1]
 
     def names(self) -> list[str]:
         """Return every model of every repository, sorted."""
@@ -180,7 +207,7 @@ class ModelRepositoryManager:
             # not Path.is_dir, which raises for a name that no directory can have
             if os.path.isdir(repository / named) and mapping.get(named, named) == name:
                 found.append(repository / named)
-        return found
+        return self._in_front(found)
 
     def _directory(self, namespace: str, name: str) -> Path:
         """Return the directory of the model. Raises ModelLoadError if it is nowhere, or at more than one place (rule
@@ -235,7 +262,7 @@ class ModelRepositoryManager:
             name=name,
             directory=directory,
             config=filled,
-            versions=_select(filled, contents.versions),
+            versions=select_versions(filled, contents.versions),
             fingerprint=contents.fingerprint,
             override=override,
             temporary=temporary,
@@ -275,7 +302,7 @@ def _leads_elsewhere(name: str) -> bool:
     return "/" in name or name in ("", ".", "..")
 
 
-def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
+def select_versions(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
     """Return the versions that the policy wants of those there are (rule 5.11.6), lowest first."""
     policy = config.version_policy
     if policy.HasField("specific"):

@@ -70,14 +70,19 @@ class ModelTree:
 
 
 def read_tree(
-    root: Path, *, include: Collection[str] | None = None, needed: Collection[str] = (), large: int = LARGE
+    root: Path,
+    *,
+    include: Collection[str] | None = None,
+    needed: Collection[str] = (),
+    large: int = LARGE,
+    skip: Collection[str] = (),
 ) -> ModelTree:
-    """Return the tree of a model directory.
+    """Return the tree of a model directory, or of a directory of them without those in `skip`.
 
     include: patterns of names or paths to take although they are hidden or large; None takes everything. needed: paths
     to take however large they are. An environment is taken as it is: its libraries may lie in hidden directories.
     """
-    reader = _Reader(root, include, needed, large)
+    reader = _Reader(root, include, needed, large, skip)
     reader.read("", root, ())
     return reader.finish()
 
@@ -94,7 +99,15 @@ def is_environment(directory: Path) -> bool:
 
 
 class _Reader:
-    def __init__(self, root: Path, include: Collection[str] | None, needed: Collection[str], large: int) -> None:
+    def __init__(
+        self,
+        root: Path,
+        include: Collection[str] | None,
+        needed: Collection[str],
+        large: int,
+        skip: Collection[str],
+    ) -> None:
+        self._skip = skip
         self._tree = ModelTree(root)
         self._include = include
         self._needed = needed
@@ -109,7 +122,9 @@ class _Reader:
             self._tree.directories.append(below)
         for name in names:
             path, entry = f"{below}/{name}".lstrip("/"), directory / name
-            if name.startswith(".") and name != KEEPS and not (takes_all or self._requested(path)):
+            if path in self._skip:
+                continue
+            if name.startswith(".") and not (takes_all or _keeps_directory(entry) or self._requested(path)):
                 self._leave_out(path + "/" * entry.is_dir(), Omission.HIDDEN)
             elif entry.is_symlink() and (end := os.readlink(entry)) and not entry.exists():
                 self._leave_out(path, Omission.DANGLING, end)
@@ -150,6 +165,11 @@ class _Reader:
         inside = os.path.realpath(directory) == os.path.join(os.path.realpath(root), below).rstrip("/")
         leads_to = os.path.normpath(os.path.join(below, end))
         return inside and not os.path.isabs(end) and leads_to.split("/")[0] != ".."
+
+
+def _keeps_directory(path: Path) -> bool:
+    """Return whether a hidden file is there only so that git keeps its directory: it is empty, and holds no secret."""
+    return path.name == KEEPS or (path.is_file() and path.stat().st_size == 0)
 
 
 def _is_left_behind(name: str) -> bool:

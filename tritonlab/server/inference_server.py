@@ -28,7 +28,7 @@ from .build import build
 from .models.endings import Ending
 from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
-from .models.startup_models import load_startup_models
+from .models.startup_models import load_models, load_startup_models
 from .observe.idle_memory import MemoryUse
 from .observe.repository_index import repository_index
 from .observe.requests_in_flight import HeldRequest, survey
@@ -40,6 +40,10 @@ from .server_metadata import parse_version
 _RELEASED = RequestState.RELEASED
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
+_KILLED_ON_REQUEST = (
+    "It was killed on request: by `%triton kill`, the button of its card or panel, or server.kill(). "
+    "Another process takes over."
+)
 #: Seconds within which a stub has to say where it is, after an interrupt.
 _EXPLAIN_SECONDS = 0.5
 
@@ -190,6 +194,11 @@ class InferenceServer:
         """
         self._control.load(name, config, files)
 
+    def load_all(self, names: Sequence[str]) -> dict[str, TritonError]:
+        """Load those of the models that can be loaded, several at a time, ensembles after their parts, and return the
+        failures by name."""
+        return load_models(self._control, names, self._options.model_load_thread_count)
+
     def unload(
         self, name: str, unload_dependents: bool = False, wait: bool = True, timeout: float | None = None
     ) -> None:
@@ -207,12 +216,15 @@ class InferenceServer:
             raise UnavailableError("polling is disabled")
         self._parts.poller.poll()
 
-    def register_model_repository(self, path: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
-        """Add a repository to load from; `name_mapping` gives directories of it other model names. Raises
+    def register_model_repository(
+        self, path: str | Path, name_mapping: Mapping[str, str] | None = None, *, behind: bool = False
+    ) -> None:
+        """Add a repository to load from; `name_mapping` gives directories of it other model names, and `behind` lets
+        models of other repositories count before those of the same name in it. Raises
         UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11).
         """
         self._control.require_explicit_for("repository registration")
-        self.repository.register(path, name_mapping)
+        self.repository.register(path, name_mapping, behind=behind)
 
     def unregister_model_repository(self, path: str | Path) -> None:
         """Forget a repository; what was loaded from it goes on. Raises UnsupportedError, InvalidArgumentError."""
@@ -246,7 +258,7 @@ class InferenceServer:
                 "awaits": instance.awaited(),
                 "pids": [stub.process.pid],
             }
-            stub.process.kill()
+            stub.process.kill(_KILLED_ON_REQUEST)
         return list(killed.values())
 
     # -- what it does now

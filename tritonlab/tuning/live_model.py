@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..core.config.model_config import ModelConfig
-from ..core.status import InternalError
+from ..core.status import InternalError, UnavailableError
 from ..load_testing.load_model import first_request, load_model
 from ..load_testing.load_result import LoadResult
 from ..server.api.model import Model
@@ -22,6 +22,10 @@ from .replay import Numbers
 from .service_times import Numbers as Floats
 from .settings import Settings
 from .tuned_model import TunedModel, Written, not_written
+
+
+class NothingMeasured(UnavailableError):
+    """A measurement in whose time no request was answered, and none failed: the machine or the model is too slow."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,9 @@ class LiveModel:
             raise KeyboardInterrupt
         row = result.rows[0]
         if row.latency is None:
-            error = next(iter(row.errors), "no request succeeded in time")
-            raise InternalError(f"'{self.name}' cannot be measured under {load}: {error}")
+            if not row.errors:
+                raise NothingMeasured(f"No request was answered within {seconds:.1f} s under {load}")
+            raise InternalError(f"'{self.name}' cannot be measured under {load}: {next(iter(row.errors))}")
         busy = process_time_ns() - busy
         recorded = RecordedExecutions(record, since=began)
         sizes = recorded.batch_column("size")

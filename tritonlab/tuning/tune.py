@@ -19,7 +19,7 @@ from ..ipc.link.interrupts import shielded
 from ..server.api.model import Model
 from .ablation import PartGain, taken_back
 from .applied_settings import Reload
-from .live_model import LiveModel, MeasurableModel, Measurement
+from .live_model import LiveModel, MeasurableModel, Measurement, NothingMeasured
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .offered_load import Load, RequestPattern, loads_of
 from .replay import Numbers
@@ -122,8 +122,8 @@ class _RunState:
 
 
 def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
-    """Tune a model, and leave it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
-    found until then.
+    """Tune a model, and leave it loaded as it was. An interrupt, the end of the budget, or a time in which no request
+    was answered, ends the run with what was found until then.
     """
     config, authored = live.config, live.authored
     present = Settings.from_config(config)
@@ -153,6 +153,9 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
         ablate(live, config, goal, work, deadline)
     except KeyboardInterrupt:
         work.stopped = "interrupted"
+    except NothingMeasured as error:
+        work.stopped = "out of time"
+        work.notes.append(f"{error.message}: set a larger budget_s, or tune when the machine has less else to do.")
     finally:
         shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
     result = tuple(work.measured), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped

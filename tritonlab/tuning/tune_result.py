@@ -130,7 +130,7 @@ class TuneResult:
         title = f"Tuning {self.name}{limit}: {run.found.tried:,} settings replayed, {len(self.confirmed)} measured live"
         lines = [f"{title}, in {run.seconds:.1f} s" + (f" ({run.stopped})" if run.stopped else "")]
         if best is None:
-            return lines[0]
+            return "\n".join([*lines, *(f"  {note}" for note in run.notes)])
         how = "" if self.confirmed else ", as predicted: nothing was measured"
         lines.append(f"  best{how}  {best.settings}" + (" (as it is now)" if best.settings == self.present else ""))
         if not best.keeps(self.p99_ms):
@@ -316,7 +316,9 @@ class TuneResult:
     def html(self) -> str:
         lines = self.text().split("\n")
         begins = ("  best", "  no ", "  now", "  execution", "  The replay", f"  {len(self.as_good) + 1} may")
-        notes = "".join(f"<div>{escape(line.strip())}</div>" for line in lines[1:] if line.startswith(begins))
+        shown = [line.strip() for line in lines[1:] if line.startswith(begins)]
+        shown += [note for note in self.run.notes if note not in shown]
+        notes = "".join(f"<div>{escape(line)}</div>" for line in shown)
         gains = ""
         if self.gains:
             cells = [self._gain_cells(one) for one in self.gains]

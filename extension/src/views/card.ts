@@ -9,6 +9,7 @@ interface Button {
 }
 
 interface State {
+  name: string;
   state: string;
   html: string;
   /** why the last button failed, or "" */
@@ -22,7 +23,10 @@ const TICK_MS = 100;
 const FOLDS = ["details.tl-printed", "details.tl-executing"];
 const PRINTED = ".tl-printed .tl-lines";
 const CLOCK = ".tl-clock";
-const PANELS = ["playground", "view", "export"];
+const EXPORT = "export";
+const PANELS = ["playground", "view", EXPORT];
+/** Whoever can show the export's panel, as our extension of JupyterLab, prevents its default: the form in the card. */
+const EXPORTS = "tritonlab-export";
 
 function render({ model, el }: RenderContext<State>): Cleanup {
   const card = add(el, "div", "tl-card");
@@ -92,17 +96,23 @@ function drawButtons(bar: HTMLElement, state: State, onPress: (button: HTMLButto
     button.textContent = label;
     button.title = title;
     button.disabled = state.busy === name && name !== "stop";
-    if (PANELS.includes(name)) button.setAttribute("aria-expanded", String(state.open === name));
+    if (PANELS.includes(name) && (name !== EXPORT || state.open === name)) button.setAttribute("aria-expanded", String(state.open === name));
   }
 }
 
-async function press(model: Model, button: HTMLButtonElement): Promise<void> {
+async function press(model: Model<State>, button: HTMLButtonElement): Promise<void> {
   const kernel = model.widget_manager?.kernel;
   if (button.dataset.do === "stop" && kernel && !kernel.supportsSubshells) {
     await kernel.interrupt(); // a message would be read only once the load has ended
-  } else {
+  } else if (button.dataset.do !== EXPORT || model.get("state").open === EXPORT || !showsExport(model, button)) {
     await send(model, { do: button.dataset.do });
   }
+}
+
+/** Whether a panel of the page shows the export. */
+function showsExport(model: Model<State>, button: HTMLElement): boolean {
+  const detail = { model: model.get("state").name };
+  return !button.dispatchEvent(new CustomEvent(EXPORTS, { bubbles: true, composed: true, cancelable: true, detail }));
 }
 
 export default { render };

@@ -53,6 +53,8 @@ const REPLAY_KEY: Key = { shape: "frame", tone: "warn", text: "what would have b
 const NO_NAME = "model_0_0";
 
 interface State extends RecordState {
+  /** its lines can be looked at */
+  lines?: boolean;
   /** there are what-if questions */
   tunable?: boolean;
   /** the reasons why requests end in the queue */
@@ -64,6 +66,14 @@ interface Answer extends ViewMessage {
   row?: number;
   values?: string[];
   why?: string;
+}
+
+/** The lines of batches of a size: a sentence, and a table. */
+interface LinesMessage extends ViewMessage {
+  size: number;
+  title: string;
+  head?: string[];
+  rows: string[][];
 }
 
 /** Of each pixel of a lane how long it was busy, and whether batches failed or did not. */
@@ -81,6 +91,7 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   private _area = LANES;
   private _values: Answer | null = null;
   private _why = "";
+  private _batchLines: LinesMessage | null = null;
 
   constructor(model: Model<State, ViewMessage>, page: CanvasPage, store: TimelineStore) {
     super(model, page, store);
@@ -91,6 +102,10 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
   override onMessage(message: ViewMessage, buffers: DataView[]): void {
     if (message.kind === "what if") return this._whatIf?.onMessage(message as WhatIfMessage, buffers);
     super.onMessage(message, buffers);
+    if (message.kind === "lines") {
+      this._batchLines = message as LinesMessage;
+      return this._describeSelected();
+    }
     if (message.kind !== "answer") return;
     const answer = message as Answer;
     if (answer.values) this._values = answer;
@@ -507,6 +522,19 @@ class Timeline extends TimeCanvas<State, RecordStore, TimelineStore> {
     if (this._values && this._values.row === selected.request) lines.push(...(this._values.values ?? []));
     page.detail.replaceChildren(...lines.map((line) => element("div", line)));
     if (this._why) page.detail.append(element("div", this._why, "tl-why"));
+    if (this.model.get("state").lines) page.detail.append(...this._linesOf(record.tables.batches.size(selected.batch)));
+  }
+
+  /** A button for the lines of batches of a size, and what is known of them. */
+  private _linesOf(size: number): HTMLElement[] {
+    const button = element("button", `Lines of batches of size ${size}`, "tl-button");
+    button.onclick = (): void => void send(this.model, { do: "lines", size });
+    const told = this._batchLines;
+    if (told?.size !== size) return [button];
+    const table = told.rows.length ? [factsTable(told.head ?? [], told.rows)] : [];
+    const box = element("div", "", "tl-batch-lines");
+    box.append(element("div", told.title), ...table);
+    return [button, box];
   }
 
   private _batchText(row: number): string {

@@ -6,9 +6,10 @@ import pytest
 
 from tritonlab.export.deploy.facts import DeployedModel
 from tritonlab.export.releases import find
-from tritonlab.export.report import IMAGE
 
 from .deployments import MIB, deployment, on_gpu
+
+IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import pytest
 
 from tritonlab.export.deploy.facts import Deployment
 from tritonlab.export.deploy.files import deploy_files
-from tritonlab.export.report import IMAGE
 
 from .deployments import deployment, on_gpu, read
 from .manifests import kserve_errors, schema_errors
 
 RUNTIME, SERVICE = "deploy/kserve/serving-runtime.yaml", "deploy/kserve/inference-service.yaml"
+
+IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
 
 
 @pytest.mark.parametrize("make", [deployment, on_gpu])

@@ -202,3 +202,9 @@ def test_a_token_may_come_through_a_pipe_or_from_another_user_s_file(
 def test_no_token_is_a_notebook_s_word() -> None:
     with pytest.raises(CommandLineError, match="unrecognized option '--no-token'"):
         read_options(["--model-repository=x", "--no-token"])
+
+
+def test_what_answers_for_models_of_other_backends() -> None:
+    choices = ["--backend-choice=mlp=stand-in:echo", "--backend-choice", "tensorrt=borrow:host:8001"]
+    found = read_options(["--model-repository=/models", *choices]).server["backends"]
+    assert found == {"mlp": "stand-in:echo", "tensorrt": "borrow:host:8001"}

@@ -28,6 +28,7 @@ def test_an_environment_changes_these_variables_and_no_others() -> None:
         "VIRTUAL_ENV_PROMPT": "(/env)",
         "PYTHONPATH": "/q",
         "HOME": "/root",
+        "ORT_DISABLE_TELEMETRY": "1",
     }
 
 
@@ -37,7 +38,7 @@ def test_an_environment_ends_no_list_with_a_colon() -> None:
 
 
 def test_without_an_environment_the_variables_stay() -> None:
-    base = {"PATH": "/usr/bin", "PYTHONHOME": "/p"}
+    base = {"PATH": "/usr/bin", "PYTHONHOME": "/p", "ORT_DISABLE_TELEMETRY": "0"}
     assert Interpreter("/usr/bin/python3").variables(base) == base
 
 

@@ -16,6 +16,7 @@ from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigText, ConfigTextError
 from tritonlab.notebook.authoring.errors import FileError, OptionError
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.tuning.settings import Settings
 
 IDENTITY = """\
 import triton_python_backend_utils as pb_utils
@@ -256,3 +257,25 @@ def test_a_config_that_names_another_file_later(workspace: Workspace) -> None:
     assert os.listdir(model.directory / "1") == ["late.py"]
     with pytest.raises(ModelLoadError, match=r"late.py, line 1"):
         workspace.load("m", "class\n", options=OPTIONS, config='default_model_filename: "late.py"')
+
+
+def test_after_a_tuning_the_report_has_the_time_of_the_authors_own_load(workspace: Workspace) -> None:
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    first = workspace.report("m")
+    assert first is not None
+    wider = Settings(max_batch_size=4, instances=2)
+    workspace.tune("m", wider)
+    tuned = workspace.report("m")
+    workspace.tune("m", None)
+    again = workspace.report("m")
+    assert tuned is not None and again is not None
+    assert again.seconds == pytest.approx(first.seconds, abs=0.02) and again.ready_at > first.ready_at
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    assert workspace.report("m").seconds != again.seconds  # type: ignore[union-attr]
+
+
+def test_a_config_of_another_model_leaves_no_empty_field_in_an_export(workspace: Workspace, tmp_path: Path) -> None:
+    first = workspace.load("m", IDENTITY, options=OPTIONS)
+    config = {**first.config(), "name": "other", "model_transaction_policy": {"decoupled": False}}
+    report = export(workspace.load("other", IDENTITY, config=config), tmp_path / "models")
+    assert "model_transaction_policy" not in (report.path / "config.pbtxt").read_text()

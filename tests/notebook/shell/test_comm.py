@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import threading
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.notebook.repositories import write_repository
 from tests.serving import eventually
 from tritonlab import Server
+from tritonlab.export.child_command import raise_if_cancelled
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm import PROTOCOL, Windows
 from tritonlab.notebook.shell.comm_calls import CALLS
@@ -55,10 +58,15 @@ class Window:
 
     def ask(self, do: str, **given: Any) -> Any:
         """The answer; of a question that failed what was wrong, as a dict with `kind` and `text`."""
+        self.begin(do, **given)
+        asked = self._id
+        answer = self.wait(lambda message: message.get("id") == asked and "progress" not in message)
+        return answer["ok"] if "ok" in answer else answer["error"]
+
+    def begin(self, do: str, **given: Any) -> None:
+        """Ask, and do not wait for the answer."""
         self._id += 1
         self._on_msg({"content": {"data": {"id": self._id, "do": do, "with": given}}})
-        answer = self.wait(lambda message: message.get("id") == self._id)
-        return answer["ok"] if "ok" in answer else answer["error"]
 
     def told(self, **facts: Any) -> dict[str, Any]:
         """The only model, as soon as the window was told of one with these facts."""
@@ -137,15 +145,97 @@ def test_an_export_is_planned_then_written(window: Window, notebook: Notebook, t
     assert plan["models"][0]["added"] == ["1/model.py", "config.pbtxt"]
     assert not repository.exists()
 
-    done = window.ask("export", model="echo", directory=str(repository))
+    done = window.ask("export", models=["echo"], directory=str(repository))
     assert (repository / "echo" / "1" / "model.py").read_text() == IDENTITY
     assert done["models"][0]["files"] == ["1/model.py", "config.pbtxt"]
 
     (repository / "echo" / "1" / "model.py").write_text("# edited\n")
     assert window.ask("plan", models=["echo"], directory=str(repository))["models"][0]["changed"] == ["1/model.py"]
-    assert window.ask("export", model="echo", directory=str(repository))["kind"] == "ExportConflict"
-    done = window.ask("export", model="echo", directory=str(repository), overwrite=True)
+    assert window.ask("export", models=["echo"], directory=str(repository))["kind"] == "ExportConflict"
+    done = window.ask("export", models=["echo"], directory=str(repository), overwrite=True)
     assert (Path(done["models"][0]["backup"]) / "1" / "model.py").read_text() == "# edited\n"
+
+
+COMPUTED = "SCALE = 3.0\nweights = np.ones(1000)"
+
+
+@pytest.fixture
+def scaled(notebook: Notebook) -> None:
+    """A model that uses a constant of another cell, in a notebook with an array."""
+    notebook.run(f"import numpy as np\n{COMPUTED}")
+    notebook.run(MODEL.replace("data = ", "data = SCALE * "))
+
+
+def test_the_panel_is_offered_what_there_is(window: Window) -> None:
+    found = window.ask("export_choices")
+    names = [each["name"] for each in found["targets"]]
+    assert found["target"] == "2.51" and {"2.51", "2.36", "kserve"} < set(names) and len(set(names)) == len(names)
+    assert not next(each for each in found["targets"] if each["name"] == names[0])["started"]  # the newest
+    assert found["kinds"] == ["docker", "k8s", "kserve"] and "requirements" in found["environments"]
+
+
+def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled: None, tmp_path: Path) -> None:
+    directory = str(tmp_path / "x")
+    given = {"models": ["echo"], "directory": directory}
+    plain = window.ask("plan", **given)
+    (model,) = plain["models"]
+    (finding,) = [each for each in model["findings"] if each["row"] == "P1"]
+    assert "SCALE is used and not defined" in finding["sentence"] and "Cell In[" in finding["source_line"]
+    assert model["warnings"] == [] and plain["refused"] == {} and plain["bytes"] == model["bytes"] > 0
+    assert (plain["beside"], plain["environment"], plain["verify"], plain["artifacts"]) == (None, None, [], [])
+
+    whole = window.ask("plan", **given, capture=True, env="requirements", deploy=["docker"], verify=["2.51", "1.0"],
+                       artifacts={"w.npy": "weights", "n.json": "missing + 1", "s.json": "1 +"})  # fmt: skip
+    (model,) = whole["models"]
+    assert model["captured"] == ["SCALE"] and not [each for each in model["findings"] if each["row"] == "P1"]
+    assert whole["refused"]["deploy"]["fix"] == f"{directory}/models" and whole["refused"]["deploy"]["is_place"]
+    assert any(each.startswith("numpy==") for each in whole["environment"]["packages"])
+    cached, unknown = whole["verify"]
+    assert cached["text"].startswith("Triton 2.51: ") and "1.0" in unknown["problem"]
+    assert [(each["bytes"], each["problem"][:25]) for each in whole["artifacts"]] == [
+        (8000, ""), (None, "the notebook does not def"), (None, "'1 +' is not an expressio"),
+    ]  # fmt: skip
+
+    refused = window.ask("plan", **given, env=str(tmp_path / "nowhere"))["refused"]["env"]
+    assert "is not a directory" in refused["text"] and refused["fix"]
+    beside = window.ask("plan", models=["echo"], directory=f"{directory}/models", deploy=["docker"])["beside"]
+    assert "deploy/Dockerfile" in beside["added"] and not Path(directory).exists()
+
+
+def test_the_panels_export_is_that_of_python(window: Window, scaled: None, tmp_path: Path) -> None:
+    place = tmp_path / "x" / "models"
+    options = {"capture": True, "artifacts": {"w.npy": "weights"}, "deploy": ["docker"]}
+    done = window.ask("export", models=["echo"], directory=str(place), **options, job="1")
+    assert {"1/model.py", "1/w.npy", "config.pbtxt"} == set(done["models"][0]["files"])
+    assert "SCALE = 3.0" in (place / "echo" / "1" / "model.py").read_text() and done["verification"] is None
+    assert "deploy/Dockerfile" in done["beside"]["added"] and "Dockerfile" in done["tree"]
+    told = [message["progress"] for message in window.heard if "progress" in message]
+    assert 0 < told[-1]["done"] <= told[-1]["total"]
+    assert window.ask("cancel_export", job="1") == {"cancelled": False}  # it has ended
+    zipped = window.ask("zip_export", job="1")
+    assert Path(zipped["path"]).stat().st_size == zipped["bytes"] > 0 and zipped["path"].endswith("models-echo.zip")
+    assert "not known" in window.ask("zip_export", job="2")["text"]
+    bad = window.ask("export", models=["echo"], directory=str(place), artifacts={"w.npy": "1 / 0"})
+    assert bad["text"] == "w.npy = 1 / 0: ZeroDivisionError: division by zero"
+
+
+def test_an_export_is_cancelled_from_the_window(
+    window: Window, notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook.run(MODEL)
+
+    def judged(directory: Path, *, cancel: threading.Event, say: Callable[[str], None], **rest: Any) -> None:
+        say("at work")
+        assert cancel.wait(10)
+        raise_if_cancelled(cancel)
+
+    # by its name: `tritonlab.export` is a function
+    monkeypatch.setattr(importlib.import_module("tritonlab.export.verify.verification"), "verify", judged)
+    window.begin("export", models=["echo"], directory=str(tmp_path / "x"), verify=["2.51"], job="mine")
+    window.wait(lambda message: message.get("progress") == {"line": "at work"})
+    assert window.ask("cancel_export", job="mine") == {"cancelled": True}
+    error = window.wait(lambda message: "error" in message)["error"]
+    assert error["kind"] == "Cancelled" and "the proof was cancelled" in error["text"] and "stays" in error["text"]
 
 
 def test_what_it_does_not_know_is_an_answer(window: Window) -> None:
@@ -241,3 +331,32 @@ def test_open_ports_are_told(window: Window, workspace: Workspace) -> None:
     assert window.ask("overview")["ports"] == endpoints.places
     workspace.ports.close()
     assert window.ask("overview")["ports"] == {}
+
+
+STEPS = """%%triton_config whole
+platform: "ensemble"
+input { name: "A" data_type: TYPE_FP32 dims: -1 }
+output { name: "B" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling { step { model_name: "part" model_version: -1
+  input_map { key: "IN" value: "A" } output_map { key: "OUT" value: "B" } } }
+"""
+
+
+def test_an_ensemble_and_its_step_are_exported_once_each(window: Window, notebook: Notebook, tmp_path: Path) -> None:
+    notebook.run(MODEL.replace("echo", "part").replace(" --max-batch-size 8", ""))
+    notebook.run(STEPS)
+    for names in (["whole", "part"], ["part", "whole"], ["whole"]):
+        done = window.ask("export", models=names, directory=str(tmp_path / "x"))
+        assert sorted(each["name"] for each in done["models"]) == ["part", "whole"]
+        assert [line.strip() for line in done["tree"].splitlines()].count("part/  (was up to date)") <= 1
+        assert sum(line.strip().startswith(("part/", "whole/")) for line in done["tree"].splitlines()) == 2
+    plan = window.ask("plan", models=["whole"], directory=str(tmp_path / "x"))
+    assert [(each["name"], each["needed_by"]) for each in plan["models"]] == [("whole", ""), ("part", "whole")]
+
+
+def test_a_window_gets_the_cells_of_a_repository(notebook: Notebook, window: Any, tmp_path: Path) -> None:
+    root = write_repository(tmp_path / "models")
+    notebook.run(f"%triton open '{root}'")
+    cells = window.ask("cells", model="pre")["cells"]
+    assert [cell.split()[0] for cell in cells] == ["%%triton_config", "%%triton_file", "%%triton_model"]
+    assert "is not a model of a repository that was opened" in window.ask("cells", model="nobody")["text"]

@@ -140,7 +140,10 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%triton nonsense", "UsageError: %triton has no command 'nonsense'; it has status, load"),
         ("%triton load m", "FileError: there is no model.py for 'm' yet: run a %%triton_model m cell first"),
         ("%triton unlaod m", "UsageError: %triton has no command 'unlaod': did you mean 'unload'?"),
-        ("%triton help exprot", "UsageError: %triton has no command 'exprot': did you mean 'export'?"),
+        (
+            "%triton help exprot",
+            "UsageError: %triton has no command and no page about an error 'exprot': did you mean 'export'?",
+        ),
         ("%%triton_model m --instanses 2\npass\n", "arguments: --instanses 2: did you mean '--instances'?"),
         ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
         ("%triton load_test m --seconds 1", "UsageError: unrecognized arguments: --seconds 1\n"),
@@ -339,6 +342,7 @@ COMMANDS_OF_MODELS = [
     "export",
     "preflight",
     "playground",
+    "check",
 ]
 
 
@@ -347,7 +351,7 @@ def test_a_name_that_is_nearly_one_is_said(notebook: Any, command: str) -> None:
     notebook.run(f"%%triton_model add_sub {OPTIONS} --quiet\n{ADD}")
     result = notebook.run(f"%triton {command} ad_sub")
     assert not result.success
-    assert result.text.rstrip().endswith("Hint: did you mean 'add_sub'?")
+    assert result.text.rstrip().endswith("Hint: did you mean 'add_sub'?\nMore: %triton help unknown-model")
 
 
 def test_a_call_of_a_decoupled_model_says_once_what_to_do(notebook: Any) -> None:

@@ -7,4 +7,5 @@ def test_the_commands_of_a_dynamo_fleet_are_shown_and_no_port_is_opened(notebook
     text = notebook.run("%triton serve --dynamo").text
     assert "python -m dynamo.frontend --kserve-grpc-server" in text and "DYN_FILE_KV" in text
     assert "tritonlab worker --dynamo --model-repository=" in text
-    assert notebook.run("%triton serve --dynamo --http-port=0").text.strip().endswith("takes no other flag: --http-port=0")
+    refused = notebook.run("%triton serve --dynamo --http-port=0").text
+    assert refused.strip().endswith("takes no other flag: --http-port=0")

@@ -185,7 +185,8 @@ def test_a_clients_mistake_is_short_and_gets_a_hint(notebook: Any) -> None:
     assert not result.success
     assert "----> 2 m(IN=np.ones((1, 1)))" in result.text
     assert "inference input 'IN' data-type is 'FP64', but model 'm' expects 'FP32'" in result.text
-    assert result.text.endswith("Hint: convert it: array.astype(numpy.float32).\n")
+    hint = "Hint: convert it: array.astype(numpy.float32).\n"
+    assert result.text.endswith(f"{hint}More: %triton help unexpected-data-type\n")
     assert "tritonlab/" not in result.text
     wrong = notebook.run("m(OTHER=1.0)")
     assert "unexpected inference input 'OTHER' for model 'm'" in wrong.text

@@ -68,6 +68,17 @@ def test_the_model_comes_before_the_backend_and_the_options_before_the_file(tmp_
     assert choices.find("big", "tensorrt", repository) == BackendChoice(Use.BORROW, {"server": "h:1"})
 
 
+def test_the_working_directory_is_looked_at_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / CHOICES_FILE).write_text('[backends]\ntensorrt = "recorded"\nllm = "stand-in"\n')
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / CHOICES_FILE).write_text('[backends]\ntensorrt = "stand-in:echo"\n')
+    found = BackendChoices()
+    assert found.find("m", "tensorrt", tmp_path / "project" / "models").words.startswith("stand-in")
+    assert found.find("llm", "vllm", tmp_path / "project" / "models").use is Use.STAND_IN
+    assert found.find("m", "tensorrt", Path("/nowhere/models")).settings["directory"] == str(tmp_path / "recordings")
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / CHOICES_FILE
     for text, message in (("[backends", f"{file} cannot be read: "), ("backends = 5", f"{file}: 'backends' is 5, ")):

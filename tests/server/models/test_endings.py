@@ -18,7 +18,7 @@ import pytest
 
 from tests.serving import Lab, alive, await_endings, eventually, instances, stub_processes
 from tritonlab.core.observe.instrument import Instrument
-from tritonlab.core.status import TritonError
+from tritonlab.core.status import ModelError, TritonError
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import UNLOAD_SECONDS
 
@@ -226,6 +226,8 @@ def test_a_process_that_hangs_while_it_serves_is_killed_by_hand_and_replaced(lab
     assert killed["awaits"] == f"1 unanswered request of '{name}_0' (pid {pid})"
     eventually(lambda: len(errors) == 1)
     assert f"Stub process '{name}_0' is not healthy" in errors[0].message
+    assert isinstance(errors[0], ModelError) and "It was killed on request" in errors[0].reason
+    assert "somebody" not in errors[0].reason
     eventually(lambda: model.ready() and instances(model)[0].pid not in (None, pid))
     assert not alive(pid) and lab.server.kill(name) == []  # which leaves an idle one alone
 

@@ -168,6 +168,9 @@ def _session_options(config: Mapping[str, Any]) -> Any:
     for name, field in (("enable_mem_arena", "enable_cpu_mem_arena"), ("enable_mem_pattern", "enable_mem_pattern")):
         if name in parameters:
             setattr(options, field, _boolean(parameters[name]))
+    # Other processes want the cores while this one waits: with threads that spin after a run, three small layers took
+    # 3 times as long on two busy cores (2026-11-25, 1.4 against 0.4 ms at best; tests.benchmarks.backends)
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Triton's instances may share a session; here each is a process of its own
     _boolean(parameters.get("share_session_between_instances", "false"))
     entry = "session.use_device_allocator_for_initializers"

@@ -11,11 +11,14 @@ from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
 from ..generated import filled
 from ..problems import answer_problems, broken_text, rule_broken, text_outputs
-from ..sample import Sample
+from ..sample import ModelAnswer, Sample
+from .company import sentence_of
 
 NAME = "answers"
 #: Requests that are tried for what the log has said, lines of a traceback, and the seconds in which a line must come.
 _LOGGED, _LINES, _SETTLE = 4, 30, 0.3
+#: Requests with which it is tried whether the model changes its inputs.
+_CHANGED = 3
 _FOREIGN = ("Grüße aus Köln", "日本語のテキスト", "naïve café ☃", "🎈🎈🎈")
 
 
@@ -28,6 +31,13 @@ def search(bench: Bench) -> Iterator[Case]:
         if _problem(bench, known) is not None:
             yield Case(NAME, "alone", (known.sample,))
             return
+    for known in bench.edges:
+        # one that is not answered in time may be much work
+        if known.answer.ended and rule_broken(known.answer):
+            yield Case(NAME, "alone", (known.sample,))
+            return
+    bench.say("which inputs it changes")
+    yield from _find_changed(bench)
     bench.say("what the stub has logged")
     yield from _find_logged(bench)
     if bench.scratch.batches and not bench.sequences and len(bench.pool) > 1:
@@ -82,6 +92,43 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
+def _find_changed(bench: Bench) -> Iterator[Case]:
+    if bench.scratch.probe is None:
+        return
+    for name in bench.pool[0].sample.inputs:
+        for known in bench.pool[:_CHANGED]:
+            case = Case(NAME, "input", (known.sample,), facts={"input": name})
+            if judge_input(bench, case, False) is not None:
+                yield case
+                return
+
+
+def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether the model reads from an input what it has written there itself: with an array of its own for each
+    as_numpy() it would give another answer."""
+    probe, sample, name = bench.scratch.probe, case.samples[0], str(case.facts["input"])
+    if probe is None or name not in sample.inputs:
+        return None
+    bench.renew(careful)
+    got = bench.alone(sample)
+
+    def ask() -> ModelAnswer:
+        return bench.alone(sample)
+
+    try:
+        probe.give_copies(name, ask)
+        expected = bench.alone(sample)
+        difference = bench.noise.differ(expected, got)
+        if difference is None or not expected.good:
+            return None
+        probe.give_copies(name, ask, read_only=True)
+        place = bench.alone(sample).place
+    finally:
+        probe.give_copies("", ask)
+    text = sentence_of(difference, f"because the model changes its input '{name}' and reads it again", "otherwise")
+    return Judgement(f"{text} as_numpy() returns the same array each time.", difference, expected, got, place)
+
+
 def _find_logged(bench: Bench) -> Iterator[Case]:
     if _logged(bench, 0) is None:
         return
@@ -97,6 +144,9 @@ def _logged(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | No
     records = bench.scratch.server.logs(bench.scratch.name)[since:]
     for number, record in enumerate(records):
         text = record.text
+        states = bench.config.sequence_batching.state
+        if any(f"'{state.output_name}' is not an output" in text for state in states):
+            continue  # it goes to the scheduler, not to a client
         if text.startswith(UNCHECKED):
             return text.removeprefix(UNCHECKED), (record.file, record.line) if record.file else None
         before = "\n".join(one.text for one in records[max(number - _LINES, 0) : number + 1])
@@ -158,5 +208,11 @@ ANSWERS = Relation(
     NAME,
     "Each request gets the responses and the one end that are due, of the names, datatypes and shapes of the config.",
     search,
-    {"alone": judge_alone, "batch": judge_batch, "logged": judge_logged, "text": judge_text},
+    {
+        "alone": judge_alone,
+        "batch": judge_batch,
+        "input": judge_input,
+        "logged": judge_logged,
+        "text": judge_text,
+    },
 )

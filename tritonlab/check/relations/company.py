@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...core.status import TritonError
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
-from ..noise import Difference, value_text
-from ..sample import Answer, Sample
+from ..noise import AnswerDifference, value_text
+from ..sample import ModelAnswer, Sample
 
 NAME = "company"
 #: The most batches of requests that are tried.
@@ -40,7 +41,8 @@ def _find_state(bench: Bench) -> Case | None:
     """Return two requests of which the second gets another answer after the first than alone."""
     bench.renew()
     asked: list[Sample] = []
-    for known in [*bench.pool, *bench.pool[:4], bench.pool[0]]:
+    half = len(bench.pool) // 2
+    for known in [*bench.pool[half:], *bench.pool, *bench.pool[:half]]:
         answer = bench.alone(known.sample)
         if bench.noise.differ(known.answer, answer) is not None:
             for other in [*reversed(asked[-6:]), known.sample]:
@@ -170,7 +172,9 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
-def _batch_sentence(bench: Bench, difference: Difference, case: Case, place: int, expected: Sequence[Answer]) -> str:
+def _batch_sentence(
+    bench: Bench, difference: AnswerDifference, case: Case, place: int, expected: Sequence[ModelAnswer]
+) -> str:
     count = len(case.order)
     where = f"as request {place + 1} of a batch of {count}"
     text = sentence_of(difference, where, "alone")
@@ -185,7 +189,7 @@ def _batch_sentence(bench: Bench, difference: Difference, case: Case, place: int
     return text
 
 
-def _value(answer: Answer, difference: Difference) -> str:
+def _value(answer: ModelAnswer, difference: AnswerDifference) -> str:
     """Return the value that another answer has where two differ."""
     try:
         return value_text(answer.responses[difference.response][difference.output], difference.index)
@@ -248,6 +252,8 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
     try:
         bench.scratch.start(instance_group=[{**group, "count": 2}])
         answers = [bench.together([sample], instance) for instance in (0, 1)]
+    except TritonError:
+        return None  # that is for `life`
     finally:
         bench.scratch.start()
     for number, (got,) in enumerate(answers):
@@ -258,7 +264,7 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
     return None
 
 
-def sentence_of(difference: Difference, where: str, alone: str) -> str:
+def sentence_of(difference: AnswerDifference, where: str, alone: str) -> str:
     """Say in what two answers differ."""
     if difference.kind == "error":
         return f"A request that is answered {alone} fails {where}: {difference.got.removeprefix('error: ')}."

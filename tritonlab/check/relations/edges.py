@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from ...clients.literal import floats
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
 from ..generated import joined, with_rows
 from ..problems import answer_problems
-from ..sample import Sample
+from ..sample import ModelAnswer, Sample
 from .company import sentence_of
 
 NAME = "edges"
@@ -24,6 +28,12 @@ _ACCIDENTS = {
     "NameError",
 }
 _ROWS = 32
+#: What numpy says of shapes that do not fit: nobody writes that to refuse a value.
+_SHAPES = re.compile(
+    "zero-size array|empty sequence|could not be broadcast|cannot reshape|not aligned|at least one array"
+)
+#: The edges that are ordinary numbers.
+_MODERATE = re.compile(r" is -?1000$")
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -47,13 +57,41 @@ def _harm(bench: Bench, known: Known) -> str:
         return "died"
     if not answer.ended:
         return "hangs"
-    if answer.exception is not None and answer.exception.type_name.rpartition(".")[2] in _ACCIDENTS:
+    if is_accident(answer):
         return "accident"
+    if _is_nan_of_numbers(bench, known):
+        return "nan"
     rows = bench.shape.rows(known.sample)
     if any(relation == "answers" for relation, _ in bench.found):
         return ""
     if next(answer_problems(bench.scratch.version.config, known.sample, answer, rows), None) is not None:
         return "answer"
+    return ""
+
+
+def is_accident(answer: ModelAnswer) -> bool:
+    """Return whether the exception is none that refuses a value."""
+    exception = answer.exception
+    if exception is None:
+        return False
+    kind = exception.type_name.rpartition(".")[2]
+    return kind in _ACCIDENTS or (kind == "ValueError" and _SHAPES.search(exception.text) is not None)
+
+
+def _is_nan_of_numbers(bench: Bench, known: Known) -> bool:
+    """Return whether numbers give NaN, which no request of the usual values does. Only numbers that may well come
+    count: with the largest of its datatype nearly every sum is infinite."""
+    if not (known.answer.good and _MODERATE.search(known.words) and _nan_in(known.answer)):
+        return False
+    return not any(_nan_in(one.answer) for one in bench.pool)
+
+
+def _nan_in(answer: ModelAnswer) -> str:
+    """Return the first output that has a NaN."""
+    for outputs in answer.responses:
+        for name, tensor in outputs.items():
+            if tensor.datatype.numpy.kind == "f" and np.isnan(floats(tensor)).any():
+                return name
     return ""
 
 
@@ -66,7 +104,7 @@ def judge_edge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         before, bench.scratch.timeout = bench.scratch.timeout, 2 * bench.scratch.timeout
         answer = bench.alone(sample)
         bench.scratch.timeout = before
-    kind = _harm(bench, Known(sample, answer))
+    kind = _harm(bench, Known(sample, answer, words))
     reason = bench.scratch.watch.deaths[-1] if answer.died and bench.scratch.watch.deaths else ""
     problem = next(answer_problems(bench.scratch.version.config, sample, answer, bench.shape.rows(sample)), ("", ""))
     bench.recover(answer)
@@ -76,6 +114,7 @@ def judge_edge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         "died": f"A request whose {words} kills the model's process{f' ({reason})' if reason else ''}.",
         "hangs": f"A request whose {words} is never answered.",
         "accident": f"A request whose {words} ends in {answer.summary}: the model does not expect such a value.",
+        "nan": f"'{_nan_in(answer)}' is NaN for a request whose {words}, which is an ordinary number.",
         "answer": f"In the answer to a request whose {words}, {problem[1].rstrip('.')}.",
     }[kind]
     return Judgement(_readable(text, words), None, None, answer, answer.place)
@@ -149,7 +188,7 @@ def _find_rows(bench: Bench) -> Iterator[Case]:
     for known in bench.pool:
         for row in range(bench.shape.rows(known.sample)):
             one = with_rows(known.sample, [row])
-            shapes.setdefault(tuple(each.shape for each in one.inputs.values()), []).append(one)
+            shapes.setdefault(tuple((name, each.shape) for name, each in one.inputs.items()), []).append(one)
     rows = max(shapes.values(), key=len)
     counts = sorted({2, 3, min(bench.shape.most_rows, _ROWS)} & set(range(2, bench.shape.most_rows + 1)))
     for count in counts:
@@ -205,6 +244,7 @@ EDGES = Relation(
         "hangs": judge_edge,
         "accident": judge_edge,
         "answer": judge_edge,
+        "nan": judge_edge,
         "poison": judge_poison,
         "beside": judge_beside,
         "rows": judge_rows,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...core.status import TritonError
 from ..bench import Bench
 from ..case import Case, Judgement, Relation
-from ..sample import Answer
+from ..sample import ModelAnswer
 from .company import sentence_of
 
 NAME = "life"
@@ -70,7 +70,7 @@ def judge_starts(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         place = (frames[-1].file, frames[-1].line) if frames else None
         why = str(exception or error.message).partition("\n")[0][:200]
         text = f"One instance starts, but three at the same time do not: {why}."
-        return Judgement(text, None, expected, Answer(error=error.message, exception=exception), place)
+        return Judgement(text, None, expected, ModelAnswer(error=error.message, exception=exception), place)
     finally:
         bench.scratch.start()
     for number, got in enumerate(answers):
@@ -97,7 +97,7 @@ def judge_killed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     else:
         reason = str(instance.replacement.failure or instance.state.value).partition("\n")[0]
         bench.scratch.fresh()
-        return Judgement(f"The model does not come back when its process is killed: {reason}.")
+        return Judgement(f"The model does not come back when its process is killed: {reason.rstrip('.')}.")
     got = bench.alone(case.samples[0])
     difference = bench.noise.differ(expected, got)
     bench.recover(got)
@@ -113,7 +113,7 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     expected = bench.alone(case.samples[0])
     if not expected.good or bench.sequences:
         return None
-    answers: list[Answer] = []
+    answers: list[ModelAnswer] = []
     stop = threading.Event()
 
     def ask() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..bench import Bench
 from ..case import Case, Judgement, Relation
-from ..sample import Answer, Sample
+from ..sample import ModelAnswer, Sample
 from .company import sentence_of
 
 NAME = "neighbours"
@@ -127,14 +127,14 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
         for when in (-1, 0, 1) if bench.scratch.decoupled else (-1,):
             got = _with_cancelled(bench, case, together, (when,))[place]
             difference = bench.noise.differ(expected, got)
-            if difference is not None:
+            if difference is not None and (difference.kind == "error" or ("company", "state") not in bench.found):
                 beside = "beside" if together else "after"
                 text = sentence_of(difference, f"{beside} a request that is cancelled", "alone")
                 return Judgement(text, difference, expected, got, got.place)
     return None
 
 
-def _with_cancelled(bench: Bench, case: Case, together: bool, when: tuple[int, ...]) -> list[Answer]:
+def _with_cancelled(bench: Bench, case: Case, together: bool, when: tuple[int, ...]) -> list[ModelAnswer]:
     cancel = {number: when[0] for number, of in enumerate(case.order) if of == 1} if when else {}
     if together:
         requests = [one.request(bench.scratch.name) for one in case.sent()]
@@ -142,7 +142,7 @@ def _with_cancelled(bench: Bench, case: Case, together: bool, when: tuple[int, .
     if bench.sequences:
         return [bench.alone(one) for one in case.sent()]
     bench.scratch.ask([case.samples[1].request(bench.scratch.name)], cancel={0: when[0]} if when else {})
-    return [bench.alone(case.samples[0]) if of == 0 else Answer() for of in case.order]
+    return [bench.alone(case.samples[0]) if of == 0 else ModelAnswer() for of in case.order]
 
 
 NEIGHBOURS = Relation(

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ..bench import Bench, OutOfTime
 from ..case import Case, Judgement, Relation
-from ..growth import KINDS, Slope, is_steady, measure, slope
+from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope
 from ..probe import TracedLine
-from ..sample import Answer, Sample
+from ..sample import ModelAnswer, Sample
 
 NAME = "resources"
 #: Points of a measurement; the slope is that of the second half.
@@ -22,8 +22,12 @@ _MOST = 400
 TOGETHER = 16
 #: Requests after which a bounded cache is full, mostly.
 _WARM = 1_600
+#: What has small limits, so that it need not be many thousands.
+_SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
+#: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
+_IDLE = 0.3
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -52,17 +56,17 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge whether anything grows with these requests. What grows once is measured again, for longer."""
     bench.renew()
     seconds = float(case.facts["seconds"])
-    load = Load(bench, case.kind, case.samples[0])
+    load = RepeatedLoad(bench, case.kind, case.samples[0])
     try:
         early = _measured(load, seconds, until=_WARM)
         # what has a small limit is full before a cache would be
-        first = _grown(early, ("descriptors", "threads"))
+        first = _grown(early, _SCARCE)
         if not first:
             first = _grown(_measured(load, seconds), tuple(KINDS))
         if not first:
             return None
         bench.need(3 * seconds + _TRACING)
-        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & {"descriptors", "threads"}
+        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & set(_SCARCE)
     except Broken as broken:
         return _failing(case, load, broken)
     except OutOfTime:
@@ -74,7 +78,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
-def _failing(case: Case, load: Load, broken: Broken) -> Judgement | None:
+def _failing(case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
     """Judge a model that has answered many requests and then answers no more."""
     answer = broken.answer
     if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
@@ -83,7 +87,7 @@ def _failing(case: Case, load: Load, broken: Broken) -> Judgement | None:
     return Judgement(text, None, None, answer, answer.place)
 
 
-def _judgement(bench: Bench, case: Case, kind: str, found: Grown, load: Load) -> Judgement:
+def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
     line = _line(bench, load) if kind in ("memory", "objects") else None
     what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
     each = _amount(kind, found.slope, what)
@@ -101,24 +105,26 @@ def _judgement(bench: Bench, case: Case, kind: str, found: Grown, load: Load) ->
 def _amount(kind: str, found: Slope, what: str) -> str:
     if kind in ("memory", "shared memory"):
         return f"Each {what} leaves {found.per_request:,.0f} bytes of {kind} behind"
-    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object"}[kind]
-    left = "behind" if kind == "objects" else "open" if kind == "descriptors" else "running"
-    if found.per_request >= 0.9:
+    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object"}.get(
+        kind, "block of shared memory (/dev/shm)"
+    )
+    left = "behind" if kind in ("objects", "blocks") else "open" if kind == "descriptors" else "running"
+    if found.per_request >= 0.95:
         count = round(found.per_request)
         return f"Each {what} leaves {count} {name}{'s' * (count > 1)} {left}"
-    return f"Every {round(1 / found.per_request)} {what}s leave a {name} {left}"
+    return f"On average each {what} leaves {found.per_request:.2g} {name}s {left}"
 
 
 class Broken(Exception):
     """An answer without which nothing can be measured: the model died, hangs or fails."""
 
-    def __init__(self, sample: Sample, answer: Answer) -> None:
+    def __init__(self, sample: Sample, answer: ModelAnswer) -> None:
         super().__init__(answer.text())
         self.sample = sample
         self.answer = answer
 
 
-class Load:
+class RepeatedLoad:
     """The requests of one measurement: those that are answered, half of them of new values each time; those that fail;
     or those that are cancelled.
     """
@@ -131,6 +137,12 @@ class Load:
         self._samples = [one.sample for one in known] or [sample]
         self._pool = {id(one) for one in self._samples}
         self._varies = kind == "answered"
+        self._others = shared_blocks()
+        self._settled = False
+
+    def blocks(self) -> set[str]:
+        """Return the names in /dev/shm that are there since the begin."""
+        return shared_blocks() - self._others
 
     def is_varied(self, sample: Sample) -> bool:
         """Return whether the request was made for this load, so that nobody knows whether the model takes it."""
@@ -154,6 +166,7 @@ class Load:
                     more |= {"correlation_id": bench.sequence_id(), "flags": SEQUENCE_START | SEQUENCE_END}
                 requests.append(sample.request(scratch.name, **more))
             cancel = {n: 0 if n % 2 else -1 for n in range(len(samples))} if self.kind == "cancelled" else None
+            bench.poll()
             answers = scratch.ask(requests, cancel=cancel)
             bench.sent += len(samples)
             for sample, answer in zip(samples, answers, strict=True):
@@ -174,7 +187,7 @@ class Measured(NamedTuple):
     held: list[dict[str, float]]
 
 
-class Grown(NamedTuple):
+class GrownUse(NamedTuple):
     """What has grown: its slope, and the points."""
 
     slope: Slope
@@ -182,7 +195,7 @@ class Grown(NamedTuple):
     values: list[float]
 
 
-def _measured(load: Load, seconds: float, until: int = 0) -> Measured:
+def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
     """Send requests and measure now and then, for that time or until so many are sent. Raises Broken, OutOfTime."""
     found = Measured([0.0], [_held(load)])
     began = time.monotonic()
@@ -201,15 +214,16 @@ def _measured(load: Load, seconds: float, until: int = 0) -> Measured:
     return found
 
 
-def _held(load: Load) -> dict[str, float]:
+def _held(load: RepeatedLoad) -> dict[str, float]:
     bench = load.bench
     held = measure(bench.scratch.pids)
+    held["blocks"] = float(len(load.blocks()))
     if bench.scratch.probe is not None:
         held["objects"] = bench.scratch.probe.count(lambda: bench.alone(bench.pool[0].sample))
     return held
 
 
-def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, Grown]:
+def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, GrownUse]:
     """Return what has grown in both halves alike, by the slope of the second."""
     found = {}
     half = len(measured.requests) // 2
@@ -218,12 +232,19 @@ def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, Grown]:
     for kind in kinds:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
-        if is_steady(values) and line.grows(kind):
-            found[kind] = Grown(line, measured.requests, values)
+        if is_steady(values) and line.grows(kind) and not (kind == "blocks" and _grows_alone()):
+            found[kind] = GrownUse(line, measured.requests, values)
     return found
 
 
-def _line(bench: Bench, load: Load) -> TracedLine | None:
+def _grows_alone() -> bool:
+    """Return whether others make blocks of shared memory now."""
+    before = shared_blocks()
+    time.sleep(_IDLE)
+    return bool(shared_blocks() - before)
+
+
+def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     """Return the line of the model that allocates what stays, as tracemalloc sees it."""
     probe = bench.scratch.probe
     if probe is None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ..bench import Bench
 from ..case import Case, Judgement, Relation
-from ..noise import Difference
-from ..sample import Answer, Sample
+from ..noise import AnswerDifference
+from ..sample import ModelAnswer, Sample
 from .company import sentence_of
 
 NAME = "sequences"
@@ -17,6 +17,8 @@ NAME = "sequences"
 _STEPS = 3
 #: The `max_sequence_idle_microseconds` with which expiry is tried.
 _IDLE = 200_000
+#: The distance of two ids that are the same modulo any number up to 16, any power of two up to 1024, and 100.
+_FAR = 230_630_400
 _NOT_RESET = "A START leaves what the sequence had before."
 
 
@@ -59,19 +61,23 @@ class _Steps:
         return self._sample.request(bench.scratch.name, correlation_id=self.ident, flags=flags)
 
 
-def _alone(bench: Bench, sample: Sample, steps: int = _STEPS) -> list[Answer]:
+def _alone(bench: Bench, sample: Sample, steps: int = _STEPS) -> list[ModelAnswer]:
     sequence = _Steps(bench, sample, steps)
     return [bench.scratch.ask([sequence.request(bench)])[0] for _ in range(steps)]
 
 
-def _first_apart(bench: Bench, expected: Sequence[Answer], got: Sequence[Answer]) -> tuple[int, Difference] | None:
+def _first_apart(
+    bench: Bench, expected: Sequence[ModelAnswer], got: Sequence[ModelAnswer]
+) -> tuple[int, AnswerDifference] | None:
     for step, (one, two) in enumerate(zip(expected, got, strict=True)):
         if (difference := bench.noise.differ(one, two)) is not None:
             return step, difference
     return None
 
 
-def _judged(bench: Bench, expected: Sequence[Answer], got: Sequence[Answer], where: str, why: str) -> Judgement | None:
+def _judged(
+    bench: Bench, expected: Sequence[ModelAnswer], got: Sequence[ModelAnswer], where: str, why: str
+) -> Judgement | None:
     if not all(one.good for one in expected):
         return None
     found = _first_apart(bench, expected, got)
@@ -98,12 +104,15 @@ def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | No
     victim, other = case.samples[0], case.samples[-1]
     bench.renew()
     expected = _alone(bench, victim)
-    for order in ((0, 1), (1, 0)):
+    for order, at_once in (((0, 1), False), ((0, 1), True), ((1, 0), True)):
         bench.renew()
         pair = _Steps(bench, victim), _Steps(bench, other)
-        got: list[Answer] = []
+        if isinstance(pair[0].ident, int):
+            pair[1].ident = pair[0].ident + _FAR  # a table of fixed size has one place for both
+        got: list[ModelAnswer] = []
         for _ in range(_STEPS):
-            answers = bench.scratch.ask([pair[number].request(bench) for number in order])
+            requests = [pair[number].request(bench) for number in order]
+            answers = bench.scratch.ask(requests) if at_once else [bench.scratch.ask([one])[0] for one in requests]
             got.append(answers[order.index(0)])
         judged = _judged(bench, expected, got, "beside another one", "The two sequences share what each should have.")
         if judged is not None:

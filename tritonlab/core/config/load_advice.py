@@ -11,7 +11,7 @@ from .model_config import ModelConfig
 
 _NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
 _NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
-_UNFILLED = re.compile(r"; not filled in: (\$\{.*\})")
+_UNFILLED = re.compile(r"; not filled in: (\$\{[^}]*\}(?:, \$\{[^}]*\})*)")
 #: A place in a config.pbtxt, as the reason of a failed poll names it.
 _CONFIG_PLACE = re.compile(r"from (?P<file>\S+\.pbtxt) \((?P<line>\d+):\d+")
 _SIMULATE = (
@@ -46,6 +46,9 @@ _ADVICE = (
     (re.compile(r"has kind KIND_(?:CPU|MODEL) but specifies one or more GPUs"), f"leave gpus out; {_SIMULATE}"),
     (re.compile(r"appears in two or more repositories"), "remove one of them, or serve with model_namespacing"),
 )
+
+#: What is looked for in the reason of a failed load, in this order.
+LOAD_PATTERNS = (*(pattern for pattern, _ in _ADVICE), _UNFILLED, _NO_FIELD, _NO_ENUM)
 
 
 def load_advice(reason: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ..releases import Release
-from ..report import IMAGE
 
 _MIB = 1 << 20
 #: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
@@ -71,7 +70,7 @@ class Deployment:
     @property
     def base_image(self) -> str:
         """Return the release's own image."""
-        return f"{IMAGE.rpartition(':')[0]}:{self.release.container.value}-py3"
+        return self.release.image
 
     @property
     def image(self) -> str:

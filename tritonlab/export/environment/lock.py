@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ipc.processes.interpreter import STUB
+from ...server.models.backends import runs_shipped
 from ..child_command import CommandFailed, run_command
 from ..loaded_modules import third_party_modules
 from ..releases import find
@@ -71,6 +72,12 @@ def imported(modules: Mapping[str, str], own: Iterable[Path] = ()) -> StubImport
         elif module.distribution.metadata["Name"] not in found:
             found[module.distribution.metadata["Name"]] = _distribution(module.distribution, module.name)
     return StubImports(tuple(found[name] for name in sorted(found)), loose)
+
+
+def has_imports(model: Model) -> bool:
+    """Return whether code of the model's own imports anything: not that of an ensemble, nor what runs an engine
+    here."""
+    return bool(model.modules()) and not any(runs_shipped(version.config) for version in model.versions())
 
 
 def imports_of(model: Model) -> StubImports:

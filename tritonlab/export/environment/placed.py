@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ..child_command import Say
 from ..preflight.judge import DEFAULT_TARGET
+from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
-from ..verify.wheels import NoWheel, find_wheel, unpacked
+from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
 from .built_environment import build_environment, check_budget, pack
 from .conda import pack_conda
 from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
@@ -49,8 +50,10 @@ class EnvironmentOptions:
 
 @dataclass
 class PlacedEnvironment:
-    """What was put into model directories, and what the author must know of it."""
+    """What was put into model directories, and what the author must know of it. `name`: of the directory or archive,
+    empty if there is a lock alone."""
 
+    name: str = ""
     python: str = ""
     pins: tuple[Pin, ...] = ()
     #: bytes of the environment in one model directory
@@ -58,9 +61,24 @@ class PlacedEnvironment:
     has_stub: bool = False
     warnings: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        if not self.name:
+            count = "1 package" if len(self.pins) == 1 else f"{len(self.pins)} packages"
+            return f"requirements.lock has {count} for Python {self.python}"
+        stub = ", with the stub of the target's wheel" if self.has_stub else ""
+        return f"{self.name} has {self.bytes / 1e6:.0f} MB in each model directory, Python {self.python}{stub}"
+
+    def subject_with(self, subject: Subject) -> Subject:
+        """Return the model as pre-flight has to look at it with this environment."""
+        if not self.name:
+            return subject
+        packages = {pin.name.lower(): pin.version for pin in self.pins}
+        return replace(subject, exported=ExportedEnvironment(self.name, self.python, packages, has_stub=self.has_stub))
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {
+            "name": self.name,
             "python": self.python,
             "packages": [f"{pin.name}=={pin.version}" for pin in self.pins],
             "bytes": self.bytes,
@@ -98,8 +116,7 @@ def place_environment(
     wanted = pins(everything.values(), options.release, python.version)
     report = PlacedEnvironment(python=python.version, warnings=_loose_warnings(models.values()))
     if options.choice != "requirements":
-        if why := python.why_not_relocatable:
-            raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
+        _check_relocatable(python)
         check_budget(python, everything.values(), options.budget, say)
     say("environment: find out what the packages need")
     report.pins = tuple(resolved(wanted, python, cancel))
@@ -115,12 +132,45 @@ def place_environment(
             made = pack(made, scratch.path / _NAMES["archive"], cancel)
         stub = _stub_for(python.version, options, report, say, cancel)
         _put(list(models), made, _NAMES[options.choice], stub)
+        report.name = _NAMES[options.choice]
         report.bytes = _bytes_of(made)
         lock.write_text(text, encoding="utf-8")
     finally:
         scratch.remove()
     say(f"environment: {report.bytes / 1e6:.0f} MB in each model directory")
     return report
+
+
+def planned_environment(
+    models: Mapping[Path, StubImports], options: EnvironmentOptions, say: Say = lambda text: None
+) -> PlacedEnvironment:
+    """Return what `place_environment` would put into the model directories, without what its packages need, and about
+    how large it would be. Nothing is fetched or written. Raises EnvironmentRefused as that does."""
+    if options.choice == "none":
+        return PlacedEnvironment()
+    if options.choice not in CHOICES:
+        prefix = Path(options.choice).expanduser().absolute()
+        version, size = _check_prefix(prefix, options)
+        stub = _wheel_with_stub(version, options, [])
+        return PlacedEnvironment(_NAMES["archive"], version, bytes=size, has_stub=stub is not None)
+    python = _chosen_python(options.python)
+    everything = {each.name: each for found in models.values() for each in found.distributions}
+    report = PlacedEnvironment(
+        python=python.version,
+        pins=tuple(pins(everything.values(), options.release, python.version)),
+        warnings=_loose_warnings(models.values()),
+    )
+    if options.choice != "requirements":
+        _check_relocatable(python)
+        report.name = _NAMES[options.choice]
+        report.bytes = check_budget(python, everything.values(), options.budget, say)
+        report.has_stub = _wheel_with_stub(python.version, options, report.warnings) is not None
+    return report
+
+
+def _check_relocatable(python: Python) -> None:
+    if why := python.why_not_relocatable:
+        raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
 
 
 def _chosen_python(version: str) -> Python:
@@ -142,22 +192,9 @@ def _place_prefix(
     models: Sequence[Path], prefix: Path, options: EnvironmentOptions, say: Say, cancel: threading.Event
 ) -> PlacedEnvironment:
     """Place an environment of the author's own."""
-    if not prefix.is_dir():
-        raise EnvironmentRefused(f"{prefix} is not a directory", f"use one of {', '.join(CHOICES)}, or a prefix")
-    if why := why_refused(prefix):
-        raise EnvironmentRefused(why, "use --env dir or --env archive, which make a relocatable one, or a conda prefix")
-    version = python_of_prefix(prefix)
+    version, size = _check_prefix(prefix, options)
     report = PlacedEnvironment(python=version)
-    numpy = _numpy_of(prefix, version)
-    if needs_numpy_1(options.release) and not numpy.startswith("1."):
-        found = f"has numpy {numpy}" if numpy else "has no numpy"
-        raise EnvironmentRefused(f"{prefix} {found}, and Triton {options.release} needs numpy < 2", "install numpy<2")
-    size = _bytes_of(prefix)
     say(f"environment: {prefix} has {size / 1e6:.0f} MB")
-    if options.budget is not None and size > options.budget:
-        raise EnvironmentRefused(
-            f"{prefix} has {size / 1e6:.0f} MB; the budget is {options.budget / 1e6:.0f} MB", "set a larger budget"
-        )
     scratch = ScratchDirectory("environment-")
     try:
         made = scratch.path / _NAMES["archive"]
@@ -168,10 +205,30 @@ def _place_prefix(
             pack(prefix, made, cancel)
         stub = _stub_for(version, options, report, say, cancel)
         _put(models, made, _NAMES["archive"], stub)
+        report.name = _NAMES["archive"]
         report.bytes = _bytes_of(made)
     finally:
         scratch.remove()
     return report
+
+
+def _check_prefix(prefix: Path, options: EnvironmentOptions) -> tuple[str, int]:
+    """Return the Python of a prefix, as 3.11, and its bytes. Raises EnvironmentRefused if it cannot be used."""
+    if not prefix.is_dir():
+        raise EnvironmentRefused(f"{prefix} is not a directory", f"use one of {', '.join(CHOICES)}, or a prefix")
+    if why := why_refused(prefix):
+        raise EnvironmentRefused(why, "use --env dir or --env archive, which make a relocatable one, or a conda prefix")
+    version = python_of_prefix(prefix)
+    numpy = _numpy_of(prefix, version)
+    if needs_numpy_1(options.release) and not numpy.startswith("1."):
+        found = f"has numpy {numpy}" if numpy else "has no numpy"
+        raise EnvironmentRefused(f"{prefix} {found}, and Triton {options.release} needs numpy < 2", "install numpy<2")
+    size = _bytes_of(prefix)
+    if options.budget is not None and size > options.budget:
+        raise EnvironmentRefused(
+            f"{prefix} has {size / 1e6:.0f} MB; the budget is {options.budget / 1e6:.0f} MB", "set a larger budget"
+        )
+    return version, size
 
 
 def _numpy_of(prefix: Path, version: str) -> str:
@@ -188,12 +245,20 @@ def _stub_for(
     version: str, options: EnvironmentOptions, report: PlacedEnvironment, say: Say, cancel: threading.Event
 ) -> Path | None:
     """Return the stub of the target's wheel, if the environment's Python is not that of the target's own stub."""
+    wheel = _wheel_with_stub(version, options, report.warnings)
+    report.has_stub = wheel is not None
+    return unpacked(wheel, say, cancel).stub(version) if wheel is not None else None
+
+
+def _wheel_with_stub(version: str, options: EnvironmentOptions, warnings: list[str]) -> Wheel | None:
+    """Return the wheel whose stub the environment needs; None if the target's own stub has its Python, or there is no
+    wheel, which is then warned of. Raises EnvironmentRefused if the wheel has no such stub."""
     if version == image_python(options.release):
         return None
     try:
         wheel = find_wheel(options.release)
     except NoWheel as error:
-        report.warnings.append(
+        warnings.append(
             f"the environment has Python {version}, the stub of Triton {options.release} is compiled for "
             f"{image_python(options.release)}, and {error}: compile a stub for {version}, or use the other Python"
         )
@@ -204,8 +269,7 @@ def _stub_for(
             f"the wheel of Triton {options.release} has no stub for Python {version}, only for {known}",
             f"use a Python of {known}",
         )
-    report.has_stub = True
-    return unpacked(wheel, say, cancel).stub(version)
+    return wheel
 
 
 def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> None:

@@ -19,7 +19,10 @@ _OUTCOMES = {
     "max_inflight_requests": Prediction.LOAD,
     "timeout": Prediction.DIFFERS,
     "is_ready": Prediction.DIFFERS,
+    "iterative_stream": Prediction.DIFFERS,
 }
+#: What matters only where the other one is there.
+_PART_OF = {"iterative_stream": "iterative_sequence"}
 
 
 def missing_features(subject: Subject, release: Release) -> Iterator[Finding]:
@@ -27,6 +30,8 @@ def missing_features(subject: Subject, release: Release) -> Iterator[Finding]:
     table = features()
     for key, line in used_features(subject).items():
         feature = table[key]
+        if key in _PART_OF and table[_PART_OF[key]].state(release) is not True:
+            continue
         state = feature.state(release)
         if state is False:
             text = f"it uses {feature.name}, which Triton {release} lacks: {feature.effect}"
@@ -50,7 +55,7 @@ def _unknown(feature: Feature, release: Release) -> str:
 def used_features(subject: Subject) -> dict[str, str]:
     """Return the features that the model uses, with the line of the first use, empty for those of the config."""
     found = {key: "" for key, uses in _IN_CONFIG.items() if uses(subject.config)}
-    if subject.environment and (subject.directory / subject.environment).is_dir():
+    if subject.has_environment_directory:
         found["environment_directory"] = ""
     for source in subject.sources:
         for key, line in _in_source(source, subject.is_decoupled):
@@ -129,6 +134,7 @@ def _name(function: ast.expr) -> str:
 #: Features that the config shows.
 _IN_CONFIG: dict[str, Callable[[ModelConfig], bool]] = {
     "bf16": lambda config: any(each.data_type == messages.TYPE_BF16 for each in (*config.input, *config.output)),
+    "iterative_stream": lambda config: bool(config.sequence_batching.iterative_sequence),
     "iterative_sequence": lambda config: bool(config.sequence_batching.iterative_sequence),
     "non_linear_format": lambda config: any(each.is_non_linear_format_io for each in (*config.input, *config.output)),
     "max_inflight_requests": lambda config: bool(getattr(config.ensemble_scheduling, "max_inflight_requests", 0)),

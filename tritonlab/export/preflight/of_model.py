@@ -39,9 +39,8 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
     """Return what pre-flight looks at of a loaded model. `reads`: what its code has read, by default while loading."""
     config = parse_pbtxt(model.config_pbtxt(), "the served config")
     directory = Path(model.directory)
-    found = model.reads() if reads is None else reads
-    if runs_shipped(config):
-        found = []  # they are this package's, not the model's
+    is_its_own = not runs_shipped(config)  # otherwise it is this package's code that reads and imports
+    found = (model.reads() if reads is None else reads) if is_its_own else ()
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
     versions = tuple(model.metadata()["versions"])
     return Subject(
@@ -49,7 +48,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
         tree=_tree(directory, config, include),
         config=config,
         reads=tuple(found),
-        modules=model.modules(),
+        modules=model.modules() if is_its_own else {},
         shm_bytes=shm,
         versions=versions,
     )

@@ -39,9 +39,11 @@ def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
 
 def secrets_and_clutter(subject: Subject) -> Iterator[Finding]:
     """P10: what an export leaves out, and what it takes although it looks like a secret."""
+    missing = left_out.incomplete(subject.tree.left_out)
     for sentence in left_out.sentences(subject.tree.left_out):
         text, _, remedy = sentence.rpartition(": ")
-        yield Finding("P10", text, remedy)
+        outcome = Prediction.LOAD if sentence in missing else Prediction.ATTENTION
+        yield Finding("P10", text, remedy, outcome=outcome)
     found = [file for file in subject.tree.files if _is_secret(file, subject.environment)]
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -62,10 +64,10 @@ def _is_secret(file: str, environment: str) -> bool:
 def mode_bits(subject: Subject) -> Iterator[Finding]:
     """P11: programs that object storage would bring without the right to execute them."""
     environment = subject.environment
-    if environment and (subject.directory / environment).is_dir():
+    if subject.has_environment_directory:
         what = f"{environment}/bin/python"
         remedy = f"pack {environment} as a tar.gz, which keeps modes"
-    elif (subject.directory / NAME).exists() and subject.stub_python:
+    elif subject.stub_python:
         what, remedy = NAME, "serve the model from a writable copy, where Triton sets the mode itself"
     else:
         return

@@ -81,9 +81,11 @@ def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
 def files_and_variables(subject: Subject) -> Iterator[Finding]:
     """P3: files and environment variables that are read and that a deployed server lacks."""
     recorded: dict[str, str] = {}
+    # files of the model may be links here, to where the repository is that it was opened from
+    own = {os.path.realpath(subject.directory / file) for file in subject.tree.files}
     for reads in subject.reads:
         for file in reads.files:
-            if os.path.exists(file.path):
+            if os.path.exists(file.path) and os.path.realpath(file.path) not in own:
                 recorded.setdefault(file.path, f"{file.file}:{file.line}")
     yield from _of_files(subject, recorded)
     variables: dict[str, str] = {}
@@ -128,7 +130,8 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
                 sentence=f"it names {path}, a path of this machine",
                 remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
                 source_line=line_of(source, node),
-                outcome=Prediction.LOAD,
+                # while it was loaded, it did not open it
+                outcome=Prediction.FAILS if subject.reads else Prediction.LOAD,
             )
 
 

@@ -30,6 +30,8 @@ def is_machine_path(finding: Finding) -> bool:
 
 def relocatable(subject: Subject, release: Release) -> Iterator[Finding]:
     """Yield what ties the environment to this machine, one finding of each kind."""
+    if subject.exported is not None:
+        return  # what cannot be moved is refused when it is made
     value = subject.environment_value
     if value and not subject.environment:
         yield _finding(

@@ -19,6 +19,17 @@ from ...repository.model_tree import ModelTree
 from ..loaded_modules import LoadedModule, third_party_modules
 
 
+class ExportedEnvironment(NamedTuple):
+    """An environment that an export puts into the model's directory. `name`: of the directory or archive; `packages`:
+    the versions of its distributions by their names; `has_stub`: whether a compiled stub for its Python is beside
+    it."""
+
+    name: str
+    python: str
+    packages: Mapping[str, str]
+    has_stub: bool
+
+
 class SourceFile(NamedTuple):
     """A Python file of the model. `tree` is None if this Python cannot parse it."""
 
@@ -31,7 +42,8 @@ class SourceFile(NamedTuple):
 class Subject:
     """One model. `reads`: one for each instance that told it; none of an ensemble, nor of a model that is not loaded.
     `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
-    took so far, 0 if that is not known."""
+    took so far, 0 if that is not known. `exported`: the environment that is exported with it, in the place of one that
+    its config names."""
 
     name: str
     tree: ModelTree
@@ -40,6 +52,7 @@ class Subject:
     modules: Mapping[str, str] = field(default_factory=dict)
     shm_bytes: int = 0
     versions: tuple[str, ...] = field(default=("1",))
+    exported: ExportedEnvironment | None = None
 
     @property
     def directory(self) -> Path:
@@ -72,18 +85,32 @@ class Subject:
         return os.path.normpath(value.removeprefix(f"{MODEL_DIRECTORY}/")) if value.startswith(MODEL_DIRECTORY) else ""
 
     @property
+    def has_environment_directory(self) -> bool:
+        """Return whether the environment in the model's directory is a directory, not an archive."""
+        if self.exported is not None:
+            return not self.exported.name.endswith(".gz")
+        return bool(self.environment) and (self.directory / self.environment).is_dir()
+
+    @property
     def environment_value(self) -> str:
         """The value of EXECUTION_ENV_PATH; empty if there is none."""
+        if self.exported is not None:
+            return f"{MODEL_DIRECTORY}/{self.exported.name}"
         return str(self.config.parameters[PARAMETER].string_value) if PARAMETER in self.config.parameters else ""
 
     @property
     def stub_python(self) -> str:
         """The Python that the model's own compiled stub was built for; empty if it has none."""
+        if self.exported is not None and self.exported.has_stub:
+            return self.exported.python
         return python_of_compiled(self.directory / NAME)
 
     @property
     def python(self) -> str:
-        """The Python that ran the model here, such as `3.11.2`; empty if that is not known."""
+        """The Python that ran the model here, or that is exported with it, such as `3.11.2`; empty if that is not
+        known."""
+        if self.exported is not None:
+            return self.exported.python
         return self.reads[0].python if self.reads else ""
 
     @property

@@ -28,8 +28,11 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
     """P5: numpy 2 with a release that works with numpy 1 only."""
     if release.numpy.value != "<2":
         return
-    numpy = next((each.distribution for each in subject.third_party if each.name == "numpy"), None)
-    here = numpy.version if numpy is not None else ""
+    if subject.exported is not None:
+        here = subject.exported.packages.get("numpy", "")
+    else:
+        numpy = next((each.distribution for each in subject.third_party if each.name == "numpy"), None)
+        here = numpy.version if numpy is not None else ""
     if here and version_of(here) >= (2,) and subject.environment_value:
         yield Finding(
             "P5",
@@ -83,7 +86,7 @@ def python_of_the_target(subject: Subject, release: Release) -> Iterator[Finding
     """P6: the Python of the environment and of the stub that runs it, and what the model needs of it."""
     stub = subject.stub_python
     there = stub or release.python.value
-    if stub:
+    if stub and subject.exported is None:
         yield Finding(
             "P6",
             "its compiled stub has to be of the same release as the server, and nothing in the file says which it is",

@@ -54,7 +54,8 @@ class Hiding:
     def __str__(self) -> str:
         if not self.unshare:
             return "no mount namespace here: another path and a scrubbed environment; absolute paths were not caught"
-        text = f"hidden: {', '.join(self.hidden) or 'nothing'} and /tmp"
+        own = "" if self.root == "/" else " and /tmp"  # a container has nothing of the machine
+        text = f"hidden: {', '.join(self.hidden) or 'nothing'}{own}"
         return f"{text}; {'; '.join(self.left)}" if self.left else text
 
     def place(self, name: str, path: Path) -> str:

@@ -117,6 +117,12 @@ class JudgeServer:
             return f"the server does not answer: {error}"
         return "" if status == 200 else error_text(body, status)
 
+    def is_ready(self, model: str) -> bool:
+        """Return whether the model is ready, as a load balancer asks."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self._ask("GET", f"/v2/models/{model}/ready", 30.0)[0] == 200
+        return False
+
     def _ask(self, method: str, path: str, timeout: float) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self.http, timeout=timeout)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,10 @@ _ORDER = (EQUAL, NEAR, TEXT, DIFFERS, NOT_LOADED)
 _OTHER_WORDS_UNTIL = "2.46"
 _STATUS_400_UNTIL = "2.41"
 _STATUS_400_FOR = {Code.INTERNAL, Code.NOT_FOUND, Code.UNSUPPORTED}
+
+
+#: The names of inputs that came, which Triton lists in the order of a hash table.
+_NAMES = re.compile(r"(Got input\(s\) )\[('[^\]]*')\]")
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ def judge(
         text = f"loads there, and not here: {ours.problem.strip()}"
         return ModelJudgement(ours.name, 0, (Difference(DIFFERS, "load", text),), theirs.load_seconds)
     findings = [
+        *_readiness(ours, theirs),
         *_documents("metadata", ours.metadata, theirs.metadata),
         *_documents("config", ours.config, theirs.config),
         *_answers(ours, theirs, release, places),
@@ -113,6 +119,12 @@ def judge(
         latency_ms=theirs.latency_ms,
         own_latency_ms=ours.latency_ms,
     )
+
+
+def _readiness(ours: ModelAnswers, theirs: ModelAnswers) -> Iterator[Difference]:
+    if ours.ready is not theirs.ready:
+        here, there = ("ready" if each.ready else "not ready" for each in (ours, theirs))
+        yield Difference(DIFFERS, "readiness", f"{here} here, {there} there")
 
 
 def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
@@ -222,4 +234,5 @@ def _is_until(release: str, last: str) -> bool:
 
 def _plain(error: TritonError, place: str) -> str:
     text = error.message.strip()
-    return text.replace(place, "<repository>") if place else text
+    text = text.replace(place, "<repository>") if place else text
+    return _NAMES.sub(lambda found: f"{found[1]}{sorted(found[2].split(','))}", text)

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from ...ipc.processes.own_stub import NAME as STUB
 from ...ipc.processes.own_stub import is_compiled
-from ..report import IMAGE
+from ..releases import IMAGES
 from .hiding import Hiding, find_hiding
 from .judge_python import JudgePython
 from .judge_server import Ports, Start
 from .wheels import TritonFiles
 
-_IMAGE_NAME = IMAGE.rpartition(":")[0]
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENGINE_SECONDS = 20.0
 
@@ -141,7 +140,7 @@ def find_docker_judge(release: str, container: str) -> DockerJudge | str:
         return "no docker or podman here"
     if not container:
         return f"the container of Triton {release} is not in tritonlab's table"
-    image = f"{_IMAGE_NAME}:{container}-py3"
+    image = f"{IMAGES}:{container}-py3"
     try:
         done = subprocess.run([engine, "image", "inspect", image], capture_output=True, timeout=_ENGINE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

@@ -14,11 +14,13 @@ from .judgement import EQUAL, WORDS, ModelJudgement
 
 @dataclass(frozen=True)
 class ReleaseVerdict:
-    """What one judge found. `problem`: why it did not judge, or ended early."""
+    """What one judge found. `hidden`: what of the author's machine it did not see; `is_hidden`: whether that is
+    everything that could be; `problem`: why it did not judge, or ended early."""
 
     release: str
     judge: str
     hidden: str = ""
+    is_hidden: bool = True
     models: tuple[ModelJudgement, ...] = ()
     problem: str = ""
     seconds: float = 0.0
@@ -79,6 +81,8 @@ class Verification:
     def lines(self) -> Iterator[str]:
         for release in self.releases:
             yield f"Triton {release.release}: {release.verdict}"
+            if release.verified and not release.is_hidden:
+                yield f"  {release.hidden}"
             for model in release.models:
                 if model.symbol != EQUAL:
                     yield f"  {model.symbol} {model.name}: {WORDS[model.symbol]}"

@@ -38,7 +38,6 @@ from .wheels import NoWheel, find_wheel, unpacked
 
 #: The release that is asked unless another is named.
 ON_PATH = "path"
-_LOAD_SECONDS = 120.0
 #: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
 _TRIES = 2
 
@@ -50,6 +49,7 @@ def verify(
     requests: str | PathLike[str] | Sequence[GoldenCase] = "golden",
     hide: Sequence[str | PathLike[str]] = (),
     python: str = "",
+    load_seconds: float = 120.0,
     say: Say = lambda text: None,
     cancel: threading.Event | None = None,
 ) -> Verification:
@@ -59,7 +59,8 @@ def verify(
     `triton`: releases (`2.51`, or the container's tag `24.10`), or `path` for the tritonserver on PATH. A release is
     fetched once, as a wheel; without a wheel its container is run, if the engine has it. `requests`: `golden` for
     `<directory>.golden`, a directory of golden cases, or cases. `hide`: more directories that the servers must not see.
-    `python`: the version of the stub for models that bring no environment. `say` gets a line for each step; setting
+    `python`: the version of the stub for models that bring no environment. `load_seconds`: how long a model may take to
+    load; an environment in an archive is unpacked meanwhile. `say` gets a line for each step; setting
     `cancel` ends it, and then Cancelled is raised.
 
     The verdict goes to a page and to export.json, in `directory` if it has `models/`, else beside it. Raises
@@ -75,7 +76,7 @@ def verify(
     locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
     lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
     wanted = [each for text in ([triton] if isinstance(triton, str) else triton) for each in text.split(",") if each]
-    work = _Work(models, names, cases, hide=tuple(hidden), say=say, cancel=cancel)
+    work = _Work(models, names, cases, hide=tuple(hidden), load_seconds=load_seconds, say=say, cancel=cancel)
     say(f"{len(names)} models, {len(cases)} requests: first here")
     ours = work.run(OwnServer())
     own_place = work.place
@@ -135,17 +136,19 @@ class _Work:
         names: list[str],
         cases: list[GoldenCase],
         hide: tuple[Path, ...],
+        load_seconds: float,
         say: Say,
         cancel: threading.Event,
     ) -> None:
         self.models, self.names, self.cases, self.hide = models, names, cases, hide
+        self.load_seconds = load_seconds
         self.say, self.cancel = say, cancel
-        self.place, self.hidden, self.restarts = "", "", 0
+        self.place, self.hidden, self.is_hidden, self.restarts = "", "", False, 0
 
     def run(self, who: Judge) -> dict[str, ModelAnswers]:
         """Start a server on a copy, and send it everything."""
         hiding = who.hiding()
-        self.hidden, self.restarts = str(hiding), 0
+        self.hidden, self.is_hidden, self.restarts = str(hiding), hiding.kind == "namespace", 0
         for left in reversed(range(_TRIES)):
             scratch = ScratchDirectory("verify-")
             try:
@@ -162,7 +165,7 @@ class _Work:
                         server,
                         self.names,
                         self.cases,
-                        load_seconds=_LOAD_SECONDS,
+                        load_seconds=self.load_seconds,
                         say=self.say,
                         cancel=self.cancel,
                     )
@@ -185,7 +188,13 @@ class _Work:
         found = [judge(ours[name], theirs[name], self.cases, release=who.release, places=places) for name in self.names]
         seconds = time.monotonic() - begun
         verdict = ReleaseVerdict(
-            who.release, who.name, self.hidden, tuple(found), seconds=seconds, restarts=self.restarts
+            who.release,
+            who.name,
+            self.hidden,
+            self.is_hidden,
+            tuple(found),
+            seconds=seconds,
+            restarts=self.restarts,
         )
         self.say(f"  {verdict.verdict} ({seconds:.0f} s)")
         return verdict

@@ -54,6 +54,15 @@ class Wheel(NamedTuple):
     def size(self) -> str:
         return f"{self.bytes / 1e6:.0f} MB to fetch, {self.unpacked_bytes / 1e6:.0f} MB unpacked"
 
+    @property
+    def place(self) -> Path:
+        """The directory of the cache that it is unpacked into."""
+        return cache_directory() / "triton" / self.triton
+
+    @property
+    def is_cached(self) -> bool:
+        return (self.place / self.sha256).exists()
+
 
 class TritonFiles(NamedTuple):
     """An unpacked wheel."""
@@ -102,11 +111,11 @@ def cache_directory() -> Path:
 
 def unpacked(wheel: Wheel, say: Say, cancel: threading.Event) -> TritonFiles:
     """Return the unpacked wheel from the cache; fetch and unpack it first if it is not there."""
-    place = cache_directory() / "triton" / wheel.triton
-    if (place / wheel.sha256).exists():
+    place = wheel.place
+    if wheel.is_cached:
         return TritonFiles(place)
     with locked(place):
-        if not (place / wheel.sha256).exists():
+        if not wheel.is_cached:
             say(f"Triton {wheel.triton}: fetch {wheel.package} {wheel.version} into {place} ({wheel.size})")
             scratch = ScratchDirectory("wheel-", place.parent)
             try:

@@ -305,6 +305,15 @@ GROUPS = (
                 None,
                 "A setting of the Python backend. May be repeated.",
             ),
+            Flag(
+                "backend-choice",
+                SETTINGS,
+                "choices.backends",
+                None,
+                "What answers for a model, or for those of a backend: mlp=stand-in, tensorrt=borrow:host:8001, real, "
+                "recorded. May be repeated; tritonlab.toml beside the repository can say more.",
+                ours=True,
+            ),
             _inert("repoagent-directory", TEXT, "there are no repository agents."),
         ),
     ),

@@ -62,6 +62,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     server["backend_config"] = {
         setting: value for backend, setting, value in values["backend"]["settings"] if backend in ("", "python")
     }
+    server["backends"] = dict(values["choices"]["backends"])
     metrics = values["metrics"]
     server["metrics_config"] = MetricsConfig.from_settings(**{**metrics, "settings": dict(metrics["settings"])})
     server["cache_config"] = _cache(values["cache"])

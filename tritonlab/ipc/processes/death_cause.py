@@ -15,6 +15,8 @@ class DeathCause:
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
         self._oom_kills = oom_kills()
+        #: why this kernel has killed it, in a sentence; empty if it has not
+        self.requested = ""
 
     def is_kill(self) -> bool:
         """Return whether it was killed from outside, and not for lack of memory."""
@@ -22,6 +24,8 @@ class DeathCause:
 
     def words(self) -> str:
         """Return what is known besides the signal, in a sentence; empty if nothing is."""
+        if self.requested:
+            return self.requested
         signal = self._child.exit_signal()
         if signal == "SIGBUS":
             return bus_words(*shared_memory())

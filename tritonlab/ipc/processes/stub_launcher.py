@@ -240,8 +240,10 @@ class StubProcess:
         self._climb_down(grace=RUNG_TIMEOUT)
         return outcome
 
-    def kill(self) -> None:
-        """End the process without asking."""
+    def kill(self, why: str = "") -> None:
+        """End the process without asking. `why`: a sentence for the errors of its requests."""
+        if why:
+            self.cause.requested, self.was_killed = why, True
         self._climb_down(grace=0.0)
 
     def _climb_down(self, grace: float) -> None:

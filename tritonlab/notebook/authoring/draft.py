@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from ...core.config.completed_text import completed_text
 from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
 from ...core.config.model_config_rules import is_ensemble
+from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_tree import read_tree
+from .base_directory import BaseDirectory
 from .captured_names import with_captured_names
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .errors import FileError, OptionError, SourceError, refused_files
-from .source_map import Segment, whole
+from .model_file import ModelFile
+from .source_map import whole
 
 if TYPE_CHECKING:
     from ...tuning.settings import Settings
@@ -30,23 +34,9 @@ Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]
 
 
+_IMPORTS_BASE = re.compile(rf"^\s*(from|import)\s+{BASE}\b", re.MULTILINE)
 _NO_CONFIG = ConfigText()
 _NO_OPTIONS = ConfigOptions()
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """One file of a model: its bytes, or the path it is copied from at each load.
-
-    `segments` say where its lines were written. `link`: it is a link that leads there instead.
-    """
-
-    content: bytes | Path
-    segments: tuple[Segment, ...] = ()
-    link: str = ""
-
-    def text(self) -> str:
-        return (self.content if isinstance(self.content, bytes) else self.content.read_bytes()).decode()
 
 
 @dataclass(frozen=True)
@@ -71,6 +61,8 @@ class Draft:
     settings: Settings | None = None
     #: what cells wrote before there was a source, config.pbtxt or paths of files: their cells come before the model's
     before_source: frozenset[str] = frozenset()
+    #: the directory that the model was taken from; what a cell writes counts instead of what is there
+    base: BaseDirectory | None = None
 
     @cached_property
     def model_file(self) -> str:
@@ -98,9 +90,10 @@ class Draft:
         Raises ConfigTextError, OptionError.
         """
         config = self.options.apply(self.config)
-        config.name = config.name or self.name
-        if not config.platform:
-            config.backend = config.backend or "python"
+        if self.base is None:  # otherwise the server fills it in, as it does with the directory itself
+            config.name = config.name or self.name
+            if not config.platform:
+                config.backend = config.backend or "python"
         if self.settings is not None:
             config = self.settings.written(config)
         text, printed_for = completed_text(self.config.text, config)
@@ -108,15 +101,34 @@ class Draft:
             return f"# rewritten, without the comments of {self.config.source}\n{text}"
         return text
 
+    @cached_property
+    def config_content(self) -> bytes | None:
+        """Return the bytes of config.pbtxt; None if there is none, as in a base directory whose model completes its
+        config itself. Raises ConfigTextError, OptionError, FileError.
+        """
+        if self.base is None:
+            return self.config_file.encode()
+        if self.base.has_config:
+            return self.base.original(CONFIG_FILE).edited(self.config_file)
+        return self.config_file.encode() if self.config_file.strip() else None
+
     @property
     def is_ensemble(self) -> bool:
         """Return whether the config describes an ensemble, which has no model.py. Raises ConfigTextError."""
         return is_ensemble(self.config.message)
 
     @property
+    def has_other_backend(self) -> bool:
+        """Return whether the config names another backend than Python's, whose models have files of their own. Raises
+        ConfigTextError."""
+        config = self.config.message
+        return config.backend not in ("", "python") or config.platform not in ("", "ensemble")
+
+    @property
     def loadable(self) -> bool:
         """Return whether all is there that a load needs. Raises ConfigTextError."""
-        return self.source is not None or self.is_ensemble
+        is_foreign = self.has_other_backend or (self.base is not None and not self.base.is_python)
+        return self.source is not None or self.is_ensemble or is_foreign
 
     @cached_property
     def tree(self) -> Mapping[str, ModelFile]:
@@ -125,11 +137,21 @@ class Draft:
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
             tree[self.model_path] = self.source
+            base = model_path(BASE_FILE.name, self.version)
+            has_base = base in tree or (self.base is not None and base in self.base.tree.files)
+            if not has_base and _IMPORTS_BASE.search(self.source.text()):
+                tree[base] = ModelFile(BASE_FILE.read_bytes())
+        if self.base is not None:
+            return {**self.base.files(), **{path: self.base.written(path, file) for path, file in tree.items()}}
         return tree
 
     def all_files(self) -> dict[str, ModelFile]:
-        """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
-        return {**self.tree, CONFIG_FILE: ModelFile(self.config_file.encode())}
+        """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError, FileError."""
+        content = self.config_content
+        if content is None:
+            return dict(self.tree)
+        like = self.base.path / CONFIG_FILE if self.base is not None and self.base.has_config else None
+        return {**self.tree, CONFIG_FILE: ModelFile(content, like=like)}
 
     def with_changes(
         self,
@@ -139,10 +161,15 @@ class Draft:
         version: int | None,
         options: ConfigOptions | None,
         body: CellBody | None,
+        base: PathLike[str] | str | None = None,
     ) -> Draft:
         """Return the draft with what a call of `Workspace.load` says; None leaves what is there. Raises what the steps
         below do."""
-        draft = self if version is None else self.with_version(version)
+        draft = self.without_base() if source is not None and base is None else self
+        if base is not None:
+            draft = draft.with_base(base, version)
+        elif version is not None:
+            draft = draft.with_version(version)
         if source is not None:
             draft = draft.with_source(source, body.origin if body else "", body.offset if body else 0)
         if options is not None:
@@ -150,6 +177,23 @@ class Draft:
         if config is not None:
             draft = draft.with_config(config)
         return draft if files is None else draft.with_files(files)
+
+    def with_base(self, path: PathLike[str] | str, version: int | None = None) -> Draft:
+        """Return the draft with the files of a model directory where no cell writes one. `version`: the one whose
+        source the cell writes, by default the newest that is served. Raises FileError.
+        """
+        base = BaseDirectory.read(path)
+        draft = replace(self.without_base(), base=base, version=base.newest() if version is None else version)
+        if draft.cell_config.says_something or not base.has_config:
+            return draft
+        return replace(draft, cell_config=ConfigText(base.config_text(), str(base.path / CONFIG_FILE), model=self.name))
+
+    def without_base(self) -> Draft:
+        """Return the draft without its base directory, and without the config that no cell but the directory has."""
+        if self.base is None:
+            return self
+        is_its_own = self.cell_config.source == str(self.base.path / CONFIG_FILE)
+        return replace(self, base=None, cell_config=_NO_CONFIG if is_its_own else self.cell_config)
 
     def with_file(self, path: str, file: ModelFile) -> Draft:
         """Return the draft with a helper file, `path` relative to the version directory."""
@@ -186,6 +230,12 @@ class Draft:
         fresh = replace(self, source=file, given_config=_NO_CONFIG, given_files={}, options=_NO_OPTIONS)
         return replace(fresh, settings=None)
 
+    def text_with(self, behind: str) -> str:
+        """Return the text of the source with more lines behind it. Raises FileError if there is none."""
+        if self.source is None:
+            raise FileError(f"there is no {self.model_file} for {self.name!r} yet", fix="write it first")
+        return self.source.text() + behind
+
     def with_captured(self, namespace: Mapping[str, Any]) -> Draft:
         """Return the draft with what other cells define, and its source uses, in front of it. Raises SourceError."""
         source = self.source
@@ -213,7 +263,10 @@ class Draft:
         Raises OptionError if a cell's config text is there already, because neither may be dropped silently.
         """
         if isinstance(config, Mapping):
-            given = ConfigText(print_pbtxt(from_json(dict(config))), "config=", model=self.name)
+            message = from_json(dict(config))
+            if not message.model_transaction_policy.ListFields():  # it said that it is not decoupled
+                message.ClearField("model_transaction_policy")
+            given = ConfigText(print_pbtxt(message), "config=", model=self.name)
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
             given = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...core.config.load_advice import load_advice
+from ...core.config.load_advice import LOAD_PATTERNS, load_advice
+from ...core.error_pages import topic_of
 from ...core.inference.data_type import DataType
 from ...core.unknown_option import did_you_mean
 from ...server.api.request_check import OWN_FIELDS
@@ -359,3 +360,11 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "'CPU', and its number in args['model_instance_device_id']",
     ),
 ]
+
+#: What is looked for in a text, in this order.
+PATTERNS = [*(pattern for pattern, _ in _ADVICE), *LOAD_PATTERNS]
+
+
+def topic(text: str) -> str:
+    """Return the topic of the page about an error of this text (`%triton help TOPIC`); "" if there is none."""
+    return topic_of(text, PATTERNS)

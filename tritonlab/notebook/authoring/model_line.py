@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from google.protobuf import text_format
 
 from .config_options import ConfigOptions
-from .draft import Draft, ModelFile
+from .draft import Draft
+from .model_file import ModelFile
 
 #: A word that a line may have without quotes.
 _BARE = re.compile(r"[^\s'\"\\]+")
+#: How many directories up a relative path may lead.
+_FAR = 2
 
 
 def model_line(draft: Draft) -> tuple[str, list[str]]:
@@ -21,16 +25,28 @@ def model_line(draft: Draft) -> tuple[str, list[str]]:
     files that no line can give, because they were given as bytes or lie elsewhere under another name.
     """
     words = ["%%triton_model", draft.name, *_options(draft.options)]
+    if draft.base is not None:
+        words += ["--base", shown_path(draft.base.path)]
     config = draft.given_config
     if config.says_something:
         words += ["--config", config.source if Path(config.source).is_file() else _one_line(draft)]
     paths = {name: path for name, file in draft.given_files.items() if (path := _path(name, file))}
     if paths:
         words += ["--file", *paths.values()]
-    if draft.version != 1:
+    if draft.version != (draft.base.newest() if draft.base is not None else 1):
         words += ["--version", str(draft.version)]
-    line = " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
-    return line, [name for name in draft.given_files if name not in paths]
+    return joined(words), [name for name in draft.given_files if name not in paths]
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return the line of these words, with quotes where they need some."""
+    return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
+
+
+def shown_path(path: Path, start: Path | None = None) -> str:
+    """Return the path as a cell names it: seen from `start`, the directory of the notebook, if it is not far away."""
+    relative = os.path.relpath(path, start or Path.cwd())
+    return str(path) if relative.count("..") > _FAR else relative
 
 
 def _options(options: ConfigOptions) -> Iterator[str]:

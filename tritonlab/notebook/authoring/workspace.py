@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core.config.model_config import ModelConfig
 from ...core.explained import Explain, Explained
@@ -24,9 +24,11 @@ from ...server.api.server import UNLOAD_SECONDS, Server
 from ...server.models.backend_config import REFUSED
 from .config_options import ConfigOptions
 from .config_text import ConfigText
-from .draft import Draft, Files, ModelFile, Source, model_path
+from .draft import Draft, Files, Source, model_path
 from .errors import FileError, OptionError
+from .model_file import ModelFile
 from .notebook_ports import NotebookPorts
+from .sample_config import load_by_sample
 from .source_map import SourceMap, whole
 from .written_model import LoadProgress, LoadReport, WrittenModel, pids_of
 
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
     from ...server.observe.chrome_trace import ChromeTrace
     from ...tuning.settings import Settings
     from .cells import CellBody
+
+
+class Opened(Protocol):
+    """What the workspace needs of a repository that was opened (`opened_repository.py`)."""
+
+    def close(self, *, unload: bool = True) -> None: ...
 
 
 class Workspace:
@@ -64,6 +72,8 @@ class Workspace:
         #: called after a load or an unload of a model, also a failed one; set by whoever shows models
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
+        #: the repositories that were opened, by their paths
+        self.repositories: dict[Path, Opened] = {}
         #: what `%triton trace` collects, while it does
         self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
@@ -82,6 +92,8 @@ class Workspace:
         body: CellBody | None = None,
         if_changed: bool = False,
         capture: Mapping[str, Any] | None = None,
+        base: str | PathLike[str] | None = None,
+        sample: Mapping[str, Any] | None = None,
     ) -> Model:
         """Write the model, load it, and return it READY.
 
@@ -89,13 +101,25 @@ class Workspace:
         there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
         paths to copy or a dict of name -> bytes or path. options: None keeps those of the last load if `source` is
         None. body: the cell `source` is from. if_changed: a model that serves just this is not loaded again. capture:
-        the variables of the notebook; what of them the source uses and does not define is written in front of it.
+        the variables of the notebook; what of them the source uses and does not define is written in front of it. base:
+        a model directory whose files count where neither the source nor cells write one; they are not copied. sample: a
+        request, which gives the config the inputs that it has and the outputs that it is answered with.
 
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
+        if sample is not None:
+            stated = self.draft(name).with_changes(source, config, files, version, options, body, base)
+            more: dict[str, Any] = dict(config=config, files=files, version=version, body=body, capture=capture)
+            more["base"] = base
+
+            def load(found: ConfigOptions, behind: str) -> Model:
+                text = stated.text_with(behind) if behind or source is None else source
+                return self.load(name, text, options=found, **more)
+
+            return load_by_sample(sample, stated.options, stated.config.message, load)
         started = time.perf_counter()
         with self._lock:
-            draft = self.draft(name).with_changes(source, config, files, version, options, body)
+            draft = self.draft(name).with_changes(source, config, files, version, options, body, base)
             draft = draft if capture is None else draft.with_captured(capture)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
@@ -104,6 +128,7 @@ class Workspace:
                 raise _bad_name(name, refused)
             written = self._written(name)
             written.draft = draft
+            self.server.core.repository.write_over(name, draft.base is not None)
             if if_changed and written.serves_draft():
                 written.map_lines_again()
                 return self.server.model(name)
@@ -121,9 +146,12 @@ class Workspace:
         config is written again; no cell's text changes. Raises what `load` does, and then nothing has changed."""
         with self._lock:
             written = self._written(name)
+            before = written.seconds_to_ready
             former, written.draft = written.draft, replace(written.draft, settings=settings)
             try:
-                return self.load(name)
+                model = self.load(name)
+                written.keep_seconds(before)
+                return model
             except BaseException:
                 written.draft = former
                 raise
@@ -155,10 +183,13 @@ class Workspace:
             self._written(name).draft = draft.with_file(path, ModelFile(data, segments))
         return relative
 
-    def write_config(self, name: str, text: str, *, body: CellBody | None = None) -> ModelConfig:
-        """Make `text` the model's config from the next load on; an empty one brings the former config back.
+    def write_config(
+        self, name: str, text: str, *, body: CellBody | None = None, base: str | PathLike[str] | None = None
+    ) -> ModelConfig:
+        """Make `text` the model's config from the next load on; an empty one brings the former config back. `base`: the
+        model directory of a model without a source of its own, such as an ensemble; as in `load`.
 
-        Raises ConfigTextError with line and column; then the former text stays.
+        Raises ConfigTextError with line and column, FileError; then the former text stays.
         """
         parsed = ConfigText(text, model=name)
         if body is not None:
@@ -166,7 +197,8 @@ class Workspace:
         config = parsed.message
         with self._lock:
             written = self._written(name)
-            written.draft = written.draft.with_cell_config(parsed)
+            draft = written.draft if written.draft.source is not None else written.draft.without_base()
+            written.draft = (draft if base is None else draft.with_base(base)).with_cell_config(parsed)
         return config
 
     def awaits_source(self, name: str, written: str) -> bool:
@@ -250,11 +282,23 @@ class Workspace:
                     written.report = replace(written.report, ready_at=0.0, error=None)
             self.changed(name)
 
+    def forget(self, name: str) -> None:
+        """Drop what was written of a model, and its directory; a repository may have another of this name. What serves
+        goes on until that is loaded."""
+        with self._lock:
+            written = self._models.pop(name, None)
+            if written is not None:
+                written.remove()
+            self.server.core.repository.write_over(name, False)
+        self.changed(name)
+
     def close(self) -> None:
         """Close the ports and remove what the workspace keeps beside the repository. Models keep serving, but nothing
         can be loaded any more.
         """
         self.ports.close()
+        for opened in list(self.repositories.values()):
+            opened.close(unload=False)
         if self.tracing is not None:
             self.tracing.stop()
         self._spare.remove()

@@ -6,14 +6,15 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.status import LoadInterrupted, ModelError, TritonError
-from ...repository.model_directory import Link, ModelDirectory, Stamp, stamp_of
-from .draft import Draft, ModelFile
+from ...repository.model_directory import Edited, Link, Made, ModelDirectory, Stamp, stamp_of
+from .draft import Draft
 from .errors import refused_files
+from .model_file import ModelFile
 from .source_map import Segment, SourceMap, located
 from .syntax import check_syntax
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.api.server import Server
+    from ...tuning.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class WrittenModel:
         self.name = name
         self.draft = Draft(name)
         self.report: LoadReport | None = None
+        #: how long it took to load what serves, by its settings: tuning loads the same with others, and as it was again
+        self.seconds_to_ready: dict[Settings | None, float] = {}
         #: the load that goes on, if one does
         self.progress: LoadProgress | None = None
         self._server = server
@@ -150,6 +154,7 @@ class WrittenModel:
         else:
             ready_at = time.time()
             self._loaded = content
+            self.seconds_to_ready = {self.draft.settings: time.perf_counter() - started}
             self._good_source = self.draft.source.content if self.draft.source is not None else None
             return model
         finally:
@@ -164,17 +169,29 @@ class WrittenModel:
             self.report = LoadReport(self.name, seconds, log, ready_at, error=error, pids=pids, cell=cell)
             self.progress = None
 
+    def keep_seconds(self, before: Mapping[Settings | None, float]) -> None:
+        """Let the report of a load with settings that were loaded before say how long that took: the load which ends a
+        tuning is not the author's."""
+        self.seconds_to_ready = {**self.seconds_to_ready, **before}
+        if self.report is not None:
+            self.report = replace(self.report, seconds=self.seconds_to_ready[self.draft.settings])
+
     def _write(self, files: Mapping[str, ModelFile]) -> None:
         """Write the files. Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
         draft = self.draft
         # another interpreter may know a syntax this one does not
-        foreign = "EXECUTION_ENV_PATH" in draft.config_file or "triton_python_backend_stub" in files
+        foreign = b"EXECUTION_ENV_PATH" in (draft.config_content or b"") or "triton_python_backend_stub" in files
         if draft.source is not None and not foreign:
             path = str(self._directory.path / draft.model_path)
             check_syntax(draft.source.text(), path, model=self.name, version=draft.version, sources=self._sources)
         with refused_files():
-            written = {path: Link(file.link) if file.link else file.content for path, file in files.items()}
-            self._directory.replace(written, draft.version)
+            directories = draft.base.tree.directories if draft.base is not None else ()
+            self._directory.replace({path: _made(file) for path, file in files.items()}, draft.version, directories)
+
+    def remove(self) -> None:
+        """Remove its directory; the processes that serve from it go on."""
+        self._sources.replace(str(self._directory.path), {})
+        self._directory.remove()
 
     def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
         """Put back the files and lines of the version that serves."""
@@ -184,6 +201,12 @@ class WrittenModel:
             # an ensemble that no longer fits its models is taken down, as by Triton (rule 5.7.3)
             with contextlib.suppress(TritonError):
                 self._server.load(self.name)
+
+
+def _made(file: ModelFile) -> Made:
+    if file.link:
+        return Link(file.link)
+    return Edited(file.content, file.like) if file.like and isinstance(file.content, bytes) else file.content
 
 
 def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:

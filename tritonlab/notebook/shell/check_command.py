@@ -10,13 +10,13 @@ from ..model import Model
 _WIDTH = 110
 
 
-class HasModels(Protocol):
+class HasCheckable(Protocol):
     """The part of `Context` that is needed."""
 
     def model(self, name: str) -> Model: ...
 
 
-def check(context: HasModels, arguments: argparse.Namespace) -> Any:
+def check(context: HasCheckable, arguments: argparse.Namespace) -> Any:
     """Check a model and return the result. An interrupt ends it with what was found until then."""
     relations = arguments.relations.split(",") if arguments.relations else None
     shows = not arguments.json

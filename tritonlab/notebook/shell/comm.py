@@ -1,9 +1,10 @@
 """The kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no
 port.
 
-A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`;
-`comm_calls.CALLS` lists what can be asked. Without being asked it is told `{"hello": …}` and, at every change,
-`{"models": […]}`; while a debugger waits for a line `{"typing": true}`, which it answers with a call of that name.
+A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`,
+before that with `{"id": 7, "progress": …}` by what takes long; `comm_calls.CALLS` lists what can be asked. Without
+being asked it is told `{"hello": …}` and, at every change, `{"models": […]}`; while a debugger waits for a line
+`{"typing": true}`, which it answers with a call of that name.
 `extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
 """
 
@@ -19,11 +20,11 @@ from typing import Any
 from ...core.status import TritonError
 from ..authoring.workspace import Workspace
 from ..views.card.model_states import ModelStates
-from .comm_calls import CALLS, JsonAnswer
+from .comm_calls import CALLS, TELLING, JsonAnswer, Tell
 from .comm_models import CellStates
 
 #: Changes when the meaning of a message does; a window with another number says so and asks nothing.
-PROTOCOL = 1
+PROTOCOL = 2
 TARGET = "tritonlab"
 
 
@@ -98,17 +99,17 @@ class Windows:
             window.tell(models)
         return states.moving
 
-    def _answer(self, do: str, given: Mapping[str, Any]) -> JsonAnswer:
+    def _answer(self, do: str, given: Mapping[str, Any], tell: Tell) -> JsonAnswer:
         call = CALLS.get(do)
         if call is None:
             raise ValueError(f"tritonlab {_version()} knows no {do!r}")
-        return call(self._workspace(), **given)
+        return call(self._workspace(), **given, **({"tell": tell} if do in TELLING else {}))
 
 
 class Window:
-    """One comm. `answer(do, given)` handles a call and may raise."""
+    """One comm. `answer(do, given, tell)` handles a call and may raise."""
 
-    def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any]], JsonAnswer]) -> None:
+    def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any], Tell], JsonAnswer]) -> None:
         self._comm = comm
         self._answer = answer
         self._sent: JsonAnswer = None
@@ -133,7 +134,8 @@ class Window:
 
     def _serve(self, asked: Mapping[str, Any]) -> None:
         try:
-            answer = {"ok": self._answer(asked["do"], asked.get("with") or {})}
+            tell = lambda facts: self.send({"id": asked.get("id"), "progress": facts})  # noqa: E731
+            answer = {"ok": self._answer(asked["do"], asked.get("with") or {}, tell)}
         except Exception as error:
             kind = error.code.name if isinstance(error, TritonError) else type(error).__name__
             answer = {"error": {"kind": kind, "text": str(error) or type(error).__name__}}

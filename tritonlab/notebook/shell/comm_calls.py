@@ -3,16 +3,11 @@ notebook can make as well, and answers in JSON."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from ...core.status import NotFoundError
-from ...export.needed_models import needed_models
-from ...export.report import ExportPlan
-from ...export.repository import export, plan_export
-from ...repository.place import repository_path
+from ..authoring.opened_repository import OpenedRepository
 from ..authoring.workspace import Workspace
 from ..views.card.hanging import kill_pressed
 from .comm_config import check, complete, explain
@@ -21,60 +16,42 @@ from .debugger_desk import NotebookDesk
 
 #: A value that JSON can hold.
 JsonAnswer = Any
-
-#: Where paths of the notebook's server begin, seen from the kernel: the notebook's directory, if nobody moved since.
-_START = Path.cwd()
-
-
-def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bool = False) -> JsonAnswer:
-    """Return what `export` would do with each model, and with those that they need; nothing is written."""
-    return {
-        "directory": str(repository_path(directory)),
-        "models": [
-            {"name": name, "needed_by": user, **_plan_facts(plan_export(workspace.server.model(name), directory))}
-            for name, user in _with_needed(workspace, models, alone)
-        ],
-    }
+#: Sends the window what a call has done so far.
+Tell = Callable[[JsonAnswer], None]
 
 
-def _with_needed(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator[tuple[str, str]]:
-    """Return each model once, with the one that needs it, "" for those that were requested."""
-    seen = set(models)
-    yield from ((name, "") for name in models)
-    for name in () if alone else models:
-        for needed in needed_models(workspace.server.model(name)).loaded:
-            if needed.name not in seen:
-                seen.add(needed.name)
-                yield needed.name, name
+def _export_choices(workspace: Workspace) -> JsonAnswer:
+    return _export_calls().choices(workspace)
 
 
-def _plan_facts(plan: ExportPlan) -> dict[str, Any]:
-    kinds = {kind: list(getattr(plan, kind)) for kind in ("added", "changed", "removed", "unchanged", "warnings")}
-    return {"path": str(plan.path), "exists": plan.path.exists(), "differs": plan.differs, **kinds}
+def _plan(workspace: Workspace, **options: Any) -> JsonAnswer:
+    return _export_calls().plan(workspace, **options)
 
 
-def _export(
-    workspace: Workspace, model: str, directory: str, overwrite: bool = False, alone: bool = False
-) -> JsonAnswer:
-    """Write the model, and those it needs, as a repository (`tritonlab.export`)."""
-    report = export(workspace.server.model(model), directory, overwrite=overwrite, alone=alone)
-    return {
-        "repository": str(report.repository),
-        "relative": os.path.relpath(report.repository, _START),
-        "models": [
-            {
-                "name": each.path.name,
-                "path": str(each.path),
-                "files": list(each.plan.files),
-                "changed": each.plan.differs,
-                "backup": str(each.backup) if each.backup is not None else "",
-                "warnings": list(each.plan.warnings),
-            }
-            for each in report.reports
-        ],
-        "tree": report.tree(),
-        "commands": list(report.commands()),
-    }
+def _export(workspace: Workspace, *, tell: Tell, **options: Any) -> JsonAnswer:
+    return _export_calls().export(workspace, tell=tell, **options)
+
+
+def _cancel_export(workspace: Workspace, job: str) -> JsonAnswer:
+    return _export_calls().cancel_export(workspace, job)
+
+
+def _zip_export(workspace: Workspace, job: str) -> JsonAnswer:
+    return _export_calls().zip_export(workspace, job)
+
+
+def _export_calls() -> Any:
+    from . import comm_export  # with what makes environments and deploy files
+
+    return comm_export
+
+
+def _cells(workspace: Workspace, model: str) -> JsonAnswer:
+    """Return the texts of the cells that write a model of a repository that was opened (`opened[model].to_cells()`)."""
+    for opened in workspace.repositories.values():
+        if isinstance(opened, OpenedRepository) and model in opened:
+            return {"cells": opened[model].to_cells()}
+    raise NotFoundError(f"'{model}' is not a model of a repository that was opened")
 
 
 def _load(workspace: Workspace, name: str) -> JsonAnswer:
@@ -121,8 +98,12 @@ def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
 
 #: name -> call(workspace, **what was given with it)
 CALLS: dict[str, Callable[..., JsonAnswer]] = {
+    "export_choices": _export_choices,
     "plan": _plan,
     "export": _export,
+    "cancel_export": _cancel_export,
+    "zip_export": _zip_export,
+    "cells": _cells,
     "load": _load,
     "unload": _unload,
     "stop": _stop,
@@ -135,3 +116,5 @@ CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "complete": complete,
     "explain": explain,
 }
+#: The calls that also get `tell`.
+TELLING = frozenset({"export"})

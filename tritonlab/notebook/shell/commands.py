@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.error_pages import error_pages
 from ...core.plain_facts import by_number
 from ...core.status import NotFoundError
 from ...core.unknown_option import did_you_mean
@@ -16,9 +17,9 @@ from ...server.api.server import UNLOAD_SECONDS
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..model import Model
+from ..opened import Repository
 from ..views.card.card_display import LoadingCard, card_of
 from ..views.card.draining import draining_text
-from ..views.card.export_panel import DEFAULT_DIRECTORY
 from ..views.card.live_card import LiveCard
 from ..views.card.statistics_text import samples, statistics_text
 from ..views.card.status_table import StatusView
@@ -110,6 +111,14 @@ def _load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
     return card_of(context.workspace, arguments.name) if context.json else None
 
 
+def _open(context: Context, arguments: argparse.Namespace) -> Repository:
+    opened = Repository.open(context.workspace, arguments.directory, arguments.models or None)
+    for name in opened:
+        if opened[name].facts().state == "READY" and (unbound := bind(context.shell, context.model(name))):
+            print(unbound)
+    return opened
+
+
 def _unload(context: Context, arguments: argparse.Namespace) -> Text:
     """Unload a model and wait for a moment only, because the notebook belongs to its author, whatever the model
     does."""
@@ -182,9 +191,11 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> Any:
-    from .export_command import export_model  # with gRPC and all that verifies and deploys
+    from .export_command import export_named  # with what makes environments and deploy files
 
-    return export_model(context.workspace, context.model(arguments.name), arguments, context.json)
+    for name in (arguments.name, *arguments.place[:-1]):
+        context.model(name)  # raises, with why it was not loaded
+    return export_named(context.workspace, arguments, context.json)
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
@@ -259,10 +270,14 @@ def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:
-    if arguments.command is not None:
-        if arguments.command not in COMMANDS:
-            raise unknown("%triton has no command", arguments.command, COMMANDS)
-        return Text(COMMANDS[arguments.command].parser.format_help())
+    word = arguments.command
+    if word in COMMANDS:
+        return Text(COMMANDS[word].parser.format_help())
+    if word is not None:
+        page = error_pages().get(word)
+        if page is None:
+            raise unknown("%triton has no command and no page about an error", word, [*COMMANDS, *error_pages()])
+        return Text(str(page), page._asdict())
     told = {name: command.parser.description for name, command in COMMANDS.items()}
     return Text("\n".join(summary()), {"commands": told})
 
@@ -301,6 +316,9 @@ def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return ("name",), {"help": "a model", **settings}
 
 
+_ABOUT_HELP = "show this list, one command's arguments, or the page about an error"
+_COMMAND_OR_TOPIC = (("command",), {"nargs": "?", "help": "a subcommand, or the topic that an error's hint names"})
+
 COMMANDS = {
     "status": _command("status", _status, "show all models, or the card of one", _name(nargs="?")),
     "load": _command(
@@ -310,6 +328,13 @@ COMMANDS = {
         _name(),
         (("path",), {"nargs": "?", "help": "a model directory or a model.py"}),
         (("--config",), {"help": "a config.pbtxt file, or its text"}),
+    ),
+    "open": _command(
+        "open",
+        _open,
+        "serve the models of a repository from where they lie, and load again those whose files change",
+        (("directory",), {"help": "the model repository"}),
+        (("models",), {"nargs": "*", "help": "the only ones to serve; all if none is named"}),
     ),
     "unload": _command(
         "unload",
@@ -389,7 +414,6 @@ COMMANDS = {
         _export,
         "write a model repository for a real server",
         _name(),
-        (("directory",), {"nargs": "?", "default": DEFAULT_DIRECTORY, "help": "the repository"}),
         *OPTIONS,
     ),
     "artifact": _unread(
@@ -424,8 +448,8 @@ COMMANDS = {
     "edit": _command(
         "edit",
         lambda context, given: edit(context.shell, context.workspace, given.name),
-        "put a model's source into the next cell",
+        "put a model's source into the next cell, also one of a repository that was opened",
         _name(),
     ),
-    "help": _command("help", _help, "show this list, or one command's arguments", (("command",), {"nargs": "?"})),
+    "help": _command("help", _help, _ABOUT_HELP, _COMMAND_OR_TOPIC),
 }

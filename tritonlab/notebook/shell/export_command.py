@@ -3,103 +3,83 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from IPython.display import display
 
-from ...clients.golden import GoldenSet
-from ...export.deploy.files import KINDS, write_deploy_files
-from ...export.deploy.of_models import deployment_of
-from ...export.environment.lock import imports_of
-from ...export.environment.placed import LOCK, EnvironmentOptions, place_environment
+from ...export.environment.placed import EnvironmentOptions
 from ...export.report import ExportArchive, ExportReport
-from ...export.repository import export
-from ...export.verify.verdict import Verification
-from ...export.verify.verification import verify
-from ...repository.place import repository_path
+from ...export.whole_export import ExportOptionError
 from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
+from ..authoring.exporting import export_models
 from ..authoring.workspace import Workspace
-from ..model import Model
+from ..views.card.export_panel import DEFAULT_DIRECTORY
 
-#: The repository of an export with deploy files, which are written beside it.
-MODELS = "models"
+_MB = 1_000_000
 
 
-def export_model(
-    workspace: Workspace, model: Model, arguments: argparse.Namespace, as_json: bool
-) -> ExportReport | ExportArchive | Verification:
-    """Export a model. With --zip the report is displayed and the zip file is what the cell shows; with --verify it is
-    the verdict of real servers. With --capture what other cells define is first written in front of the model, which is
-    loaded again if that changes it. Raises OptionError for --deploy outside of a repository called models."""
-    kinds = [kind.strip() for kind in arguments.deploy.split(",") if kind.strip()]
-    _check_kinds(kinds, model.name, arguments.directory)
-    if arguments.capture:
-        workspace.load(model.name, if_changed=True, capture=user_namespace())
-    report = export(
-        model,
-        arguments.directory,
-        overwrite=arguments.overwrite,
-        alone=arguments.alone,
-        include=arguments.include,
-        target=arguments.target,
-    )
+def export_named(workspace: Workspace, arguments: argparse.Namespace, as_json: bool) -> ExportReport | ExportArchive:
+    """Export the models that the line names. With --zip the report is displayed and the zip file is what the cell
+    shows. An interrupt of the cell cancels the export. Raises OptionError."""
+    *others, directory = arguments.place or [DEFAULT_DIRECTORY]
+    names = [arguments.name, *others]
     say: Callable[[str], None] = (lambda text: None) if as_json else print
-    if arguments.env != "none":
-        _place_environment(workspace, report, arguments, say, beside=bool(kinds))
-    if kinds:
-        _write_deploy_files(workspace, report, arguments, kinds, say)
-    if not arguments.zip and not arguments.verify:
+    cancel = threading.Event()
+    try:
+        report = export_models(
+            workspace,
+            names,
+            directory,
+            overwrite=arguments.overwrite,
+            alone=arguments.alone,
+            include=arguments.include,
+            target=arguments.target,
+            env=_environment(arguments),
+            deploy=arguments.deploy,
+            capture=arguments.capture,
+            artifacts=dict(_artifacts(arguments.artifact)),
+            verify=arguments.verify,
+            dry_run=arguments.dry_run,
+            say=say,
+            cancel=cancel,
+        )
+    except ExportOptionError as error:
+        raise _option_error(error, names, arguments.deploy) from None
+    except KeyboardInterrupt:
+        cancel.set()
+        raise
+    if not arguments.zip or arguments.dry_run:
         return report
     if not as_json:
         display(report)
-    if not arguments.verify:
-        return report.zip()
-    return verify(report.repository, triton=arguments.verify, requests=GoldenSet().cases(), say=say)
+    return report.zip()
 
 
-def _check_kinds(kinds: list[str], name: str, directory: str) -> None:
-    if wrong := [kind for kind in kinds if kind not in KINDS]:
-        raise OptionError(f"--deploy={wrong[0]}: there are {', '.join(KINDS)}")
-    if kinds and repository_path(directory).name != MODELS:
-        fix = f"%triton export {name} {directory.rstrip('/')}/{MODELS} --deploy={','.join(kinds)}"
-        raise OptionError(f"deploy files are written beside a repository called {MODELS}/: {fix}", fix=fix)
+def _environment(arguments: argparse.Namespace) -> EnvironmentOptions:
+    budget = None if arguments.env_budget is None else arguments.env_budget * _MB
+    return EnvironmentOptions(arguments.env, arguments.target, python=arguments.env_python, budget=budget)
 
 
-def _place_environment(
-    workspace: Workspace,
-    report: ExportReport,
-    arguments: argparse.Namespace,
-    say: Callable[[str], None],
-    beside: bool,
-) -> None:
-    models = [workspace.server.model(each.path.name) for each in report.reports]
-    repository = report.repository
-    place_environment(
-        {repository / model.name: imports_of(model) for model in models if model.modules()},
-        EnvironmentOptions(arguments.env, arguments.target),
-        lock=repository.with_name(LOCK if beside else f"{repository.name}.{LOCK}"),
-        say=say,
-    )
+def _artifacts(given: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return the files and values of `weights.pt=expression`. Raises OptionError."""
+    found = []
+    for text in given:
+        path, equals, expression = (part.strip() for part in text.partition("="))
+        if not path or not equals or not expression:
+            raise OptionError(f"write --artifact weights.pt=expression, not {text!r}")
+        try:
+            found.append((path, eval(expression, dict(user_namespace()))))
+        except Exception as error:  # of the author's expression; our frames tell nothing
+            raise OptionError(f"{expression!r}: {type(error).__name__}: {error}") from None
+    return found
 
 
-def _write_deploy_files(
-    workspace: Workspace,
-    report: ExportReport,
-    arguments: argparse.Namespace,
-    kinds: list[str],
-    say: Callable[[str], None],
-) -> None:
-    root = report.repository.parent
-    models = [workspace.server.model(each.path.name) for each in report.reports]
-    deployed = deployment_of(
-        models, arguments.target, cases=GoldenSet().cases(), has_lock=arguments.env == "requirements"
-    )
-    try:
-        written = write_deploy_files(root, deployed, kinds, overwrite=arguments.overwrite)
-    except FileExistsError as error:
-        text = f"{error}. The models were exported, the deploy files were not: --overwrite replaces both"
-        raise OptionError(text, fix="--overwrite") from None
-    except ValueError as error:
-        raise OptionError(f"{error}. The models were exported, the deploy files were not") from None
-    say(f"{len(written)} files were written in {root}; README.md there says how to run them")
+def _option_error(error: ExportOptionError, names: Sequence[str], deploy: str) -> OptionError:
+    """Return the error with the line to write instead."""
+    if error.is_place:
+        fix = f"%triton export {' '.join(names)} {error.remedy()} --deploy={deploy}"
+        return OptionError(f"{error}, as with {fix}", fix=fix)
+    return OptionError(str(error), fix=error.remedy())

@@ -74,14 +74,20 @@ def inputs_of(model: Model, text: str) -> dict[str, Any]:
 
     Raises OptionError.
     """
+    inputs = named_values(text)
+    types = {entry["name"]: DataType[entry["datatype"]] for entry in model.metadata()["inputs"]}
+    return {name: tensor.to_host() for name, tensor in make_tensors(inputs, types).items()}
+
+
+def named_values(text: str) -> dict[str, Any]:
+    """Return the values of `INPUT0=expression, …`. Raises OptionError."""
     try:
-        inputs = eval(f"dict({text})", dict(user_namespace()))
+        found: dict[str, Any] = eval(f"dict({text})", dict(user_namespace()))
+        return found
     except SyntaxError:
         raise OptionError(f"{text!r} is not INPUT0=expression, INPUT1=expression") from None
     except Exception as error:  # of the author's expression; our frames tell nothing
         raise OptionError(f"{text!r}: {type(error).__name__}: {error}") from None
-    types = {entry["name"]: DataType[entry["datatype"]] for entry in model.metadata()["inputs"]}
-    return {name: tensor.to_host() for name, tensor in make_tensors(inputs, types).items()}
 
 
 def replay(workspace: Workspace, name: str) -> None:

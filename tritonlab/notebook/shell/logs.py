@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ...core.plain_facts import MOST_LINES
-from ..views.theme import STYLE
+from ..views.theme import stored_html
 
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
@@ -74,4 +74,4 @@ class LogView:
             f"<span class='tl-dim'>{escape(line.where(level=False).strip())}</span>  {escape(line.text)}</div>"
             for line in self.lines
         )
-        return f"{STYLE}<div class='tl-panel'><pre class='tl-lines'>{lines or 'no output'}</pre></div>"
+        return stored_html(f"<div class='tl-panel'><pre class='tl-lines'>{lines or 'no output'}</pre></div>")

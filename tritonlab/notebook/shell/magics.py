@@ -29,7 +29,7 @@ from .comm import listen
 from .completion import install_completion
 from .debugger_desk import CellLines, NotebookDesk
 from .failure_notice import FailureNotice
-from .golden_commands import replay
+from .golden_commands import named_values, replay
 from .logs import Places
 from .parsing import LineError, line_parser, parse
 from .printed_lines import PrintedLines
@@ -81,9 +81,15 @@ def config_arguments(magic: Any) -> Any:
                 help="inputs as NAME:FP32[-1,4], without the batch dimension; a ? at the end: optional",
             ),
             argument("--output", nargs="+", action="extend", metavar="SPEC", help="outputs, in the same form"),
+            argument(
+                "--sample",
+                metavar="'IN=expr, …'",
+                help="a request: the config gets its inputs, and the outputs that it is answered with",
+            ),
             argument("--param", nargs="+", action="extend", metavar="KEY=VALUE", help="parameters of the config"),
             argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
             argument("--file", nargs="+", action="extend", metavar="PATH", help="files to lie beside model.py"),
+            argument("--base", metavar="DIR", help="a model directory, whose files count where no cell writes them"),
             argument("--version", type=int, metavar="N", help="the version directory to write (1)"),
             argument("--capture", action="store_true", help="write what other cells define in front of the model"),
             argument("--quiet", action="store_true", help="no card"),
@@ -130,6 +136,8 @@ class TritonMagics(Magics):
 
             %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
+            %%triton_model twice --sample "IN=np.ones(4, np.float32)"
+
             %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
 
         Below such a line comes what model.py is: `import triton_python_backend_utils as pb_utils` and a class
@@ -138,13 +146,17 @@ class TritonMagics(Magics):
         args = parse(line_parser(self.triton_model), line)
         body = running_body(self.shell, "triton_model", line, cell)
         options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
-        options["capture"] = user_namespace() if args.capture else None
+        options |= dict(base=args.base, capture=user_namespace() if args.capture else None)
+        options["sample"] = named_values(args.sample) if args.sample is not None else None
         # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
         self._load(args.name, quiet=args.quiet, source=cell, if_changed=self._just_renewed(args.name), **options)
 
     @_of_a_cell
     @magic_arguments()
     @argument("name", help="the model's name")
+    @argument(
+        "--base", metavar="DIR", help="the model directory of an ensemble, whose other files are used as they are"
+    )
     @argument("--no-load", action="store_true", help="keep the text for the next load")
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
@@ -162,7 +174,7 @@ class TritonMagics(Magics):
         """
         args = parse(line_parser(self.triton_config), line)
         body = running_body(self.shell, "triton_config", line, cell)
-        self._workspace().write_config(args.name, cell, body=body)
+        self._workspace().write_config(args.name, cell, body=body, base=args.base)
         self._load_again(args, CONFIG_FILE, body)
 
     @_of_a_cell

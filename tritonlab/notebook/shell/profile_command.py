@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from ...profile.line_profile import LineProfile
 
 
-class HasModels(Protocol):
+class FindsModels(Protocol):
     """The part of `Context` that is needed."""
 
     def model(self, name: str) -> Model: ...
 
 
-def profile(context: HasModels, arguments: argparse.Namespace) -> LineProfile:
+def profile(context: FindsModels, arguments: argparse.Namespace) -> LineProfile:
     """Profile a model under random requests of the smallest shapes, or with --watch under those of others."""
     from ..views.card.load_panel import smallest_shapes  # with load tests
 

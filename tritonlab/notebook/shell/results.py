@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from ...core.plain_facts import few_lines, plain
-from ..views.theme import STYLE
+from ..views.theme import stored_html
 
 
 class Text:
@@ -33,7 +33,7 @@ class Text:
         """Return a long text whole; a short one is shown as it is."""
         if repr(self) == self.text:
             return None
-        return f"{STYLE}<div class='tl-panel'><pre class='tl-lines'>{escape(self.text)}</pre></div>"
+        return stored_html(f"<div class='tl-panel'><pre class='tl-lines'>{escape(self.text)}</pre></div>")
 
 
 class JsonFacts(dict[str, Any]):

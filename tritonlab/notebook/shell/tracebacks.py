@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Any
 
 from ...core.config.model_config import ConfigError
-from ...core.explained import Explained
+from ...core.explained import Explained, Explanation
 from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException
 from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_place
 from ..authoring.config_text import ConfigText, ConfigTextError, line_of_step
-from ..authoring.hints import ConfigOf, hint
+from ..authoring.hints import ConfigOf, hint, topic
 from ..authoring.line_hints import line_hint
 from ..authoring.source_map import Locate, located
 from .remote_frames import as_exception
@@ -88,8 +88,8 @@ class Tracebacks:
         if (step := self._step(error)) is not None:
             lines += ["", f"{step.place()}:", *step.excerpt()[1:]]
         # no client sent what a step was given, so advice to send something else would not help
-        if not isinstance(error, EnsembleError) and (advice := self._hint(error, str(error))):
-            lines += ["", advice]
+        if not isinstance(error, EnsembleError):
+            lines += self._hint(error, str(error))
         return lines
 
     def text(self, error: BaseException) -> str:
@@ -108,8 +108,7 @@ class Tracebacks:
             lines += ["", f"A client gets ({error.code.text}): {message}"]
         if isinstance(error, EnsembleError):
             lines += ["", error.reason]
-        if advice := self._hint(error, str(error.exception)):
-            lines += ["", advice]
+        lines += self._hint(error, str(error.exception))
         return lines
 
     def place(self, place: str) -> str:
@@ -121,11 +120,12 @@ class Tracebacks:
         origin, line = self._locate(found[1], int(found[2]))
         return cell_place(self._shell, origin, line)
 
-    def explain(self, error: Explained) -> tuple[str, str]:
-        """Return where the cause of the error is, in a cell, and what to do about it; "" for what is not known."""
+    def explain(self, error: Explained) -> Explanation:
+        """Return where the cause of the error is, in a cell, what to do about it, and the page about it."""
         step = self._step(error)
         place = step.place() if step is not None else self.place(error.place())
-        return place, self._advice(error, error.symptom())
+        symptom = error.symptom()
+        return Explanation(place, self._advice(error, symptom), topic(symptom))
 
     def _step(self, error: object) -> ConfigTextError | None:
         """Return what is wrong with the step of an ensemble that did not load, with its line in the config's cell."""
@@ -153,9 +153,14 @@ class Tracebacks:
         names = (found[1] for frame in exception.frames if (found := _MODEL_FILE.search(frame.file)))
         return next((config for name in names if (config := self._config_of(name))), {})
 
-    def _hint(self, error: BaseException, text: str) -> str:
+    def _hint(self, error: BaseException, text: str) -> list[str]:
+        """Return the lines below an error that say what to do, and where there is more about it."""
         advice = self._advice(error, text)
-        return f"Hint: {advice}" + "." * (not advice.endswith("?")) if advice else ""
+        if not advice:
+            return []
+        page = topic(text)
+        more = [f"More: %triton help {page}"] if page else []
+        return ["", f"Hint: {advice}" + "." * (not advice.endswith("?")), *more]
 
     def _printed(self, error: ModelError) -> list[str]:
         if not error.log or self._shown(error.log[-1]):

@@ -1,14 +1,58 @@
-"""The one style sheet, `notebook/static/theme.css`, for everything tritonlab draws in a notebook.
+"""The looks of everything tritonlab draws in a notebook: a style sheet for what is live, inline styles for what is
+stored.
 
 Colours are JupyterLab's theme variables, then VS Code's, then plain values, so that the same HTML reads well in light
 and dark themes. The tones (good, warn, bad) are mixed with the text colour, because JupyterLab's own are too light on
 white.
+
+A stored output has no style sheet: in a notebook of ten cells it would be nine tenths of what nbconvert makes of it as
+markdown, and GitHub shows it as text. The extension brings the sheet to JupyterLab and Notebook 7; elsewhere, as in a
+page of nbconvert, the inline styles draw what words alone do not say.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-#: The style sheet, and the ES modules that `extension/` builds.
+#: The style sheet, from `extension/style/`, and the ES modules that `extension/` builds.
 STATIC = Path(__file__).resolve().parents[1] / "static"
 STYLE = f"<style>\n{(STATIC / 'theme.css').read_text(encoding='utf-8')}</style>"
+
+_DIM = "color:var(--tl-dim,color-mix(in srgb,currentColor 70%,transparent))"
+#: By class, what an element needs where there is no style sheet. Variables and classes of the sheet win where it is.
+_INLINE = {
+    "tl-card": "display:inline-block;padding:8px 14px;border:1px solid var(--tl-line,#8884);border-radius:6px",
+    "tl-view": "padding:8px 10px;border:1px solid var(--tl-line,#8884);border-radius:6px",
+    "tl-dot": "display:inline-block;width:9px;height:9px;border-radius:50%;background:currentColor",
+    "tl-name": "font-weight:600",
+    "tl-state": "font-weight:600",
+    "tl-dim": _DIM,
+    "tl-good": "color:var(--tl-good,#22a35a)",
+    "tl-warn": "color:var(--tl-warn,#c47400)",
+    "tl-bad": "color:var(--tl-bad,#e0443c)",
+    "tl-stderr": "color:var(--tl-warn,#c47400)",
+    "tl-error": "color:var(--tl-bad,#e0443c)",
+    "tl-note": "margin-top:6px;padding:3px 8px;border-left:3px solid var(--tl-line,#8888)",
+    "tl-text": "white-space:pre-wrap",
+    "tl-value": "white-space:pre-wrap",
+    "tl-bar": "display:flex;height:10px;max-width:480px;border-radius:5px;overflow:hidden;margin:5px 0 3px",
+    "tl-key": "display:inline-block;width:9px;height:9px;margin-right:4px",
+    "tl-histogram": "display:flex;align-items:flex-end;gap:1px;height:64px;max-width:480px",
+    "tl-axis": f"display:flex;justify-content:space-between;max-width:480px;{_DIM}",
+    "tl-picture": "max-width:256px;max-height:256px",
+}
+_CLASSES = re.compile(r"class='([^'<>]*)'(?: style='([^'<>]*)')?")
+
+
+def stored_html(html: str) -> str:
+    """Return HTML that is drawn without a style sheet, of HTML with our classes."""
+    return _CLASSES.sub(_with_styles, html)
+
+
+def _with_styles(found: re.Match[str]) -> str:
+    classes, own = found.groups(default="")
+    styles = [_INLINE[name] for name in classes.split() if name in _INLINE]
+    if own:
+        styles.append(own)
+    return f"class='{classes}' style='{';'.join(styles)}'" if styles else f"class='{classes}'"

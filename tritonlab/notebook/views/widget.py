@@ -4,7 +4,7 @@ where there is no kernel. The modules are TypeScript in `extension/src/views`, b
 A view is shown as two outputs. The first is its static form, HTML with a text twin: what a saved notebook, nbconvert
 and GitHub show. It is renewed with `freeze`. The second is the widget, which hides the first while it lives. They
 cannot be one: JupyterLab (4.6 with jupyterlab_widgets 3.0.17) writes "Error displaying widget: model not found" for the
-widget of a kernel that is gone, whatever else its output holds. The static form's style hides that line, and so a
+widget of a kernel that is gone, whatever else its output holds. Our extension's style hides that line, and so a
 notebook that is opened again shows the static form and nothing else.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...core.plain_facts import few_lines
-from .theme import STATIC, STYLE
+from .theme import STATIC, stored_html
 
 #: The comm for requests of views while a cell runs (`base.ts`).
 _TARGET = "tritonlab.view"
@@ -162,7 +162,7 @@ class LiveView:
 
 def static_form(view: str, text: str, html: str) -> dict[str, Any]:
     """Return the output that is shown for a view without a live widget."""
-    return {"text/plain": text, "text/html": f"{STYLE}<div class='tl-static tl-static-{view}'>{html}</div>"}
+    return {"text/plain": text, "text/html": stored_html(f"<div class='tl-static tl-static-{view}'>{html}</div>")}
 
 
 def show_widget(widget: Any) -> None:

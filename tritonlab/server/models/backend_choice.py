@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ...core.config.model_config import ModelConfig
 from ...core.status import InvalidArgumentError
 
-#: The file beside a repository that chooses for its models, in its table `[backends]`.
+#: The file beside a repository, or in the working directory, that chooses for models in its table `[backends]`.
 CHOICES_FILE = "tritonlab.toml"
 #: The parameter of a served config that says which choice was made. It is in no config.pbtxt, and export drops it.
 PARAMETER = "TRITONLAB_BACKEND"
@@ -50,6 +50,7 @@ _FIELDS: dict[Use, dict[str, tuple[type, ...]]] = {
         "delay_ms": (int, float),
         "delay_ms_per_element": (int, float),
         "responses": (int,),
+        "answers": (str,),
         "directory": (str,),
     },
 }
@@ -88,6 +89,9 @@ class BackendChoice:
         _check(name, use, given)
         if use is Use.RECORDED or given.get("record") or given.get("otherwise") == Use.RECORDED.value:
             given["directory"] = os.path.abspath(base / given.get("directory", RECORDINGS))
+        for path in ("directory", "answers") if use is Use.STAND_IN else ():
+            if path in given:
+                given[path] = os.path.abspath(base / given[path])
         return cls(use, given)
 
     @property
@@ -132,14 +136,17 @@ class BackendChoices:
 
     def find(self, model: str, backend: str, repository: Path) -> BackendChoice | None:
         """Return the choice for a model, None if there is none. One by the model's name comes before one by the
-        backend's, and the options before the file. Raises InvalidArgumentError for a file that is wrong."""
+        backend's, the options before the file beside the repository, and that before one in the working directory.
+        Raises InvalidArgumentError for a file that is wrong."""
         found = self._given.get(model) or self._given.get(backend)
         if found is not None:
             return found
-        path = Path(os.path.abspath(repository)).parent / CHOICES_FILE
-        written = read_choices(path)
-        name = next((each for each in (model, backend) if each in written), None)
-        return BackendChoice.from_written(name, written[name], path.parent) if name is not None else None
+        for directory in dict.fromkeys((Path(os.path.abspath(repository)).parent, Path.cwd())):
+            written = read_choices(directory / CHOICES_FILE)
+            for name in (model, backend):
+                if name in written:
+                    return BackendChoice.from_written(name, written[name], directory)
+        return None
 
 
 def read_choices(path: Path) -> dict[str, Written]:

@@ -252,10 +252,12 @@ def _fit_for_this_machine(config: ModelConfig, use: Use) -> None:
     config.ClearField("optimization")
     count = sum(max(group.count, 1) for group in config.instance_group) or 1
     config.ClearField("instance_group")
-    config.instance_group.add(kind="KIND_CPU", count=1 if use is Use.BORROW else count)
-    if use is Use.BORROW:
-        for batching in ("dynamic_batching", "sequence_batching", "response_cache"):
+    config.instance_group.add(kind="KIND_CPU", count=count if use is Use.STAND_IN else 1)
+    if use is not Use.STAND_IN:
+        for batching in ("dynamic_batching", "sequence_batching", "response_cache", "batch_input", "batch_output"):
             config.ClearField(batching)
+        for tensor in (*config.input, *config.output):  # its client's shapes go to the server, not the model's
+            tensor.ClearField("reshape")
 
 
 def force_cpu_only(config: ModelConfig) -> bool:

@@ -21,6 +21,11 @@ def load_startup_models(control: ModelControl, startup_models: Sequence[str], th
     repository = control.repository
     repository.allow(startup_models)
     names = repository.names() if every else [each for name in startup_models for each in repository.identifiers(name)]
+    return load_models(control, names, threads)
+
+
+def load_models(control: ModelControl, names: Sequence[str], threads: int) -> dict[str, TritonError]:
+    """Load those of the models that can be loaded, `threads` at a time, and return the failures by identifier."""
     configs = {name: config for name in names if (config := control.ensembles.config(name)) is not None}
     ensembles = {name: config for name, config in configs.items() if is_ensemble(config)}
     failed = _load_all(control, [name for name in names if name not in ensembles], threads)

@@ -80,7 +80,7 @@ def buttons(card: LiveCard) -> list[str]:
 
 
 def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]) -> None:
-    assert (card.state["state"], buttons(card)) == ("READY", ["playground", "view", "export", "unload"])
+    assert (card.state["state"], buttons(card)) == ("READY", ["playground", "view", "check", "export", "unload"])
     workspace.server.unload("m")
     reaches(card, "UNLOADED")
     assert buttons(card) == ["load"]

@@ -45,6 +45,21 @@ def test_the_text_states_the_facts(heard: Heard) -> None:
     assert repr(Timeline(heard.recording, "other")) == "Timeline of other: no request has been executed yet."
 
 
+def test_the_figure_has_what_happened_besides(heard: Heard) -> None:
+    record = heard.recording.model("add")
+    record.mark(12_500_000, "restart", "add_0_1: restarting after SIGKILL")
+    record.mark(16_000_000, "state", "add, version 1: UNAVAILABLE")
+    record.mark(600_000_000_000, "state", "long after")
+    svg, legend = read(Timeline(heard.recording, "add").figure())
+    happened = [title for title in titles(svg) if title.split(":")[0] in ("error", "restart", "state")]
+    assert happened == [
+        "error: request 3: no",
+        "restart: add_0_1: restarting after SIGKILL",
+        "state: add, version 1: UNAVAILABLE",
+    ]
+    assert legend[-3:] == ["an error", "a restart", "a change of state"]
+
+
 def test_requests_that_ended_in_the_queue_are_told(heard: Heard) -> None:
     reject = heard.instruments.request_rejected
     assert reject is not None
@@ -88,9 +103,10 @@ def test_the_figure_is_svg_with_every_execution(heard: Heard) -> None:
         "size 2, 4 ms, closed because: shape",
         "size 1, 2 ms, closed because: delay",
         "size 1, 2 ms, closed because: delay",
+        "error: request 3: no",
     ]
     assert texts(svg)[:2] == ["add_0_0", "add_0_1"]
-    assert legend == ["execution, with its batch size", "failed", "a request that waits"]
+    assert legend == ["execution, with its batch size", "failed", "a request that waits", "an error"]
     assert texts(svg)[-1].startswith("time of day, ") and texts(svg)[-1].endswith("; 2 ms between two marks")
     assert Timeline(heard.recording, "other").figure() == ""
 

@@ -29,6 +29,7 @@ from ..playground.open_playground import open_playground
 from ..record.view_panel import ViewPanel
 from ..widget import LiveView, close_widget, in_kernel
 from .card import REPLACED, card_body, card_text, still_html
+from .check_panel import CheckPanel, CheckResultShown
 from .export_panel import ExportPanel
 from .hanging import kill_pressed
 from .model_facts import ModelFacts, current_facts
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 #: The labels of the buttons, and their actions, by the state of the model.
 _PLAYGROUND = ("playground", "Playground", "a form for sending requests")
 _VIEW = ("view", "View", "what it does, live: its batches and why each closed, streams, metrics, memory, calls")
+_CHECK = ("check", "Check…", "look for what goes wrong in company: batches, state, failures that spread, leaks")
 _EXPORT = ("export", "Export…", "write a model repository for a real server")
 _UNLOAD = ("unload", "Unload", "take the model out of service")
 _LOAD = ("load", "Load", "load the model as it was written last")
@@ -48,8 +50,8 @@ _STOP = ("stop", "Stop", "end the load; what served before goes on")
 _KILL = ("kill", "Kill old process", "end now what serves no more; its requests fail")
 _END = ("kill", "Kill hanging process", "end it now; its requests fail, and another process takes over")
 _BUTTONS = {
-    "READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
-    "NOT READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
+    "READY": (_PLAYGROUND, _VIEW, _CHECK, _EXPORT, _UNLOAD),
+    "NOT READY": (_PLAYGROUND, _VIEW, _CHECK, _EXPORT, _UNLOAD),
     "LOADING": (_STOP,),
     "UNLOADING": (_LOAD,),
     "UNLOADED": (_LOAD,),
@@ -97,10 +99,12 @@ class LiveCard(LiveView):
         self._said_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
         self._exporting: ExportPanel | None = None
+        self._checking: CheckPanel | None = None
         self._viewing: ViewPanel | None = None
         self._actions: dict[str, Callable[[], object]] = {
             "playground": lambda: self._toggle("playground"),
             "view": lambda: self._toggle("view"),
+            "check": lambda: self._toggle("check"),
             "export": lambda: self._toggle("export"),
             "unload": lambda: workspace.unload(name, wait=False),
             "load": self._load,
@@ -132,8 +136,8 @@ class LiveCard(LiveView):
         still = still_html(self.facts, self._since, self._of_config)
         return "".join([still, *(opened.html() for opened in self._seen())])
 
-    def _seen(self) -> Iterator[Playground | LiveView]:
-        """Return what is seen below the buttons: the form with an answer, or the view."""
+    def _seen(self) -> Iterator[Playground | LiveView | CheckResultShown]:
+        """Return what is seen below the buttons: the form with an answer, the view, or the result of a check."""
         if self._panel is None or not self._panel.children:
             return
         form = self._states.playgrounds.get(self.name)
@@ -141,11 +145,14 @@ class LiveCard(LiveView):
             yield form
         elif self._opened == "view" and self._viewing is not None:
             yield self._viewing.view
+        elif self._opened == "check" and self._checking is not None and self._checking.result is not None:
+            yield self._checking.result
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
         buttons = [*_BUTTONS.get(facts.state, ()), *([_KILL] if facts.draining else [_END] if facts.hanging else [])]
         return {
+            "name": self.name,
             "state": facts.state,
             "html": card_body(facts),
             "buttons": [{"do": do, "label": label, "title": title} for do, label, title in buttons],
@@ -269,6 +276,7 @@ class LiveCard(LiveView):
             forms: dict[str, Callable[[], Any]] = {
                 "playground": self.playground,
                 "view": self._view_panel,
+                "check": self._check_panel,
                 "export": self._export,
             }
             form = forms[self._opened]().widget
@@ -280,6 +288,12 @@ class LiveCard(LiveView):
         if self._exporting is None:
             self._exporting = ExportPanel(self._workspace.server.model(self.name))
         return self._exporting
+
+    def _check_panel(self) -> CheckPanel:
+        if self._checking is None:
+            model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
+            self._checking = CheckPanel(model, self.freeze)
+        return self._checking
 
     def _view_panel(self) -> ViewPanel:
         if self._viewing is None:

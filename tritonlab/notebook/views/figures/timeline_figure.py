@@ -5,14 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from ....core.short_number import duration_text
-from ....core.svg_picture import BLUE, ORANGE, RED, Key, Scale, SvgPicture, column_width
-from ....profile.model_record import ModelRecord
+from ....core.svg_picture import BLUE, INK, ORANGE, RED, Key, Scale, Shape, SvgPicture, column_width
+from ....profile.model_record import Mark, ModelRecord
 
 _LANE, _WAIT, _BLOCK = 44, 18, 18
 #: How many of the last executions are shown, and how many rows for the requests that waited for one.
 BATCHES, _ROWS = 120, 8
 #: The room before the first execution, as a share of the time shown.
 _BEFORE = 0.02
+#: Marks so long after the last execution, as a share of the time shown, are shown, too; and the height of their row.
+_AFTER, _MARK_ROW = 0.5, 16
+#: How marks are drawn, by kind, as in the live view.
+_MARKS: dict[str, tuple[Shape, str]] = {
+    "error": ("triangle", RED),
+    "restart": ("triangle", RED),
+    "timeout": ("triangle", ORANGE),
+    "cancelled": ("triangle", ORANGE),
+    "waits": ("triangle", ORANGE),
+    "state": ("dot", INK),
+}
+_WORDS = {"error": "an error", "restart": "a restart", "timeout": "a timeout", "cancelled": "a cancellation"}
+_WORDS |= {"waits": "a long wait", "state": "a change of state"}
 
 
 def last_executions(record: ModelRecord) -> list[dict[str, float]]:
@@ -22,8 +35,9 @@ def last_executions(record: ModelRecord) -> list[dict[str, float]]:
 
 
 def timeline_figure(record: ModelRecord, wall: int) -> str:
-    """Return the last executions as SVG text, a lane for each instance, and above each its requests while they waited;
-    empty if there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """Return the last executions as SVG text, a lane for each instance, above each its requests while they waited, and
+    below all what happened besides: errors, restarts, states; empty if there is none. `wall`: add it to a time of the
+    record to get nanoseconds since the epoch.
     """
     with record.lock:
         batches, requests = last_executions(record), record.requests.rows()
@@ -35,7 +49,9 @@ def timeline_figure(record: ModelRecord, wall: int) -> str:
     names = [instances[lane] if lane >= 0 else "" for lane in lanes]
     begin, end = min(batch["start"] for batch in batches), max(batch["end"] for batch in batches)
     picture = SvgPicture(f"the last {len(batches)} executions of {record.name}")
-    picture.legend(_keys(batches))
+    marks = [mark for mark in list(record.marks) if begin <= mark.time <= end + (end - begin) * _AFTER]
+    end = max([end, *(mark.time for mark in marks)])
+    picture.legend(_keys(batches, marks))
     left, top = column_width(names), picture.height
     scale = Scale(begin - (end - begin) * _BEFORE, end, left, picture.width - 4)
     for number, name in enumerate(names):
@@ -46,14 +62,27 @@ def timeline_figure(record: ModelRecord, wall: int) -> str:
         y = top + lanes.index(int(batch["instance"])) * _LANE
         _draw_requests(picture, batch, requests, oldest, scale, top=y)
         _draw_execution(picture, batch, reasons=words["reason"], scale=scale, y=y + _WAIT)
+    _draw_marks(picture, marks, scale, y=top + len(lanes) * _LANE + _MARK_ROW / 2)
     picture.time_axis(scale, wall)
     return picture.svg()
 
 
-def _keys(batches: list[dict[str, float]]) -> list[Key]:
+def _keys(batches: list[dict[str, float]], marks: list[Mark]) -> list[Key]:
     failed = [Key("block", RED, "failed")] if any(batch["failed"] for batch in batches) else []
     waited = Key("bar", ORANGE, "a request that waits")
-    return [Key("block", BLUE, "execution, with its batch size"), *failed, waited]
+    kinds = [kind for kind in _MARKS if any(mark.kind == kind for mark in marks)]
+    happened = [Key(*_MARKS[kind], _WORDS[kind]) for kind in kinds]
+    return [Key("block", BLUE, "execution, with its batch size"), *failed, waited, *happened]
+
+
+def _draw_marks(picture: SvgPicture, marks: list[Mark], scale: Scale, y: float) -> None:
+    for mark in marks:
+        shape, tone = _MARKS.get(mark.kind, ("dot", INK))
+        with picture.group(f"{mark.kind}: {mark.text}"):
+            if shape == "dot":
+                picture.dot(scale(mark.time), y, 2.5, tone)
+            else:
+                picture.triangle(scale(mark.time), y, tone)
 
 
 def _draw_execution(picture: SvgPicture, batch: dict[str, float], reasons: list[Any], scale: Scale, y: float) -> None:

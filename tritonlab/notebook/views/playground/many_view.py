@@ -91,7 +91,7 @@ def histogram_html(times: Sequence[int]) -> str:
         counts[min(_BINS - 1, int((time - least) / width))] += 1
     highest = max(counts)
     bars = "".join(
-        f"<span style='height:{math.ceil(count / highest * 100)}%' "
+        f"<span style='height:{math.ceil(count / highest * 100)}%;flex:1 1 0;background:#3f8fd6' "
         f"title='{count} from {_duration_text(least + n * width)} to {_duration_text(least + (n + 1) * width)}'></span>"
         for n, count in enumerate(counts)
     )

@@ -99,7 +99,7 @@ def _bar(split: Split, total_ns: int) -> str:
     rest = max(0, total_ns - sum(ns for ns, _, _ in times))
     times.append((rest, "transport", "#c9a13b"))
     spans = "".join(f"<span style='flex:{ns} 0 0;background:{colour}'></span>" for ns, _, colour in times)
-    keys = "".join(
+    keys = " ".join(
         f"<span><span class='tl-key' style='background:{colour}'></span>{word} "
         f"<span class='tl-dim'>{duration_text(ns / 1e9)}</span></span>"
         for ns, word, colour in times

@@ -25,6 +25,7 @@ from ....server.models.model_lifecycle import ModelVersion
 from ....tuning.settings import Settings
 from ....tuning.tuned_model import TunedModel, Written, not_written
 from ..ticker import ViewEnded
+from .batch_lines import Profile
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
@@ -38,16 +39,18 @@ def open_view(
     kind: str = "timeline",
     model: str = "",
     written: Callable[[], Written | None] = not_written,
+    profile: Profile | None = None,
 ) -> RecordView:
     """Return a view of `subject`: a model, a recording, or the path of a recording or of a trace file of Triton's.
 
     kind: one of KINDS. model: which one, of a recording with several. written: how a notebook has written the model.
+    profile: looks at the lines of the model for so many seconds.
     Raises InvalidArgumentError, OSError, and RecordingError for a file that is neither.
     """
     if kind not in KINDS:
         raise InvalidArgumentError(f"view '{kind}' does not exist: {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
     if isinstance(subject, Model):
-        return _of_model(subject, kind, written)
+        return _of_model(subject, kind, written, profile)
     if kind not in _VIEWS:
         raise InvalidArgumentError(f"'{kind}' is not recorded: open it for a running model")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
@@ -69,7 +72,7 @@ def _read(path: Path) -> Recording:
     return read_trace(path) if first == b"[" else Recording.load(path)
 
 
-def _of_model(model: Model, kind: str, written: Callable[[], Written | None]) -> RecordView:
+def _of_model(model: Model, kind: str, written: Callable[[], Written | None], profile: Profile | None) -> RecordView:
     recorder, instruments = Recorder.for_instruments(model.server.instruments), model.server.instruments
 
     def check() -> None:
@@ -78,12 +81,18 @@ def _of_model(model: Model, kind: str, written: Callable[[], Written | None]) ->
         if not any(one is recorder for one in instruments):
             raise RuntimeError("recording has stopped; open the view again. The reason is in the kernel's log.")
 
-    view = _live(model, kind, recorder.recording, written)
+    view = _live(model, kind, recorder.recording, written, profile)
     view.check = check
     return view
 
 
-def _live(model: Model, kind: str, recording: Recording, written: Callable[[], Written | None]) -> RecordView:
+def _live(
+    model: Model,
+    kind: str,
+    recording: Recording,
+    written: Callable[[], Written | None],
+    profile: Profile | None,
+) -> RecordView:
     name, versions = model.name, model.versions
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
@@ -101,7 +110,12 @@ def _live(model: Model, kind: str, recording: Recording, written: Callable[[], W
 
     peek = TensorPeek(name)
     timeline = Timeline(
-        recording, name, live=lambda: live_state(versions()), config=rules, subject=_subject(model, written)
+        recording,
+        name,
+        live=lambda: live_state(versions()),
+        config=rules,
+        subject=_subject(model, written),
+        profile=profile,
     )
     timeline.peek, instruments = peek, model.server.instruments
     timeline.watched = lambda on: instruments.add(peek) if on else instruments.remove(peek)

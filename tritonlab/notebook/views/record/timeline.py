@@ -21,6 +21,7 @@ from ....tuning.tuned_model import TunedModel
 from ..card.copies_text import copies_text
 from ..figures.timeline_figure import timeline_figure
 from ..record_plots import plot_batch_sizes, plot_executions
+from .batch_lines import BatchLines, Profile
 from .record_view import Live, RecordView
 from .what_if_lanes import WhatIfLanes
 
@@ -34,7 +35,8 @@ _TOLD = 20
 
 class Timeline(RecordView):
     """A view of executions. `config` returns the current batching rules of a model; without it fewer reasons can be
-    given. `subject`: the running model; without it there are no what-if questions.
+    given. `subject`: the running model; without it there are no what-if questions. `profile`: looks at its lines for
+    so many seconds.
     """
 
     MODULE = "timeline.js"
@@ -48,13 +50,15 @@ class Timeline(RecordView):
         live: Live | None = None,
         config: Callable[[], BatchConfig] | None = None,
         subject: TunedModel | None = None,
+        profile: Profile | None = None,
     ) -> None:
         super().__init__(recording, name, live)
         self._config = config
         #: keeps values while the view is open
         self.peek: TensorPeek | None = None
         self._what_if = WhatIfLanes(subject, self.send) if subject is not None else None
-        self.update(tunable=subject is not None, rejections=list(REJECTIONS))
+        self._lines = BatchLines(name, recording, profile, self.send) if profile is not None else None
+        self.update(tunable=subject is not None, lines=profile is not None, rejections=list(REJECTIONS))
 
     def why_apart(self, one: int, other: int) -> str:
         """Return one sentence on why the requests of two rows of the record were not executed together."""
@@ -86,6 +90,9 @@ class Timeline(RecordView):
             self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
         elif content.get("do") == "values":
             self.send({"kind": "answer", "row": content["row"], "values": self.values(int(content["row"]))})
+        elif content.get("do") == "lines":
+            if self._lines is not None:
+                self._lines.reply(int(content["size"]))
         elif self._what_if is not None:
             self._what_if.reply(content)
 

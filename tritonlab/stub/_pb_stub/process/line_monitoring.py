@@ -1,7 +1,7 @@
 """The author's lines by time, from the events of `sys.monitoring` (Python 3.12 and later): exact, and counted.
 
 A line in a hot loop costs several times its own time when each pass is an event. So all of it is given up, for
-sampling, as soon as the events took more than a small share of the author's time.
+sampling, as soon as the events took more than a small share of the author's time, or were on for long enough.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .line_samples import AuthorFiles, LineTimes
 
 #: The share of the author's time that events may take, and the nanoseconds that they may take at first.
-_SHARE, _SLACK = 0.02, 5_000_000
+_SHARE, _SLACK = 0.02, 300_000
+#: The nanoseconds of the author's time after which events end anyway: a loop within one line makes none, and is still
+#: some 10 % slower while they are on.
+_LONGEST = 1_500_000_000
 #: Between how many events of a thread the price is looked at.
-_LOOKS = 256
+_LOOKS = 64
 
 
 class _ThreadState:
@@ -158,6 +161,10 @@ class LineMonitoring:
             state.row = None
             with self._lock:
                 self._busy += now - state.outer
+                seen_enough = self._on and self._busy > _LONGEST
+            if seen_enough:
+                self.stop()
+                self._too_dear()
         state.since = time.perf_counter_ns()
 
     def _unwind(self, code: Any, offset: int, error: BaseException) -> None:
@@ -199,4 +206,4 @@ class LineMonitoring:
             best = min(best, (time.perf_counter_ns() - began) / 50)
         self._times = times
         self._threads.clear()
-        return best * 1.3  # and what the interpreter does for it
+        return best * 2  # and what the interpreter does for it

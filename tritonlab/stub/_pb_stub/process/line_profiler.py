@@ -107,7 +107,7 @@ class _Times:
 
     def _sample_only(self) -> None:
         self.way = "monitoring, then sampling"
-        self._sampler.only_waiting = False
+        self._sampler.look_at_all()
 
     def _size_of(self, ident: int) -> int:
         """Return the size of the batch that a thread works for: 0 if it is not the one of `execute`. 0 as thread stands

@@ -12,7 +12,9 @@ from ..api import own_threads
 from .author_error import is_library
 
 #: Seconds between two looks.
-_PAUSE = 0.002
+_PAUSE = 0.005
+#: Seconds between two wakes while there is nothing to look at.
+_REST = 0.05
 #: How long a look may wait for the interpreter's lock. With Python's 5 ms it would mostly come when the author's code
 #: gives the lock back by itself, and see nothing but the lines that do.
 _SWITCH = 1e-4
@@ -71,9 +73,9 @@ class LineSampler:
         self._size_of = size_of
         self._loop = loop
         self.only_waiting = only_waiting
+        self._last = time.perf_counter_ns()
         self._end = threading.Event()
         self._interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(_SWITCH, self._interval))
         self._thread = own_threads.start("profile", self._look_often)
 
     def stop(self) -> None:
@@ -81,13 +83,25 @@ class LineSampler:
         self._thread.join()
         sys.setswitchinterval(self._interval)
 
+    def look_at_all(self) -> None:
+        """From now on, count what runs, too."""
+        self._last = time.perf_counter_ns()
+        self.only_waiting = False
+
     def _look_often(self) -> None:
-        pause, last, used = _PAUSE, time.perf_counter_ns(), time.thread_time()
+        used, pause = time.thread_time(), self._pause(0.0)
         while not self._end.wait(pause):
-            now = time.perf_counter_ns()
-            self.look(now - last)
-            last, before, used = now, used, time.thread_time()
-            pause = max(_PAUSE, (used - before) / _SHARE)
+            since, self._last = self._last, time.perf_counter_ns()
+            self.look(self._last - since)
+            before, used = used, time.thread_time()
+            pause = self._pause(used - before)
+
+    def _pause(self, spent: float) -> float:
+        if self.only_waiting and self._loop() is None:
+            return _REST
+        if not self.only_waiting:
+            sys.setswitchinterval(min(_SWITCH, self._interval))
+        return max(_PAUSE, spent / _SHARE)
 
     def look(self, nanoseconds: int) -> None:
         """Count the time for the lines at which the author's code is."""

@@ -1,0 +1,62 @@
+# The documentation site: Sphinx, MyST Markdown and the PyData theme, as NumPy, pandas and the projects of Jupyter build
+# theirs: it reads notebooks and docstrings, and its search works without a server. Zensical 0.1.3, the successor of
+# Material for MkDocs, reads no notebooks yet; Jupyter Book 2 makes no reference from docstrings (November 2026).
+"""The configuration of Sphinx; `make docs` builds the site into build/docs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "_extensions"))
+
+import tritonlab  # noqa: E402  the path above comes first
+
+project = "tritonlab"
+author = "tritonlab contributors"
+copyright = f"2026, {author}"
+release = version = tritonlab.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "generated_reference",  # listens to autodoc
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+# The line of a cell magic is not Python, and a `?` in it ends the highlighting of the strict kind.
+suppress_warnings = ["misc.highlighting_failure"]
+exclude_patterns = ["_extensions", "_static", "jupyter_execute"]
+html_theme = "pydata_sphinx_theme"
+html_title = f"tritonlab {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_logo = "_static/trident.svg"
+html_favicon = "_static/trident.svg"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+# Docstrings write code as Markdown does, between single backticks.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_class_signature = "mixed"
+python_use_unqualified_type_names = True
+
+# The notebooks are executed by `make docs`; a quick build, such as that of the tests, shows the outputs they store.
+nb_execution_mode = os.environ.get("TRITONLAB_DOCS_EXECUTE", "off")
+nb_execution_cache_path = str(HERE.parent / "build" / "docs-executed")
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
+myst_heading_anchors = 4

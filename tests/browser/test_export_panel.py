@@ -1,0 +1,162 @@
+"""The panel of *Export…*: one for the card, the toolbar and the button beside a cell; its choices, what pre-flight says
+of each, deploy files, a cancelled export, and the verdict of a judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_accessible import no_faults
+from tests.browser.test_extension import LOAD, accept, marked, open_notebook, toolbar
+
+pytestmark = pytest.mark.timeout(300)
+
+SCALE = "SCALE = 3.0"
+#: Uses what another cell defines, and a call that releases before 2.39 do not have.
+SCALED = """%%triton_model scaled --input IN:FP32[-1] --output OUT:FP32[-1]
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests if not request.is_cancelled()]
+
+    def answer(self, request):
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy() * SCALE)])
+"""
+#: A judge that needs no server: it is slow enough to be cancelled, and says what a real one does.
+JUDGE = """
+import importlib
+from tritonlab.export.child_command import raise_if_cancelled
+from tritonlab.export.verify.verdict import ReleaseVerdict, Verification
+import time
+
+def judged(directory, *, triton, say, cancel, **rest):
+    for step in range(3):
+        say(f"Triton {triton[0]}: step {step + 1} of 3")
+        for _ in range(JUDGE_STEPS):
+            raise_if_cancelled(cancel)
+            time.sleep(0.05)
+    page = directory / "verify.html"
+    page.write_text("<!doctype html><html lang='en'><title>proved</title><h1>Proved</h1>")
+    verdicts = (ReleaseVerdict(triton[0], "a fake judge", problem="nobody was asked"),)
+    return Verification(directory, verdicts, ("Triton 2.51: nobody was asked",), page, page.with_suffix(".json"))
+
+importlib.import_module("tritonlab.export.verify.verification").verify = judged
+JUDGE_STEPS = 40
+"""
+
+
+def panel(lab: Any) -> Any:
+    return lab.page.locator(".tritonlab-export")
+
+
+def option(lab: Any, name: str) -> Any:
+    return panel(lab).get_by_role("group", name=name, exact=True)
+
+
+def said(lab: Any, name: str) -> Any:
+    return option(lab, name).locator(".tritonlab-said")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> None:
+    open_notebook(lab, f"choices_{theme}", [LOAD, SCALE, SCALED], theme)
+    for index in range(3):
+        lab.run(index)
+    (lab.jupyter.notebooks / "ours" / "models").mkdir(parents=True, exist_ok=True)
+    marked(lab, 2, "ready")
+    output = lab.cell(2).locator(".jp-OutputArea").first
+    output.get_by_role("button", name="Export…").click()  # the card's
+    lab.wait_text(said(lab, "Other cells"), "SCALE is used and not defined in the model's own files")
+    lab.shot(f"export_panel_{theme}")
+    no_faults(lab, ".tritonlab-export")
+
+    # another target lacks what the model uses
+    expect(said(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
+    option(lab, "Target").get_by_role("combobox").select_option("2.36")
+    lab.wait_text(said(lab, "Target").locator("[data-stops=true]"), "Mend:")
+    option(lab, "Target").get_by_role("combobox").select_option("2.51")
+    expect(said(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
+
+    # what is mended is said no more
+    option(lab, "Other cells").get_by_role("checkbox").check()
+    lab.wait_text(said(lab, "Other cells"), "Written in front of scaled: SCALE")
+    expect(said(lab, "Other cells").locator("[data-row=P1]")).to_have_count(0)
+
+    # sizes before they are spent
+    option(lab, "Environment").get_by_role("combobox").select_option("requirements")
+    lab.wait_text(said(lab, "Environment"), "numpy")
+    option(lab, "Proof").get_by_role("checkbox").check()
+    lab.wait_text(said(lab, "Proof"), "Triton 2.51")
+
+    # deploy files go beside a repository called models/, which the panel offers
+    option(lab, "Deploy files").get_by_label("Docker and compose").check()
+    lab.wait_text(said(lab, "Deploy files"), "beside a repository called models/")
+    expect(accept(lab)).to_be_disabled()
+    option(lab, "Deploy files").get_by_role("button", name="Export to model_repository/models").click()
+    lab.wait_text(panel(lab).locator(".tritonlab-plans"), "deploy/Dockerfile")
+    expect(accept(lab)).to_be_enabled()
+    panel(lab).get_by_text("The same in Python").click()
+    expect(panel(lab).locator(".tritonlab-python pre")).to_have_text(
+        'tritonlab.export("scaled", "model_repository/models", env="requirements", deploy=["docker"], capture=True, '
+        'verify=["2.51"])'
+    )
+    lab.shot(f"export_panel_chosen_{theme}")
+    no_faults(lab, ".tritonlab-export")
+    lab.page.keyboard.press("Escape")
+    panel(lab).wait_for(state="detached")
+    assert not (lab.jupyter.notebooks / "model_repository").exists()
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
+    open_notebook(lab, "whole", [LOAD, SCALE, SCALED, JUDGE, "import time; time.sleep(8)"])
+    for index in range(4):
+        lab.run(index)
+    marked(lab, 2, "ready")
+    lab.start(4)  # a cell that runs keeps nobody waiting
+    toolbar(lab).click()
+    panel(lab).get_by_label("Repository directory").fill("whole/models")
+    option(lab, "Other cells").get_by_role("checkbox").check()
+    option(lab, "Deploy files").get_by_label("Docker and compose").check()
+    option(lab, "Deploy files").get_by_label("KServe").check()
+    option(lab, "Proof").get_by_role("checkbox").check()
+    lab.wait_text(panel(lab).locator(".tritonlab-plans"), "deploy/Dockerfile")
+    accept(lab).click()
+    lab.wait_text(panel(lab).locator(".tritonlab-now"), "step 2 of 3")
+    lab.shot("export_panel_running")
+    no_faults(lab, ".tritonlab-export")
+    verdict = panel(lab).locator(".tritonlab-verdict")
+    lab.wait_text(verdict, "Not proved on real Triton")
+    lab.shot("export_panel_done")
+    no_faults(lab, ".tritonlab-export")
+    root = lab.jupyter.notebooks / "whole"
+    assert (root / "deploy" / "Dockerfile").is_file() and (root / "README.md").is_file()
+    assert "SCALE = 3.0" in (root / "models" / "scaled" / "1" / "model.py").read_text()
+    verdict.get_by_role("link").click()  # to the page, in JupyterLab
+    lab.page.keyboard.press("Escape")
+    lab.page.locator(".lm-TabBar-tabLabel", has_text="verify.html").wait_for()
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+def test_a_cancelled_export_ends_and_says_so(lab: Any) -> None:
+    open_notebook(lab, "cancelled", [LOAD, SCALE, SCALED, JUDGE, "JUDGE_STEPS = 400"])
+    for index in range(5):
+        lab.run(index)
+    marked(lab, 2, "ready")
+    lab.cell(2).locator(".tritonlab-mark-export").click()
+    panel(lab).get_by_label("Repository directory").fill("stopped")
+    option(lab, "Proof").get_by_role("checkbox").check()
+    lab.wait_text(said(lab, "Proof"), "Triton 2.51")
+    expect(accept(lab)).to_be_enabled()
+    accept(lab).click()
+    lab.wait_text(panel(lab).locator(".tritonlab-now"), "step 1 of 3")
+    lab.page.keyboard.press("Escape")  # the first ends what runs, the panel stays and says so
+    lab.wait_text(panel(lab).get_by_role("alert"), "cancelled")
+    expect(panel(lab).locator("progress")).to_have_count(0)
+    lab.shot("export_panel_cancelled")
+    lab.page.keyboard.press("Escape")
+    panel(lab).wait_for(state="detached")
+    assert lab.errors == []

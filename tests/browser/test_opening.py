@@ -1,0 +1,168 @@
+"""A repository as NVIDIA's image examples are, an ensemble around a network of another backend, from the file browser
+to an edited export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.notebook.repositories import contents
+
+pytestmark = pytest.mark.timeout(300)
+
+PREPROCESS = b"""\
+import numpy as np\r
+import triton_python_backend_utils as pb_utils\r
+from scaling import SCALE\r
+\r
+\r
+class TritonPythonModel:\r
+    def execute(self, requests):\r
+        images = [pb_utils.get_input_tensor_by_name(request, "IMAGE").as_numpy() for request in requests]\r
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("PIXELS", self.pixels(image))]) for image in images]\r
+\r
+    def pixels(self, image):\r
+        return (image / SCALE).astype(np.float32)  \r
+"""
+
+
+def config(name: str, runner: str, entry: str, result: str) -> bytes:
+    return f"""\
+# {name}
+name: "{name}"
+{runner}
+max_batch_size: 4
+input [ {{ {entry} }} ]
+output [ {{ {result} }} ]
+""".encode()
+
+
+IMAGE = 'name: "IMAGE" data_type: TYPE_UINT8 dims: [ -1 ]'
+ENSEMBLE = (
+    config("ensemble_image", 'platform: "ensemble"', IMAGE, 'name: "SCORE" data_type: TYPE_FP32 dims: [ 1 ]')
+    + b"""\
+ensemble_scheduling {
+  step [
+    {
+      model_name: "preprocess"
+      model_version: -1
+      input_map { key: "IMAGE" value: "IMAGE" }
+      output_map { key: "PIXELS" value: "preprocessed_image" }
+    },
+    {
+      model_name: "resnet50"
+      model_version: -1
+      input_map { key: "INPUT__0" value: "preprocessed_image" }
+      output_map { key: "OUTPUT__0" value: "SCORE" }
+    }
+  ]
+}
+"""
+)
+
+
+def write_models(root: Path) -> None:
+    pixels = 'name: "{}" data_type: TYPE_FP32 dims: [ -1 ]'
+    files = {
+        "ensemble_image/config.pbtxt": ENSEMBLE,
+        "preprocess/1/model.py": PREPROCESS,
+        "preprocess/1/scaling.py": b"SCALE = 255.0\n",
+        "preprocess/config.pbtxt": config("preprocess", 'backend: "python"', IMAGE, pixels.format("PIXELS")),
+        "resnet50/1/model.plan": b"plan",
+        "resnet50/config.pbtxt": config(
+            "resnet50",
+            'platform: "tensorrt_plan"',
+            pixels.format("INPUT__0"),
+            'name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 1 ]',
+        ),
+    }
+    for path, content in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    (root / "ensemble_image" / "1").mkdir()
+
+
+def row(table: Any, name: str) -> Any:
+    return table.locator("tr", has=table.page.locator(f"td.tl-tensor:text-is('{name}')"))
+
+
+def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
+    folder = lab.jupyter.notebooks / f"opening_{theme}"
+    models = folder / "image_models"
+    write_models(models)
+    before = contents(models)
+    lab.jupyter.write(
+        f"opening_{theme}/opening.ipynb",
+        [
+            "import numpy as np\nimport tritonlab\n\n%load_ext tritonlab",
+            "tritonlab.reset(backends={'tensorrt': 'stand-in:echo'})\n%triton open image_models",
+            "ensemble_image(IMAGE=np.full((1, 3), 255, np.uint8))['SCORE']",
+            "ensemble_image.view('graph')",
+            "tritonlab.open('image_models').export('exported')",
+        ],
+    )
+    lab.open(f"opening_{theme}/opening.ipynb")
+    lab.run(0)
+    table = lab.run(1).locator(".tl-live")
+    for name in ("ensemble_image", "preprocess", "resnet50"):
+        lab.wait_text(row(table, name), "READY")
+    lab.wait_text(table, "stand-in that invents its answers (echo)")
+    lab.wait_text(lab.run(2), "[[1.]]")
+    lab.shot(f"opened_{theme}", table)
+
+    table.get_by_role("button", name="Bring into cells").nth(1).click()
+    expect(lab.cell(4).locator(".cm-content")).to_contain_text(
+        "%%triton_model preprocess --base image_models/preprocess"
+    )
+    expect(lab.cell(2).locator(".cm-content")).to_contain_text("%%triton_config preprocess")
+    expect(lab.cell(3).locator(".cm-content")).to_contain_text("%%triton_file preprocess scaling.py")
+    edited = "({ model: { sharedModel: it } }) => it.setSource(it.getSource().replace('/ SCALE', '/ SCALE * 2'))"
+    lab.page.evaluate(f"() => ({edited})(jupyterapp.shell.currentWidget.content.widgets[4])")
+    lab.run(2)
+    lab.run(3)
+    lab.wait_text(lab.run(4), "READY")
+    lab.wait_text(row(table, "preprocess"), "in cells")
+    lab.shot(f"opened_cells_{theme}", table)
+    lab.wait_text(lab.run(5), "[[2.]]")
+    graph = lab.run(6).locator(".tl-graph")
+    for name in ("preprocess", "resnet50"):
+        expect(graph).to_contain_text(name)
+    lab.shot(f"opened_graph_{theme}", graph)
+    lab.wait_text(lab.run(7), "it did not answer itself here (stand-in that invents its answers (echo))")
+    after = contents(folder / "exported")
+    assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {
+        "preprocess/1/model.py"
+    }
+    assert after["preprocess/1/model.py"][2] == PREPROCESS.replace(b"/ SCALE", b"/ SCALE * 2")
+    assert contents(models) == before
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+@pytest.mark.parametrize("theme", ["dark"], indirect=True)
+def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, theme: str) -> None:
+    write_models(lab.jupyter.notebooks / "folder" / "my models")
+    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/folder/tree/folder")
+    lab.page.locator(".jp-LauncherCard", has_text="Triton repository").wait_for()
+    folder = lab.page.locator(".jp-DirListing-item[data-isdir='true']", has_text="my models")
+    folder.click(button="right")
+    lab.page.get_by_text("Open as Triton Repository").click()
+    lab.wait_until_idle()
+    table = lab.cell(2).locator(".tl-live")
+    lab.wait_text(row(table, "preprocess"), "READY")
+    lab.wait_text(row(table, "resnet50"), "FAILED")
+    lab.wait_text(table, "unable to find backend library for backend 'tensorrt'")
+    lab.shot("opened_folder")
+
+    lab.page.locator(".lm-TabBar-tab", has_text="Launcher").click()
+    lab.page.locator(".jp-LauncherCard", has_text="Triton repository").click()
+    dialog = lab.page.locator(".jp-Dialog")
+    dialog.locator(".jp-DirListing-item", has_text="my models").click()
+    lab.shot("opened_dialog")
+    dialog.get_by_role("button", name="Select").click()
+    lab.page.locator(".lm-TabBar-tab.lm-mod-current", has_text="Untitled1.ipynb").wait_for()
+    lab.wait_until_idle()
+    lab.wait_text(row(lab.page.locator(".jp-NotebookPanel:visible .tl-live"), "preprocess"), "READY")
+    assert (lab.foreign, lab.errors) == ([], [])

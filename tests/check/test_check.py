@@ -1,0 +1,230 @@
+"""Checks of models with one bug each, and of correct ones, in real processes.
+
+`python -m tests.check.all_planted` checks all of `planted.py`, with all relations; here is a part of it, for a few
+seconds each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.check.planted import BUGS, CORRECT, HEAD, VECTOR, Planted
+from tritonlab.check.check_result import CheckResult, junit_xml
+from tritonlab.check.run import Doing
+from tritonlab.core.status import InvalidArgumentError
+from tritonlab.notebook.model import Model
+from tritonlab.notebook.server import Server
+from tritonlab.testing import check_case
+
+Load = Callable[[Planted], Model]
+ALL = {one.name: one for one in (*BUGS, *CORRECT)}
+#: Seconds of a check of one relation; much more than it needs on a machine that is not busy.
+SECONDS = 40.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("planted"), model_control_mode="explicit") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def load(server: Server) -> Load:
+    """Writes a planted model into the server's repository and loads it."""
+
+    def load(planted: Planted) -> Model:
+        write(planted, server.repositories[0])
+        return server.load(planted.name)
+
+    return load
+
+
+def write(planted: Planted, repository: Path) -> Path:
+    directory = repository / planted.name
+    (directory / "1").mkdir(parents=True, exist_ok=True)
+    (directory / "1" / "model.py").write_text(planted.text)
+    (directory / "config.pbtxt").write_text(planted.config)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "name", ["shared_buffer", "all_fail", "forgotten_final", "one_state_for_all", "empty_text", "first_row_only"]
+)
+def test_a_bug_is_found_and_made_small(load: Load, name: str) -> None:
+    planted = ALL[name]
+    model = load(planted)
+    result = model.check(SECONDS, relations=[planted.relation])
+    (found, *_) = result.findings
+    assert found.relation == planted.relation
+    assert re.search(planted.says, found.sentence)
+    assert 1 <= len(found.requests) <= 2
+    assert all(tensor.shape[0] <= 2 for request in found.requests for tensor in request.inputs.values())
+    if planted.line:
+        lines = planted.text.split("\n")
+        assert found.line is not None and planted.line in lines[found.line - 1]
+
+
+def test_a_correct_model_raises_no_alarm(load: Load) -> None:
+    result = load(ALL["careful_numbers"]).check(SECONDS, relations=["answers", "company", "neighbours", "edges"])
+    assert result.ok and result.checked, result.text()
+    assert [one.left_out for one in result.tried] == [""] * 4
+
+
+def test_a_leak_is_found_with_its_line(load: Load) -> None:
+    planted = ALL["history"]
+    (found,) = load(planted).check(SECONDS, relations=["resources"]).findings
+    assert "bytes of memory behind" in found.sentence or "objects behind" in found.sentence
+    assert found.line is not None and planted.line in planted.text.split("\n")[found.line - 1]
+
+
+def test_a_finding_is_a_test_that_passes_when_the_model_is_mended(load: Load, server: Server, tmp_path: Path) -> None:
+    planted = ALL["batch_mean"]
+    model = load(planted)
+    result = model.check(SECONDS, relations=["company"])
+    (found,) = result.findings
+    assert re.search("What is in the other request gets into it", found.sentence)
+    assert found.difference is not None and found.difference.kind == "value"
+    snippet = found.to_pytest(tmp_path)
+    assert compile(snippet.text, snippet.name, "exec")
+    (case,) = tmp_path.glob("*.case")
+    with pytest.raises(AssertionError, match="of a batch of 2"):
+        check_case(case, model)
+    file = server.repositories[0] / planted.name / "1" / "model.py"
+    file.write_text(planted.text.replace("if len(rows) > 1 else whole", "if False else whole"))
+    os.utime(file, (1, 1))
+    server.load(planted.name)
+    check_case(case, model)
+    assert found.replay() == ""
+
+
+def test_the_model_goes_on_serving_and_is_not_touched(load: Load) -> None:
+    model = load(ALL["scaled"])
+    before = {path: path.stat().st_mtime_ns for path in model.directory.rglob("*")}
+    pids = [one["pid"] for one in model.instances()]
+    done = model.statistics()["model_stats"][0]["inference_count"]
+    model.check(6, relations=["company", "life"])
+    assert {path: path.stat().st_mtime_ns for path in model.directory.rglob("*")} == before
+    assert [one["pid"] for one in model.instances()] == pids
+    assert model.statistics()["model_stats"][0]["inference_count"] == done
+
+
+def test_it_is_stopped_with_what_was_found(load: Load) -> None:
+    seen: list[str] = []
+
+    def progress(doing: Doing) -> bool:
+        seen.append(str(doing))
+        return doing.findings == 0
+
+    result = load(ALL["wrong_type"]).check(SECONDS, progress=progress)
+    assert result.stopped == "stopped"
+    assert [one.relation for one in result.findings] == ["answers"]
+    assert any(one.left_out == "stopped" for one in result.tried)
+    assert "answers: " in "".join(seen) and "1 found" in seen[-1]
+
+
+def test_an_interrupt_keeps_what_was_found(load: Load) -> None:
+    def progress(doing: Doing) -> None:
+        if doing.findings:
+            raise KeyboardInterrupt
+
+    result = load(ALL["wrong_type"]).check(SECONDS, progress=progress)
+    assert result.stopped == "interrupted" and len(result.findings) == 1
+
+
+def test_a_model_that_refuses_everything_is_told_apart(load: Load) -> None:
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                error = pb_utils.TritonError("a licence is needed")
+                return [pb_utils.InferenceResponse(error=error) for _ in requests]
+        """
+    result = load(Planted("licensed", VECTOR, source)).check(10)
+    assert result.ok and not result.checked
+    assert "a licence is needed" in result.text() and "example={...}" in result.text()
+
+
+def test_an_example_is_what_a_picky_model_takes(load: Load) -> None:
+    source = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.last = 0.0
+
+            def execute(self, requests):
+                responses = []
+                for request in requests:
+                    x = get(request, "X")
+                    if not (x > 1e6).all():
+                        responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("too small")))
+                        continue
+                    responses.append(answer(Y=x - np.float32(self.last)))
+                    self.last = float(x.max())
+                return responses
+        """
+    model = load(Planted("picky", VECTOR, source))
+    assert not model.check(8, relations=["company"]).checked
+    values = [np.full(4, 2e6, np.float32), np.full(4, 5e6, np.float32)]
+    for options in ({"example": {"X": values[0][None]}}, {"strategies": {"X": values}}):
+        found = model.check(SECONDS, relations=["company"], **options).findings
+        assert [one.case.kind for one in found] == ["state"]
+
+
+def test_a_model_that_talks_to_others_is_named_before(load: Load, server: Server) -> None:
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                responses = []
+                for request in requests:
+                    x = pb_utils.get_input_tensor_by_name(request, "X")
+                    call = pb_utils.InferenceRequest(model_name="scaled", requested_output_names=["Y"], inputs=[x])
+                    responses.append(pb_utils.InferenceResponse(call.exec().output_tensors()))
+                return responses
+        """
+    load(ALL["scaled"])
+    model = load(Planted("caller", VECTOR, source))
+    with pytest.raises(InvalidArgumentError, match=r"it calls 'scaled' \(BLS\).*side_effects=True"):
+        model.check(5)
+    before = server.model("scaled").statistics()["model_stats"][0]["inference_count"]
+    result = model.check(10, relations=["answers", "company"], side_effects=True)
+    assert result.ok and result.checked, result.text()
+    assert server.model("scaled").statistics()["model_stats"][0]["inference_count"] == before
+
+
+def test_wrong_options_are_refused(load: Load) -> None:
+    model = load(ALL["scaled"])
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"relations": ["compny"]}, "'compny' is not a relation; there are answers, "),
+        ({"seconds": 0}, "seconds must be more than 0"),
+        ({"example": {"Z": 1}}, "example names 'Z'"),
+        ({"strategies": {"Z": [1]}}, "strategies name 'Z'"),
+    ]
+    for options, text in wrong:
+        with pytest.raises(InvalidArgumentError, match=text):
+            model.check(**options)
+
+
+def test_it_reads_as_text_html_json_and_junit(load: Load) -> None:
+    source = ALL["wrong_type"].source.replace("TritonPythonModel:", "TritonPythonModel:  # <b>&")
+    result: CheckResult = load(Planted("typed", VECTOR, source)).check(SECONDS, relations=["answers"])
+    assert "answers    does not hold" in result.text()
+    assert result.text().startswith("Check of typed: 1 finding; ")
+    facts = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert facts["findings"][0]["relation"] == "answers" and not facts["ok"]
+    assert "does not hold" in result.html() and "FP64" in result.html()
+    root = ElementTree.fromstring(junit_xml([("typed", result), ("other", "it does not load")]))
+    assert [case.find("failure") is not None for case in root.iter("testcase")] == [True, False]
+    assert root.find(".//error").get("message") == "it does not load"  # type: ignore[union-attr]
+
+
+def test_planted_models_are_python() -> None:
+    for planted in ALL.values():
+        compile(planted.text, planted.name, "exec")
+    assert HEAD

@@ -1,0 +1,297 @@
+"""These tests open repositories in a workspace with a real server and its stubs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.notebook.repositories import POST, contents, write_repository
+from tests.serving import eventually
+from tritonlab.core.status import NotFoundError
+from tritonlab.export.report import ExportConflict
+from tritonlab.export.repository import export
+from tritonlab.notebook.authoring.errors import FileError
+from tritonlab.notebook.authoring.opened_repository import OpenedRepository
+from tritonlab.notebook.authoring.workspace import Workspace
+
+ROW = np.array([1, 2], np.float32)
+POST_MODEL = POST.decode().replace("x + 1", "x + 100")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_repository(tmp_path / "models")
+
+
+@pytest.fixture
+def opened(workspace: Workspace, root: Path) -> OpenedRepository:
+    return OpenedRepository.open(workspace, root)
+
+
+def answer(workspace: Workspace) -> list[float]:
+    found: list[float] = workspace.server.model("all")(X=ROW)["Y"].tolist()
+    return found
+
+
+def states(opened: OpenedRepository) -> dict[str, str]:
+    return {row.name: row.state for row in opened.facts()}
+
+
+def test_one_that_fails_does_not_stop_the_others(workspace: Workspace, opened: OpenedRepository) -> None:
+    assert list(opened) == ["all", "post", "pre", "resnet", "template"]
+    ready = {"all": "READY", "post": "READY", "pre": "READY"}
+    assert states(opened) == {**ready, "resnet": "FAILED", "template": "FAILED"}
+    assert answer(workspace) == [3, 5]
+    assert workspace.server.model("pre").directory == opened["pre"].directory
+    rows = {row.name: row for row in opened.facts()}
+    assert [rows[name].kind for name in opened] == ["ensemble", "Python", "Python", "backend tensorrt", "Python"]
+    assert "unable to find backend library for backend 'tensorrt'" in rows["resnet"].reason
+    assert "line 2" in rows["template"].reason and "${max_batch_size}" in rows["template"].advice
+    assert opened.to_dict()["models"][1]["name"] == "post"
+    for text in ("template", "FAILED", "${max_batch_size}"):
+        assert text in opened.text()
+
+
+def test_models_come_after_those_that_they_need(opened: OpenedRepository) -> None:
+    order = opened.in_order()
+    assert order.index("all") > max(order.index("pre"), order.index("post"))
+
+
+def test_only_the_named_models_are_served(workspace: Workspace, root: Path) -> None:
+    opened = OpenedRepository.open(workspace, root, ["post"])
+    assert states(opened)["post"] == "READY"
+    assert states(opened)["pre"] == "NOT OPENED"
+    with pytest.raises(NotFoundError, match=r"no model 'nobody' in .*: all, post, pre, resnet, template"):
+        OpenedRepository.open(workspace, root, ["nobody"])
+
+
+def test_what_is_no_repository_is_refused_in_words(workspace: Workspace, root: Path) -> None:
+    with pytest.raises(FileError, match="there is no directory"):
+        OpenedRepository.open(workspace, root / "nowhere")
+    with pytest.raises(FileError, match="is one model, not a repository: open"):
+        OpenedRepository.open(workspace, root / "pre")
+    assert workspace.repositories == {}
+
+
+def test_a_change_of_its_files_is_served(workspace: Workspace, opened: OpenedRepository) -> None:
+    source = opened["post"].directory / "1" / "model.py"
+    source.write_bytes(POST.replace(b"x + 1", b"x + 10"))
+    eventually(lambda: answer(workspace) == [12, 14])
+    (opened.path / "resnet" / "config.pbtxt").write_text('backend: "python"\n')
+    (opened.path / "resnet" / "1" / "model.py").write_bytes(POST)
+    shutil.rmtree(opened.path / "template")
+    eventually(lambda: "resnet" in states(opened) and states(opened)["resnet"] == "READY")
+    eventually(lambda: list(opened) == ["all", "post", "pre", "resnet"])
+
+
+def test_a_second_call_looks_again(workspace: Workspace, opened: OpenedRepository) -> None:
+    (opened["template"].directory / "config.pbtxt").write_text('backend: "python"\n')
+    assert OpenedRepository.open(workspace, opened.path) is opened
+    assert states(opened)["template"] == "READY"
+
+
+def test_a_cell_counts_before_the_repository(workspace: Workspace, opened: OpenedRepository) -> None:
+    inputs = 'input [ { name: "T" data_type: TYPE_FP32 dims: [ 2 ] } ]'
+    outputs = 'output [ { name: "Y" data_type: TYPE_FP32 dims: [ 2 ] } ]'
+    workspace.load("post", POST_MODEL, config=f"{inputs}\n{outputs}")
+    assert answer(workspace) == [102, 104]
+    row = opened["post"].facts()
+    assert row.state == "NOT SERVED" and "a cell of this notebook" in row.reason and "load()" in row.advice
+    opened["post"].load()
+    assert answer(workspace) == [3, 5]
+    assert opened["post"].facts().state == "READY"
+
+
+def test_of_two_repositories_the_first_counts(workspace: Workspace, opened: OpenedRepository, tmp_path: Path) -> None:
+    other = OpenedRepository.open(workspace, write_repository(tmp_path / "other"))
+    row = other["pre"].facts()
+    assert row.state == "NOT SERVED" and str(opened.path) in row.reason and ".close()" in row.advice
+    opened.close()
+    other.refresh()
+    assert states(other)["pre"] == "READY"
+    assert states(opened)["pre"] == "CLOSED"
+    assert workspace.server.model("pre").directory == other["pre"].directory
+
+
+def test_closing_unloads_what_it_served(workspace: Workspace, opened: OpenedRepository) -> None:
+    opened.close()
+    assert not workspace.server.models(exclude_not_ready=True)
+    assert opened.path not in workspace.server.repositories
+    opened.close()
+
+
+# -- cells
+
+
+def run(workspace: Workspace, cells: list[str]) -> None:
+    """Do what the magics do with the cells; the tests of the shell run them there."""
+    for cell in cells:
+        line, _, body = cell.partition("\n")
+        magic, name, *words = line.split()
+        options = dict(zip(words[::2], words[1::2], strict=True)) if magic != "%%triton_file" else {}
+        base = options.get("--base")
+        if magic == "%%triton_config":
+            workspace.write_config(name, body + "\n", base=base)
+            if workspace.draft(name).loadable:
+                workspace.load(name)
+        elif magic == "%%triton_file":
+            workspace.write_file(name, words[0], body + "\n")
+        else:
+            version = int(options["--version"]) if "--version" in options else None
+            workspace.load(name, body + "\n", base=base, version=version)
+
+
+def test_cells_write_what_a_cell_can_hold(opened: OpenedRepository) -> None:
+    heads = [cell.split("\n")[0] for cell in opened["pre"].to_cells()]
+    assert heads[:2] == ["%%triton_config pre", "%%triton_file pre helper.py"]
+    assert heads[2].startswith("%%triton_model pre --base ") and heads[2].endswith("models/pre")
+    assert [cell.split()[0] for cell in opened["all"].to_cells()] == ["%%triton_config"]
+    assert "étape 1" in opened["pre"].to_cells()[-1]
+
+
+def test_a_round_trip_changes_nothing(workspace: Workspace, opened: OpenedRepository, tmp_path: Path) -> None:
+    before = contents(opened.path)
+    for name in ("pre", "post", "all"):
+        run(workspace, opened[name].to_cells())
+        assert opened[name].in_cells and opened[name].facts().state == "READY"
+    assert answer(workspace) == [3, 5]
+    assert workspace.server.model("pre").directory != opened["pre"].directory
+    opened.export(tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+    assert contents(opened.path) == before
+    # each model's own export has the same bytes
+    export(workspace.server.model("all"), tmp_path / "alone")
+    expected = {path: entry for path, entry in before.items() if path.split("/")[0] in ("all", "pre", "post")}
+    assert contents(tmp_path / "alone") == expected
+    assert not export(workspace.server.model("all"), tmp_path / "out").plan.differs
+    assert not opened.export(tmp_path / "out").differs
+
+
+def test_without_cells_the_export_is_the_same(workspace: Workspace, opened: OpenedRepository, tmp_path: Path) -> None:
+    opened.export(tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(opened.path)
+    export(workspace.server.model("pre"), tmp_path / "alone")
+    assert contents(tmp_path / "alone" / "pre") == contents(opened["pre"].directory)
+
+
+def test_an_edit_is_all_that_changes(workspace: Workspace, opened: OpenedRepository, tmp_path: Path) -> None:
+    before = contents(opened.path)
+    config, helper, model = opened["pre"].to_cells()
+    config = config.replace("dims: [ 2 ] } ]\n\noutput", "dims: [ -1 ] } ]\n\noutput")
+    run(workspace, [config, helper.replace("return x", "return 10 * x"), model])
+    assert answer(workspace) == [21, 41]
+    opened.export(tmp_path / "out")
+    after = contents(tmp_path / "out")
+    assert {path for path in before if after[path] != before[path]} == {"pre/1/helper.py", "pre/config.pbtxt"}
+    assert after["pre/1/helper.py"][2] == before["pre/1/helper.py"][2].replace(b"return x", b"return 10 * x")
+    assert after["pre/config.pbtxt"][2] == before["pre/config.pbtxt"][2].replace(
+        b"dims: [ 2 ] } ]\n\n", b"dims: [ -1 ] } ]\n\n"
+    )
+
+
+def test_weights_are_not_copied(workspace: Workspace, opened: OpenedRepository) -> None:
+    run(workspace, opened["pre"].to_cells())
+    served = workspace.server.model("pre").directory
+    assert (served / "1" / "weights.txt").resolve() == opened["pre"].directory / "1" / "weights.txt"
+    (opened["pre"].directory / "1" / "weights.txt").write_text("3")
+    workspace.load("pre")
+    assert answer(workspace) == [4, 7]
+
+
+def test_a_cell_that_does_not_load_exports_what_serves(
+    workspace: Workspace, opened: OpenedRepository, tmp_path: Path
+) -> None:
+    cells = opened["post"].to_cells()
+    run(workspace, cells)
+    with pytest.raises(Exception, match="broken"):
+        run(workspace, [cells[-1].replace("import", "raise ValueError('broken')\nimport", 1)])
+    assert "broken" in opened["post"].facts().reason
+    report = opened.export(tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(opened.path)
+    assert "its cells did not load when they ran last: the version that serves was exported" in str(report)
+
+
+def test_an_export_in_the_way_is_a_conflict(opened: OpenedRepository, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "README.md").write_text("other")
+    with pytest.raises(ExportConflict, match=r"change README\.md"):
+        opened.export(tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["README.md"]
+    opened.export(tmp_path / "out", overwrite=True)
+    assert contents(tmp_path / "out") == contents(opened.path)
+
+
+def test_an_export_over_the_repository_itself_keeps_it_whole(workspace: Workspace, opened: OpenedRepository) -> None:
+    before = contents(opened.path)
+    cells = opened["post"].to_cells()
+    run(workspace, [*cells[:-1], cells[-1].replace("x + 1", "x + 5")])
+    opened.export(opened.path, overwrite=True)
+    after = contents(opened.path)
+    assert {path for path in before if after[path] != before[path]} == {"post/1/model.py"}
+    assert not opened.export(opened.path).differs
+
+
+def test_several_versions(workspace: Workspace, opened: OpenedRepository, tmp_path: Path) -> None:
+    directory = opened["post"].directory
+    (directory / "3").mkdir()
+    (directory / "3" / "model.py").write_bytes(POST.replace(b"x + 1", b"x + 3"))
+    opened.refresh()
+    assert answer(workspace) == [5, 7]
+    cells = opened["post"].to_cells()
+    assert "--version" not in cells[-1] and "x + 3" in cells[-1]
+    assert "--version 1" in opened["post"].to_cells(version=1)[-1]
+    run(workspace, cells)
+    assert answer(workspace) == [5, 7]
+    opened.export(tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(opened.path)
+    run(workspace, opened["post"].to_cells(version=1))
+    opened.export(tmp_path / "out")
+    with pytest.raises(FileError, match=r"'post' has no 2/model.py; versions with a model.py: 1, 3|: 3"):
+        opened["post"].to_cells(version=2)
+
+
+def test_another_model_file_and_no_config(workspace: Workspace, root: Path, tmp_path: Path) -> None:
+    inputs = b'input [ { name: "T" data_type: TYPE_FP32 dims: [ 2 ] } ]\n'
+    outputs = b'output [ { name: "Y" data_type: TYPE_FP32 dims: [ 2 ] } ]\n'
+    (root / "named" / "1").mkdir(parents=True)
+    (root / "named" / "1" / "step.py").write_bytes(POST)
+    named = b'backend: "python"\ndefault_model_filename: "step.py"\n' + inputs + outputs
+    (root / "named" / "config.pbtxt").write_bytes(named)
+    (root / "bare" / "1").mkdir(parents=True)
+    completes = (
+        POST
+        + b"""
+
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "T", "data_type": "TYPE_FP32", "dims": [2]})
+        config.add_output({"name": "Y", "data_type": "TYPE_FP32", "dims": [2]})
+        return config
+"""
+    )
+    (root / "bare" / "1" / "model.py").write_bytes(completes)
+    opened = OpenedRepository.open(workspace, root)
+    for name in ("named", "bare"):
+        run(workspace, opened[name].to_cells())
+        assert workspace.server.model(name)(T=ROW)["Y"].tolist() == [2, 3]
+    assert len(opened["bare"].to_cells()) == 1
+    opened.export(tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(root)
+
+
+def test_a_model_that_no_cell_can_hold_says_so(opened: OpenedRepository) -> None:
+    (opened["post"].directory / "1" / "model.py").write_bytes(POST + b"\n# " + b"x" * 300_000)
+    with pytest.raises(FileError, match=r"1/model.py of 'post' is empty, not a text, or has more than 256,000 bytes"):
+        opened["post"].to_cells()
+
+
+def test_hidden_files_are_left_out_and_named(opened: OpenedRepository, tmp_path: Path) -> None:
+    (opened["pre"].directory / ".env").write_text("TOKEN=1")
+    report = opened.export(tmp_path / "out")
+    assert ".env is hidden and was left out" in str(report)
+    assert not (tmp_path / "out" / "pre" / ".env").exists()
+    opened.export(tmp_path / "whole", include=".env")
+    assert contents(tmp_path / "whole") == contents(opened.path)

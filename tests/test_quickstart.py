@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tritonlab import __main__, quickstart
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What would have been started in the place of this process."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr(quickstart.os, "execv", lambda program, command: commands.append(command))
+    return commands
+
+
+def test_lab_opens_a_copy_of_the_quickstart(tmp_path: Path, started: list[list[str]]) -> None:
+    __main__.main(["lab", str(tmp_path / "new"), "--", "--ip=0.0.0.0"])
+    source = Path(__file__).resolve().parents[1] / "notebooks" / "00_quickstart.ipynb"
+    assert (tmp_path / "new" / quickstart.NAME).read_bytes() == source.read_bytes()
+    assert started[0][:3] == [sys.executable, "-m", "jupyterlab"]
+    assert f"--LabApp.default_url=/lab/tree/{quickstart.NAME}" in started[0] and started[0][-1] == "--ip=0.0.0.0"
+
+
+def test_lab_keeps_the_copy_that_is_there(tmp_path: Path, started: list[list[str]]) -> None:
+    (tmp_path / quickstart.NAME).write_text("mine")
+    __main__.main(["lab", str(tmp_path)])
+    assert (tmp_path / quickstart.NAME).read_text() == "mine" and len(started) == 1
+
+
+def test_options_go_without_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    __main__.main(["lab", "--", "--no-browser"])
+    assert (tmp_path / quickstart.NAME).exists() and started[0][-1] == "--no-browser"
+
+
+def test_without_jupyterlab_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(quickstart.importlib.util, "find_spec", lambda name: None)
+    assert __main__.main(["lab", str(tmp_path)]) == 1
+    assert "pip install 'tritonlab[lab]'" in capsys.readouterr().err

@@ -1,0 +1,136 @@
+"""`streams`: the responses of a decoupled model come in order, and end when nobody wants them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..bench import Bench
+from ..case import Case, Judgement, Relation
+from ..noise import is_reordered
+from .company import sentence_of
+
+NAME = "streams"
+#: A model goes on after a cancellation if it sends so many responses more, over so many seconds, and never looks.
+_MORE, _SECONDS = 5, 0.2
+_MANY = 8
+
+
+def search(bench: Bench) -> Iterator[Case]:
+    """Yield streams that differ among many, and streams that go on after their cancellation."""
+    bench.say("the order of a stream")
+    longest = max(bench.pool, key=lambda one: len(one.answer.responses))
+    if len(longest.answer.responses) > 1:
+        case = Case(NAME, "order", (longest.sample,))
+        if judge_order(bench, case, False) is not None:
+            yield case
+    bench.say("cancelling streams")
+    yield from _find_deaf(bench)
+    bench.say("many streams at once")
+    many = None if (NAME, "order") in bench.found else _find_many(bench)
+    if many is not None:
+        yield many
+
+
+def _find_many(bench: Bench) -> Case | None:
+    longest = sorted(bench.pool, key=lambda one: -len(one.answer.responses))[:6]
+    for number in range(4):
+        if bench.over():
+            return None
+        chosen = [longest[(number + each) % len(longest)] for each in range(_MANY)]
+        answers = bench.scratch.ask([one.sample.request(bench.scratch.name) for one in chosen])
+        for known, answer in zip(chosen, answers, strict=True):
+            if bench.noise.differ(known.answer, answer) is not None:
+                other = next((one for one in chosen if one.sample.key != known.sample.key), known)
+                bench.recover(answer)
+                case = Case(NAME, "many", (known.sample, other.sample), (0, 1) * (_MANY // 2))
+                return case if judge_many(bench, case, True) is not None else None
+    return None
+
+
+def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether a stream has its responses in the same order each time, alone and among others."""
+    bench.renew(careful)
+    sample = case.samples[0]
+    first = bench.alone(sample)
+    for size in (1, 1, 1, 1, _MANY, _MANY):
+        answers = bench.scratch.ask([sample.request(bench.scratch.name) for _ in range(size)])
+        for got in answers:
+            if first.good and got.good and is_reordered(first, got):
+                name = next(iter(got.responses[0]), "")
+                text = f"The responses of a stream ('{name}') come in another order when the same is sent again"
+                more = ", among others" if size > 1 else ""
+                return Judgement(f"{text}{more}: a client cannot put them together.", None, first, got)
+    return None
+
+
+def judge_many(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    expected = bench.fresh_answer(case.samples[0])
+    if not expected.good:
+        return None
+    for _ in range(4):
+        answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
+        for number, got in zip(case.order, answers, strict=True):
+            difference = bench.noise.differ(expected, got) if number == 0 else None
+            if difference is not None:
+                where = f"among {len(case.order)} streams at once"
+                return Judgement(sentence_of(difference, where, "alone"), difference, expected, got, got.place)
+    return None
+
+
+def _find_deaf(bench: Bench) -> Iterator[Case]:
+    for known in sorted(bench.pool, key=lambda one: -len(one.answer.responses))[:3]:
+        if len(known.answer.responses) > _MORE and not bench.over():
+            for after in (1, 2):
+                case = Case(NAME, "cancelled", (known.sample,), facts={"after": after})
+                if judge_cancelled(bench, case, False) is not None:
+                    yield case
+                    return
+    known = bench.pool[0]
+    case = Case(NAME, "unended", (known.sample,), facts={"after": 1})
+    if judge_unended(bench, case, False) is not None:
+        yield case
+
+
+def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether a stream ends soon after its cancellation."""
+    bench.renew(careful)
+    sample = case.samples[0]
+    whole = bench.alone(sample)
+    if not whole.good or len(whole.responses) <= _MORE:
+        return None
+    (got,) = bench.scratch.ask([sample.request(bench.scratch.name)], cancel={0: int(case.facts["after"])})
+    if got.polled or got.after < _MORE or got.seconds < _SECONDS or len(got.responses) < len(whole.responses):
+        return None
+    text = (
+        f"The model goes on after a stream is cancelled: it sends all {len(got.responses)} responses, {got.after} of "
+        "them after the cancellation, and never calls is_cancelled()."
+    )
+    return Judgement(text, None, whole, got)
+
+
+def judge_unended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether a stream that is cancelled gets an end at all."""
+    bench.renew(careful)
+    sample = case.samples[0]
+    if not bench.alone(sample).good:
+        return None
+    for after in (-1, int(case.facts["after"])):
+        (got,) = bench.scratch.ask([sample.request(bench.scratch.name)], cancel={0: after})
+        if not got.ended:
+            bench.recover(got)
+            text = "A stream that is cancelled never ends: the final flag is not sent after a cancellation."
+            return Judgement(text, None, None, got)
+        if "without the final flag" in got.error:
+            text = "A stream that is cancelled is dropped without the final flag, so that its client waits for ever."
+            return Judgement(text, None, None, got, got.place)
+    return None
+
+
+STREAMS = Relation(
+    NAME,
+    "The responses of a stream come in the same order among many streams, and stop when the stream is cancelled.",
+    search,
+    {"order": judge_order, "many": judge_many, "cancelled": judge_cancelled, "unended": judge_unended},
+    why_not=lambda bench: "" if bench.scratch.decoupled else "the model is not decoupled",
+    careful=frozenset({"many"}),
+)

@@ -1,0 +1,242 @@
+"""`tritonlab doctor`: what of this machine and environment stands in the way of a notebook's models, and the mend."""
+
+from __future__ import annotations
+
+import enum
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import resource
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from .core.status import TritonError
+from .frontends.shared.listener import GRPC_PORT, HTTP_PORT, METRICS_PORT
+from .server.api.server import Server
+
+_COLOUR = re.compile(r"\x1b\[\d*m")
+_CONFIG = {
+    "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
+}
+_MODEL = b"""
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", tensor)]) for tensor in tensors]
+"""
+
+
+class State(enum.Enum):
+    """How much a finding matters."""
+
+    GOOD = "ok"
+    NOTE = "note"  # something is missing that not everybody needs
+    BAD = "MISSING"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found of one thing. `mend`: what to do, "" where nothing is to be done."""
+
+    about: str
+    state: State
+    text: str
+    mend: str = ""
+
+
+def run(*, as_json: bool = False) -> int:
+    """Look at everything and print what is found. Return the exit status: 1 if something is missing that a notebook
+    needs."""
+    found = list(examine())
+    if as_json:
+        print(json.dumps([asdict(each) | {"state": each.state.value} for each in found], indent=1))
+    else:
+        width = max(len(each.about) for each in found)
+        for each in found:
+            print(f"{each.state.value:<8} {each.about:<{width}}  {each.text}")
+            if each.mend:
+                print(f"{'':<8} {'':<{width}}  -> {each.mend}")
+    return int(any(each.state is State.BAD for each in found))
+
+
+def examine() -> Iterator[Diagnosis]:
+    """Yield what is found, thing by thing. A look that itself fails is a finding."""
+    for look in LOOKS:
+        try:
+            yield from look()
+        except Exception as error:  # whatever an odd machine does, the other looks go on
+            yield Diagnosis(look.__name__.strip("_"), State.NOTE, f"could not be looked at: {error!r}")
+
+
+def _system() -> Iterator[Diagnosis]:
+    name = f"{platform.system()} {platform.release()}"
+    if hasattr(select, "epoll") and hasattr(os, "memfd_create"):
+        yield Diagnosis("system", State.GOOD, name)
+    else:
+        mend = "use a container or a virtual machine with Linux; the repository has a .devcontainer"
+        yield Diagnosis("system", State.BAD, f"{name} has no epoll or memfd_create", mend)
+
+
+def _python() -> Iterator[Diagnosis]:
+    yield Diagnosis("Python", State.GOOD, f"{platform.python_version()}, {sys.executable}")
+
+
+def _packages() -> Iterator[Diagnosis]:
+    """Compare what is installed with what the package and its notebook half ask for."""
+    for text in importlib.metadata.requires("tritonlab") or ():
+        requirement = Requirement(text)
+        is_core = requirement.marker is None
+        if not (is_core or requirement.marker.evaluate({"extra": "lab"})):  # type: ignore[union-attr]
+            continue
+        extra = "" if is_core else "[lab]"
+        needed_for = "" if is_core else ", which notebooks need"
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            text = f"not installed{needed_for}"
+            yield Diagnosis(
+                requirement.name, State.BAD if is_core else State.NOTE, text, f"pip install 'tritonlab{extra}'"
+            )
+            continue
+        if requirement.specifier.contains(version, prereleases=True):
+            yield Diagnosis(requirement.name, State.GOOD, version)
+        else:
+            mend = f"pip install '{requirement.name}{requirement.specifier}'"
+            yield Diagnosis(requirement.name, State.BAD, f"{version}; wanted is {requirement.specifier}", mend)
+
+
+def _extension() -> Iterator[Diagnosis]:
+    """Ask JupyterLab whether it sees the extension, of this version, and whether it is enabled."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        return
+    command = [sys.executable, "-m", "jupyter", "labextension", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    listed = _COLOUR.sub("", done.stdout + done.stderr).splitlines()
+    lines = [line for line in listed if line.strip().startswith("tritonlab v")]
+    if not lines:
+        mend = "install tritonlab into the environment of JupyterLab, too, and restart it"
+        yield Diagnosis("extension", State.BAD, "JupyterLab of this environment does not list tritonlab", mend)
+        return
+    version, line = importlib.metadata.version("tritonlab"), lines[0].strip()
+    if "disabled" in line:
+        yield Diagnosis("extension", State.BAD, line, "jupyter labextension enable tritonlab")
+    elif f"v{version} " not in f"{line} ":
+        mend = f"pip install --force-reinstall --no-deps tritonlab=={version}"
+        yield Diagnosis("extension", State.BAD, f"{line}; the package is {version}", mend)
+    else:
+        yield Diagnosis("extension", State.GOOD, line)
+
+
+def _kernel() -> Iterator[Diagnosis]:
+    """Find out whether the kernel that notebooks start by default runs this Python."""
+    if importlib.util.find_spec("jupyter_client") is None:
+        return
+    from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+    try:
+        program = KernelSpecManager().get_kernel_spec("python3").argv[0]
+    except NoSuchKernel:
+        mend = f"{sys.executable} -m ipykernel install --sys-prefix"
+        yield Diagnosis("kernel", State.BAD, "there is no kernel python3", mend)
+        return
+    # a bare name is replaced by the Python that starts the kernel
+    if os.path.isabs(program) and Path(program).parent != Path(sys.executable).parent:
+        mend = f"{sys.executable} -m ipykernel install --sys-prefix, or install tritonlab there"
+        yield Diagnosis("kernel", State.BAD, f"notebooks run {program}, which is another environment", mend)
+    else:
+        yield Diagnosis("kernel", State.GOOD, "notebooks run this Python by default")
+
+
+def _memory() -> Iterator[Diagnosis]:
+    """Look at what regions of tensors are made of, and at /dev/shm, which real Triton servers need."""
+    size = shutil.disk_usage("/dev/shm").total >> 20
+    text = f"/dev/shm has {size} MB"
+    if size < 256:
+        mend = "docker run --shm-size=1g for a real Triton server here; tritonlab does not need it"
+        yield Diagnosis("memory", State.NOTE, f"{text}, too little for a Triton server with Python models", mend)
+    else:
+        yield Diagnosis("memory", State.GOOD, text)
+
+
+def _files() -> Iterator[Diagnosis]:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 1024:
+        yield Diagnosis("open files", State.NOTE, f"a process may open {soft} only", "ulimit -n 4096")
+    free = shutil.disk_usage(tempfile.gettempdir()).free >> 20
+    state, mend = (State.BAD, "free some, or set TMPDIR") if free < 100 else (State.GOOD, "")
+    yield Diagnosis("scratch", state, f"{free} MB are free in {tempfile.gettempdir()}", mend)
+
+
+def _ports() -> Iterator[Diagnosis]:
+    """Name the standard ports that something else has."""
+    taken = [port for port in (HTTP_PORT, GRPC_PORT, METRICS_PORT) if _is_taken(port)]
+    if taken:
+        mend = "%triton serve takes free ones; for tritonlab serve set --http-port, --grpc-port, --metrics-port"
+        yield Diagnosis("ports", State.NOTE, f"in use: {', '.join(map(str, taken))}", mend)
+    else:
+        yield Diagnosis("ports", State.GOOD, f"{HTTP_PORT}, {GRPC_PORT} and {METRICS_PORT} are free")
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+def _model() -> Iterator[Diagnosis]:
+    """Load a model in a process of its own, and call it: forking, sockets, shared memory and numpy at once."""
+    import numpy as np
+
+    with tempfile.TemporaryDirectory(prefix="tritonlab-doctor-") as directory:
+        try:
+            with Server(directory, model_control_mode="explicit") as server:
+                gpus = server.gpus()
+                start = time.monotonic()
+                model = server.load("doctor", _CONFIG, {"file:1/model.py": _MODEL})
+                ready = time.monotonic() - start
+                answer = model(IN=np.arange(4, dtype=np.float32))["OUT"]
+        except (TritonError, OSError) as error:
+            yield Diagnosis("model", State.BAD, f"a model could not be loaded and called: {error}")
+            return
+    if list(answer) != [0, 1, 2, 3]:
+        yield Diagnosis("model", State.BAD, f"a model that returns its input answered {list(answer)} to [0, 1, 2, 3]")
+    else:
+        yield Diagnosis("model", State.GOOD, f"one was READY after {ready * 1000:.0f} ms, and answered")
+    if gpus:
+        yield Diagnosis("GPUs", State.GOOD, ", ".join(f"{gpu['name']} ({gpu['ordinal']})" for gpu in gpus))
+    else:
+        mend = "tritonlab.reset(simulated_gpus=1) shows what a model would do with one"
+        yield Diagnosis("GPUs", State.NOTE, "none; models run on the CPU", mend)
+
+
+LOOKS: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
+    _system,
+    _python,
+    _packages,
+    _extension,
+    _kernel,
+    _memory,
+    _files,
+    _ports,
+    _model,
+)

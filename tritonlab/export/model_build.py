@@ -1,0 +1,99 @@
+"""The new directory of one model: what it is made of, and how it is written."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.config.completed_text import CompletedText, completed_text
+from ..core.config.model_config import parse_pbtxt
+from ..repository.layout import CONFIG_FILE
+from ..repository.model_tree import KEEPS
+from ..server.models.backend_choice import choice_words
+from . import left_out
+from .deployable_config import deployable_config
+from .machine_bound import check_deployable, never_ran, starts_our_stub, warnings
+from .preflight.finding import Prediction, Preflight
+from .preflight.judge import judge
+from .preflight.of_model import subject_of
+from .preflight.relocatable import is_machine_path
+from .preflight.subject import Subject
+from .releases import Target
+
+if TYPE_CHECKING:
+    from ..server.api.model import Model
+    from .environment.placed import PlacedEnvironment
+
+
+@dataclass(frozen=True)
+class ModelBuild:
+    """One model to be exported for `target`, as pre-flight looks at it."""
+
+    model: Model
+    subject: Subject
+    target: Target
+
+    @classmethod
+    def of(cls, model: Model, include: Sequence[str], target: Target) -> ModelBuild:
+        subject = subject_of(model, include)
+        if answers := choice_words(subject.config):
+            check_deployable(model.name, answers, subject.tree.files)
+        return cls(model, subject, target)
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """What of the model has to be copied before it can be deployed."""
+        return tuple(left_out.incomplete(self.subject.tree.left_out))
+
+    @property
+    def on_gpu(self) -> bool:
+        return any(group.get("kind") == "KIND_GPU" for group in self.model.config().get("instance_group", ()))
+
+    def judged(self, environment: PlacedEnvironment | None) -> Preflight:
+        """Return what will not work at the target, with the environment that is exported with the model."""
+        return judge(self.subject if environment is None else environment.subject_with(self.subject), self.target)
+
+    def write(self, new: Path, copied: Callable[[str, int], object]) -> tuple[str, ...]:
+        """Write the model to `new` and return warnings. What a repository keeps is not changed."""
+        source, tree = self.subject.directory, self.subject.tree
+        if self.model.server.core.repository.is_kept(self.model.name):
+            new.mkdir(parents=True)
+            tree.copy(new, copied=copied)
+            served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
+            found = (*warnings(served, source, ()), *never_ran(choice_words(served)))
+            return (*found, *left_out.sentences(tree.left_out))
+        files, authored = tree.files, source / CONFIG_FILE
+        new.mkdir(parents=True)
+        tree.copy(new, besides={CONFIG_FILE, *starts_our_stub(source, files)}, copied=copied)
+        for version in self.model.metadata()["versions"]:
+            (new / version).mkdir(exist_ok=True)
+            if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there
+                (new / version / KEEPS).touch()
+        text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
+        served, written = parse_pbtxt(self.model.config_pbtxt(), "the served config"), parse_pbtxt(text, str(authored))
+        answers = choice_words(served)
+        config = deployable_config(written if answers else served, written, files=files)
+        completed = completed_text(text, config)
+        (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
+        if authored.is_file():
+            shutil.copymode(authored, new / CONFIG_FILE)
+        found = (*warnings(config, source, files), *_rewritten(text, completed))
+        return (*found, *never_ran(answers), *left_out.sentences(tree.left_out))
+
+
+def stops(preflight: Preflight) -> Iterator[str]:
+    """Yield what pre-flight found that makes the model fail or answer otherwise at the target."""
+    for finding in preflight.findings:
+        if finding.outcome is not Prediction.ATTENTION and not is_machine_path(finding):  # which is warned of already
+            yield str(finding)
+
+
+def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
+    """Yield a warning if the author's text was not kept."""
+    if text.strip() and completed.printed_for:
+        fields = " and ".join(completed.printed_for)
+        lost = " without its comments" if "#" in text else ""
+        yield f"its {CONFIG_FILE} was rewritten{lost}: {fields} had to be completed in place"

@@ -1,0 +1,151 @@
+"""A whole export in one call: models, the environment they run in, deploy files, and the verdict of real servers.
+
+Everything that is written is built in one scratch directory and put in its place at the end, so that a refused
+environment, an error or a cancelled export leaves nothing. The verdict comes afterwards, on what was written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..clients.golden_files import GoldenCase
+from ..core.explained import Explained
+from ..core.status import Code
+from ..repository.place import repository_path
+from .child_command import Cancelled, Say
+from .deploy.files import KINDS, write_deploy_files
+from .deploy.of_models import deployment_of
+from .environment.lock import has_imports, imports_of
+from .environment.placed import (
+    CHOICES,
+    LOCK,
+    EnvironmentOptions,
+    PlacedEnvironment,
+    place_environment,
+    planned_environment,
+)
+from .last_cases import last_cases
+from .report import ExportReport
+from .repository import Progress, export
+
+if TYPE_CHECKING:
+    from ..server.api.model import Model
+
+#: The name of a repository that has deploy files beside it.
+MODELS = "models"
+
+
+class ExportOptionError(Explained, ValueError):
+    """An option of an export that cannot be, with what to write instead. `is_place`: that is another directory."""
+
+    code = Code.INVALID_ARG
+
+    def __init__(self, text: str, fix: str, is_place: bool = False) -> None:
+        super().__init__(text)
+        self._fix = fix
+        self.is_place = is_place
+
+    def remedy(self) -> str:
+        return self._fix
+
+
+@dataclass(frozen=True)
+class WholeExport:
+    """What is exported with the models. `env`: an environment, by one of its CHOICES, the path of a prefix, or its
+    options; `deploy`: kinds of deploy files; `verify`: releases of Triton that have to prove it, with the last requests
+    of the models; `cases`: golden requests for that and for the clients; `hide`: directories that the servers must not
+    see."""
+
+    target: str
+    env: str | EnvironmentOptions = "none"
+    deploy: Sequence[str] = ()
+    verify: Sequence[str] = ()
+    cases: Sequence[GoldenCase] = ()
+    hide: Sequence[Path] = ()
+
+    @property
+    def environment(self) -> EnvironmentOptions:
+        env = self.env
+        return replace(env, target=self.target) if isinstance(env, EnvironmentOptions) else _options(env, self.target)
+
+    def check(self, directory: str | PathLike[str]) -> None:
+        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models."""
+        if wrong := [kind for kind in self.deploy if kind not in KINDS]:
+            raise ExportOptionError(f"deploy={wrong[0]!r}: there are {', '.join(KINDS)}", f"name some of {[*KINDS]}")
+        if self.deploy and repository_path(directory).name != MODELS:
+            fix = f"{str(directory).rstrip('/')}/{MODELS}"
+            text = f"deploy files are written beside a repository called {MODELS}/: export to {fix}"
+            raise ExportOptionError(text, fix, is_place=True)
+
+    def write(
+        self,
+        models: Sequence[Model],
+        directory: str | PathLike[str],
+        *,
+        dry_run: bool = False,
+        progress: Progress = lambda done, total: None,
+        say: Say = lambda text: None,
+        cancel: threading.Event | None = None,
+        **options: Any,
+    ) -> ExportReport:
+        """Export the models with everything, `options` as for `export`, and return the report. `say` is called with one
+        line about each step.
+
+        Raises what `export` does, ExportOptionError, EnvironmentRefused, CommandFailed, Cancelled.
+        """
+        self.check(directory)
+        cancel = cancel or threading.Event()
+        repository = repository_path(directory)
+        lock = LOCK if self.deploy else f"{repository.name}.{LOCK}"
+
+        def furnish(places: Mapping[Path, Model], beside: Path) -> PlacedEnvironment | None:
+            placed = None
+            if self.environment.choice != "none":
+                found = {place: imports_of(model) for place, model in places.items() if has_imports(model)}
+                if dry_run:
+                    placed = planned_environment(found, self.environment, say)
+                else:
+                    placed = place_environment(found, self.environment, lock=beside / lock, say=say, cancel=cancel)
+            if self.deploy:
+                needs_lock = self.environment.choice == "requirements"
+                deployed = deployment_of([*places.values()], self.target, cases=self.cases, has_lock=needs_lock)
+                try:
+                    write_deploy_files(beside, deployed, self.deploy)
+                except ValueError as error:  # a model that an engine cannot serve
+                    raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
+            return placed
+
+        report = export(
+            models,
+            repository,
+            target=self.target,
+            dry_run=dry_run,
+            furnish=furnish,
+            progress=progress,
+            cancel=cancel,
+            **options,
+        )
+        if dry_run or not self.verify:
+            return report
+        # it imports grpcio, which takes half a second
+        from .verify.verification import verify
+
+        exported = [models[0].server.model(each.path.name) for each in report.reports]
+        cases = [*self.cases, *last_cases(exported)]
+        # the page and the record lie with what is handed over
+        place = report.repository.parent if self.deploy else report.repository
+        try:
+            found = verify(place, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel)
+        except Cancelled:
+            raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
+        return replace(report, verification=found)
+
+
+def _options(choice: str, target: str) -> EnvironmentOptions:
+    known = choice if choice in CHOICES else str(Path(choice).expanduser())
+    return EnvironmentOptions(known, target)

@@ -1,0 +1,133 @@
+"""The export of a repository that was opened: every model of it, loaded or not, and what lies beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..core.plain_facts import few_lines
+from ..repository.model_tree import ModelTree, read_tree
+from ..repository.place import make_repository, scratch_place
+from . import left_out
+from .compared_trees import compare_files, compare_trees
+from .placement import Placement
+from .preflight.judge import DEFAULT_TARGET
+from .releases import find_target
+from .report import ExportConflict, ExportPlan, ExportReport
+from .repository import scratch_directory
+
+#: Where the files beside the models are built.
+_BESIDE = ".beside"
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """One model to export: its directory, and what is to be told of it."""
+
+    directory: Path
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class RepositoryReport:
+    """What the export of a repository did. `models` reports on each model; `files` is about what lies beside them."""
+
+    models: tuple[ExportReport, ...]
+    files: ExportPlan
+
+    @property
+    def repository(self) -> Path:
+        return self.files.path
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the export changed anything."""
+        return self.files.differs or any(report.plan.differs for report in self.models)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was written as JSON values."""
+        return {"files": self.files.to_dict(), **self._whole.to_dict()}
+
+    @property
+    def _whole(self) -> ExportReport:
+        first, *others = self.models
+        return replace(first, composing=tuple(others))
+
+    def _beside(self) -> str:
+        names = [*self.files.files, *(f"Attention: {warning}." for warning in self.files.warnings)]
+        return "\n".join(f"  {name}" for name in names)
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [str(self._whole), self._beside()]))
+
+    def __repr__(self) -> str:
+        return few_lines(str(self))
+
+    def _repr_html_(self) -> str:
+        beside = f"<pre>{escape(self._beside())}</pre>" if self._beside() else ""
+        return f"{self._whole._repr_html_()}{beside}"
+
+
+def export_whole(
+    models: Mapping[str, ExportedModel],
+    root: Path,
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    include: str | Sequence[str] = (),
+) -> RepositoryReport:
+    """Write the models, by their directories' names, and the files of `root` that lie beside them, and change nothing
+    in them: bytes, modes, links that lead within a model, empty directories.
+
+    All of it is written or nothing. What is there already and differs raises ExportConflict, unless `overwrite` is set;
+    then it is moved to `<directory>.backup` first. The report warns of what is left out because it is hidden or has
+    more than 100 MB; `include` names or patterns of such files brings them. Raises NoRepository.
+    """
+    wanted = [include] if isinstance(include, str) else list(include)
+    repository = make_repository(directory)
+    with scratch_directory(scratch_place(repository)) as made:
+        scratch = Path(made)
+        plans = []
+        for name, model in models.items():
+            tree = read_tree(model.directory, include=wanted)
+            (scratch / name).mkdir()
+            tree.copy(scratch / name)
+            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out))))
+            plan = replace(compare_trees(scratch / name, repository / name), warnings=found)
+            if plan.differs and plan.path.exists() and not overwrite:
+                raise ExportConflict(plan)
+            plans.append(plan)
+        files = _plan_beside(root, models, scratch / _BESIDE, repository, wanted)
+        if files.changed and not overwrite:
+            raise ExportConflict(files)
+        with Placement(repository) as placement:
+            backups = [
+                placement.place(scratch / plan.path.name, plan.path) if plan.differs or not plan.path.exists() else None
+                for plan in plans
+            ]
+            for name in (*files.added, *files.changed):
+                placement.place_file(scratch / _BESIDE / name, repository / name)
+        image = find_target(DEFAULT_TARGET).release.image
+        reports = [
+            ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
+        ]
+        return RepositoryReport(tuple(reports), files)
+
+
+def _plan_beside(
+    root: Path, models: Mapping[str, ExportedModel], new: Path, repository: Path, include: Sequence[str]
+) -> ExportPlan:
+    """Write the files that lie beside the models to `new`, and return what becomes of those in the repository."""
+    tree = read_tree(root, include=include, skip=models)
+    files = [file for file in tree.files if "/" not in file]
+    new.mkdir(parents=True)
+    ModelTree(root, files, {link: end for link, end in tree.links.items() if "/" not in link}).copy(new)
+    plan = compare_files(new, repository)
+    hidden = sorted({file.partition("/")[0] for file in tree.files if "/" in file})
+    kept_back = [f"the directory {name} is not a model and was left out" for name in hidden]
+    shown = (*left_out.sentences(tree.left_out), *kept_back)
+    return replace(plan, warnings=shown)

@@ -1,0 +1,380 @@
+"""A repository that was opened: the notebook's server serves its models from where they lie, beside those that cells
+write, which count where both have one of the same name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ...core.clock import SystemClock
+from ...core.plain_facts import by_number
+from ...core.status import ModelLoadError, NotFoundError, TritonError
+from ...export.machine_bound import never_ran
+from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
+from ...repository.layout import CONFIG_FILE, fingerprint, version_numbers
+from ...repository.model_repository_manager import ModelRepositoryManager
+from ...schedulers.timer import Timer
+from ...server.models.backend_choice import choice_words
+from ...server.models.backends import answer_words
+from ...server.models.repository_poller import RepositoryPoller
+from ...server.observe.why import failed_load
+from .base_directory import BaseDirectory, models_in_order
+from .errors import FileError
+from .imported_cells import imported_cells
+
+if TYPE_CHECKING:
+    from ...server.api.model import Model
+    from .workspace import Workspace
+
+#: Seconds between two looks at the files, and the share of the time that they may take.
+_POLL_SECONDS = 1.0
+_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class OpenedFacts:
+    """What is to be told of one model of an opened repository.
+
+    `kind`: `Python`, `ensemble`, or `backend NAME`; "" if its config cannot be read. `state`: READY, LOADING,
+    UNLOADED, FAILED, NOT SERVED (another model of the name is), CLOSED or NOT OPENED (only others were asked for).
+    `in_cells`: cells of the notebook write it now. `reason` says why it does not serve, `advice` what to do.
+    """
+
+    name: str
+    kind: str
+    state: str
+    version: str = ""
+    in_cells: bool = False
+    #: in plain words what answers for a model of another backend than Python's
+    answers: str = ""
+    reason: str = ""
+    advice: str = ""
+
+    def lines(self) -> list[str]:
+        """Return what is to be said below its row."""
+        mend = f"Fix: {self.advice}" if self.advice else ""
+        return [line for line in (self.answers, self.reason, mend) if line]
+
+
+class NoModel(NotFoundError, KeyError):
+    """A name that no model of a repository has."""
+
+    def __init__(self, name: str, repository: Path, known: Sequence[str]) -> None:
+        super().__init__(f"there is no model '{name}' in {repository}: {', '.join(known) or 'it has none'}")
+
+
+class OpenedModel:
+    """One model of an opened repository, by its directory."""
+
+    def __init__(self, repository: OpenedRepository, name: str) -> None:
+        self.name = name
+        self._repository = repository
+        self._workspace = repository.workspace
+
+    @property
+    def directory(self) -> Path:
+        """Its directory in the repository."""
+        return self._repository.path / self.name
+
+    @property
+    def model(self) -> Model:
+        """The handle on the model that serves under this name."""
+        return self._workspace.server.model(self.name)
+
+    @property
+    def in_cells(self) -> bool:
+        """Whether cells of the notebook write it now."""
+        base = self._workspace.draft(self.name).base
+        return base is not None and base.path == self.directory
+
+    def to_cells(self, version: int | None = None) -> list[str]:
+        """Return the texts of cells that write the model: its config, helper files, and last what loads it. What they
+        do not write stays where it is and counts as it is there.
+
+        version: the one whose files are shown, by default the newest that is served. Raises FileError for a model that
+        no cell can hold.
+        """
+        return imported_cells(self.name, BaseDirectory.read(self.directory), version=version)
+
+    def load(self) -> Model:
+        """Serve the model as it lies in the repository, also if cells wrote over it before; what they wrote is
+        forgotten. Raises ModelLoadError, and then what served goes on."""
+        return self._repository.take_back(self.name)
+
+    def facts(self) -> OpenedFacts:
+        """Return what it is, how it does, and what to do if it does not serve."""
+        return self._repository.facts_of(self.name)
+
+    def __repr__(self) -> str:
+        return text_of([self.facts()])
+
+
+class OpenedRepository(Mapping[str, OpenedModel]):
+    """The models of the directory `path`, by their names.
+
+    Guarantees: a model that cannot be loaded does not stop the others; one whose files change is loaded again, soon.
+    """
+
+    def __init__(self, workspace: Workspace, path: Path) -> None:
+        self.workspace = workspace
+        self.path = path
+        self._names: list[str] | None = None
+        self._repository = ModelRepositoryManager([path])
+        self._clock = SystemClock()
+        self._timer = Timer(self._clock)
+        self._lock = threading.Lock()  # guards the two below
+        self._closed = False
+        self._poller: RepositoryPoller | None = None
+        workspace.server.core.register_model_repository(path, behind=True)
+        workspace.repositories[path] = self
+
+    @classmethod
+    def open(cls, workspace: Workspace, directory: str | PathLike[str], names: Sequence[str] | None = None) -> Self:
+        """Serve the models of a repository in the workspace's server. One that is open already looks again. `names`:
+        the only ones to serve; None serves all, also those that come later.
+
+        Raises FileError for what is not a repository, NotFoundError for a name that is not in it.
+        """
+        path = repository_in(directory)
+        there = ModelRepositoryManager([path]).names()
+        for name in names or ():
+            if name not in there:
+                raise NoModel(name, path, there)
+        found = workspace.repositories.get(path)
+        opened = found if isinstance(found, cls) else cls(workspace, path)
+        opened.refresh(names)
+        return opened
+
+    # -- its models
+
+    def __getitem__(self, name: str) -> OpenedModel:
+        if name not in self._repository.names():
+            raise NoModel(name, self.path, list(self))
+        return OpenedModel(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._repository.names(), key=by_number))
+
+    def __len__(self) -> int:
+        return len(self._repository.names())
+
+    def in_order(self) -> list[str]:
+        """Return the names, each after the models that it needs: those of an ensemble's steps, and those that its BLS
+        calls name."""
+        return models_in_order({name: BaseDirectory.read(self.path / name) for name in self})
+
+    # -- what it serves
+
+    def refresh(self, names: Sequence[str] | None = None) -> None:
+        """Load what has changed, and try again what failed. `names`: the only ones to serve from now on, None for all.
+        Blocks until every model serves or has failed."""
+        self._names = None if names is None else list(names)
+        with self._lock:
+            first, self._poller = self._poller is None, self._poller or self._new_poller()
+            poller = self._poller
+        if first:
+            poller.start()
+        loaded = [name for name in self if self._is_served_from_here(name)]
+        self.workspace.server.core.load_all(loaded)
+        for name in loaded:
+            self.workspace.changed(name)
+
+    def _new_poller(self) -> RepositoryPoller:
+        began = time.perf_counter()
+        for paths in self._repository.directories().values():
+            for path in paths:
+                fingerprint(path)
+        pause = max(_POLL_SECONDS, (time.perf_counter() - began) / _SHARE)
+        return RepositoryPoller(self._repository, self, self._clock, self._timer, seconds=pause)
+
+    def load_model(self, name: str) -> None:
+        """Load a model whose files have changed. Called by the poll."""
+        server = self.workspace.server
+        state, reason = server.model(name).state, server.model(name).reason
+        if self._closed or not self._is_served_from_here(name) or (state, reason) == ("UNAVAILABLE", "unloaded"):
+            return
+        try:
+            server.load(name)
+        finally:
+            self.workspace.changed(name)
+
+    def unload_model(self, name: str) -> None:
+        """Unload a model whose directory is gone. Called by the poll."""
+        if not self._closed and not self._is_elsewhere(name):
+            self.workspace.unload(name, wait=False)
+
+    def _is_served_from_here(self, name: str) -> bool:
+        """Return whether the repository's model is the one that the server loads by the name."""
+        asked = self._names is None or name in self._names
+        return asked and self._place(name) == self.path / name
+
+    def _place(self, name: str) -> Path | None:
+        """Return the directory from which the server loads a model of this name."""
+        places = self.workspace.server.core.repository.directories().get(name, [])
+        return places[0] if places else None
+
+    def _is_elsewhere(self, name: str) -> bool:
+        return self._place(name) not in (None, self.path / name)
+
+    def take_back(self, name: str) -> Model:
+        """Serve the model as it lies here. Raises ModelLoadError, NotFoundError once the repository is closed."""
+        if self._closed:
+            raise NotFoundError(f"{self.path} is closed: open it again")
+        if self._names is not None and name not in self._names:
+            self._names.append(name)
+        workspace = self.workspace
+        if self._is_elsewhere(name):
+            workspace.forget(name)
+        workspace.server.load(name)
+        workspace.changed(name)
+        return workspace.server.model(name)
+
+    def close(self, *, unload: bool = True) -> None:
+        """Serve its models no longer. What cells have written over them goes on. `unload=False`: the server ends
+        anyway."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._poller is not None:
+            self._poller.stop()
+        self._timer.close()
+        served = [name for name in self.in_order() if self._is_served_from_here(name)] if unload else []
+        self.workspace.server.core.unregister_model_repository(self.path)
+        self.workspace.repositories.pop(self.path, None)
+        for name in reversed(served):
+            self.workspace.unload(name, wait=False)
+
+    # -- what it gives
+
+    def export(
+        self, directory: str | PathLike[str], *, overwrite: bool = False, include: str | Sequence[str] = ()
+    ) -> RepositoryReport:
+        """Write the whole repository: models that cells write as they were loaded last, all others as they lie here,
+        loaded or not, and the files beside them. What no cell has edited is equal byte for byte, modes, links and empty
+        directories included.
+
+        Other options are those of `tritonlab.export`. Raises ExportConflict, NoRepository.
+        """
+        models = {name: self._exported(name) for name in self}
+        if not models:
+            raise FileError(f"{self.path} has no models", field=str(self.path))
+        return export_whole(models, self.path, directory, overwrite=overwrite, include=include)
+
+    def _exported(self, name: str) -> ExportedModel:
+        report, known = self.workspace.report(name), self.workspace.server.core.model(name)
+        if not self[name].in_cells or report is None:
+            # what the repository keeps is exported, whatever answers here
+            here = known.versions.values() if known is not None and self._is_served_from_here(name) else ()
+            answers = next((words for version in here if (words := choice_words(version.config))), "")
+            return ExportedModel(self.path / name, [*never_ran(answers)])
+        warnings = []
+        if report.error is not None:
+            kept = "the version that serves" if report.ready_at else "what could not be loaded"
+            warnings = [f"its cells did not load when they ran last: {kept} was exported"]
+        return ExportedModel(self.workspace.repository / name, warnings)
+
+    def facts(self) -> list[OpenedFacts]:
+        """Return what is to be told of each model."""
+        found = []
+        for name in self:
+            with contextlib.suppress(FileError):  # it has just gone
+                found.append(self.facts_of(name))
+        return found
+
+    def facts_of(self, name: str) -> OpenedFacts:
+        base = BaseDirectory.read(self.path / name)
+        in_cells = self[name].in_cells
+        seen = OpenedFacts(name, base.kind, "", in_cells=in_cells)
+        if self._closed:
+            return replace(seen, state="CLOSED")
+        if not in_cells and self._is_elsewhere(name):
+            reason, advice = self._clash(name)
+            return replace(seen, state="NOT SERVED", reason=reason, advice=advice)
+        if not in_cells and self._names is not None and name not in self._names:
+            return replace(seen, state="NOT OPENED")
+        return self._served(seen, base)
+
+    def _clash(self, name: str) -> tuple[str, str]:
+        """Return why another model of the name serves, and how this one would."""
+        place = self._place(name)
+        if place is not None and place.parent == self.workspace.repository:
+            reason = "a cell of this notebook writes a model of this name, which serves"
+            return reason, f"opened[{name!r}].load() serves this one instead, and forgets the cell's"
+        where = str(place.parent) if place is not None else "another repository"
+        reason = f"the model of this name in {where} serves, which was opened before"
+        return reason, f"close that one first: tritonlab.open({where!r}).close()"
+
+    def _served(self, seen: OpenedFacts, base: BaseDirectory) -> OpenedFacts:
+        server = self.workspace.server
+        known = server.core.model(seen.name)
+        state, version = server.model(seen.name).state, ""
+        reason = advice = ""
+        if known is not None and known.versions:
+            version = str(max(known.versions))
+            seen = replace(seen, answers=answer_words(known.versions[max(known.versions)].config))
+        report = self.workspace.report(seen.name)
+        failure = report.error if report is not None and report.error is not None else known and known.failure
+        if server.core.loading(seen.name):
+            state = "LOADING"
+        elif failure:
+            reason, advice = self._why(seen.name, _explained(failure), serves=bool(version))
+            state = state if version else "FAILED"
+        elif state == "UNAVAILABLE":
+            unloaded = server.model(seen.name).reason == "unloaded"
+            state, reason = ("UNLOADED", "") if unloaded else ("FAILED", server.model(seen.name).reason)
+        elif state == "UNKNOWN":
+            state = "NOT LOADED"
+        return replace(seen, state=state, version=version, reason=reason, advice=advice)
+
+    def _why(self, name: str, failure: TritonError, *, serves: bool) -> tuple[str, str]:
+        """Return why a load failed, and what to do."""
+        text, _, offer = self.workspace.server.model(name).reason.partition("\n")
+        if offer and offer == getattr(failure, "reason", ""):  # of a backend that is missing
+            return text.partition(": ")[2], f"{offer} Then open the repository again."
+        found = failed_load(name, failure, serves=serves)
+        reason = found.text.partition(" failed: ")[2].rstrip(";. ") + "."
+        return f"{found.where}: {reason}" if found.where else reason, found.fix or ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as JSON values."""
+        return {"path": str(self.path), "models": [asdict(row) for row in self.facts()]}
+
+    def text(self) -> str:
+        return f"{self.path}\n{text_of(self.facts())}"
+
+
+def _explained(failure: BaseException) -> TritonError:
+    return failure if isinstance(failure, TritonError) else ModelLoadError(str(failure))
+
+
+def text_of(rows: Sequence[OpenedFacts]) -> str:
+    """Return the table as text."""
+    if not rows:
+        return "no models"
+    table = [("model", "kind", "state", "in cells")]
+    table += [(row.name, row.kind or "unknown", row.state, "yes" if row.in_cells else "") for row in rows]
+    widths = [max(len(line[column]) for line in table) for column in range(4)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    told = []
+    for line, row in zip(lines[1:], rows, strict=True):
+        told += [line, *(f"    {text}" for text in row.lines())]
+    return "\n".join([lines[0], *told])
+
+
+def repository_in(directory: str | PathLike[str]) -> Path:
+    """Return the path of a repository. Raises FileError for what is not one."""
+    path = Path(os.path.abspath(Path(directory).expanduser()))
+    if not path.is_dir():
+        raise FileError(f"there is no directory {os.fspath(directory)!r}", field=os.fspath(directory))
+    if (path / CONFIG_FILE).is_file() or version_numbers(path):
+        fix = f"open {os.fspath(path.parent)!r}, or load this one: %triton load {path.name} {os.fspath(directory)}"
+        raise FileError(f"{os.fspath(directory)!r} is one model, not a repository: {fix}", field=str(path), fix=fix)
+    return path

@@ -1,0 +1,94 @@
+"""The table of a repository that was opened: each model, its state, why it does not serve, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from ....core.html_table import cell
+from ...authoring.model_line import shown_path
+from ...authoring.opened_repository import OpenedFacts, OpenedRepository
+from ..widget import LiveView, in_kernel
+from .model_states import ModelStates
+
+_TONES = {"READY": "good", "LOADING": "warn", "UNLOADED": "off", "NOT OPENED": "off", "CLOSED": "off"}
+#: Inline, because a page may keep no style sheet.
+_LINE = "white-space:normal;overflow-wrap:anywhere;max-width:680px"
+_HEAD = ("model", "kind", "state", "to edit it in this notebook")
+
+
+class OpenedView(LiveView):
+    """The live table; in JupyterLab each row has a button that brings the model into cells."""
+
+    MODULE = "opened.js"
+
+    def __init__(self, repository: OpenedRepository) -> None:
+        self._repository = repository
+        self._states = ModelStates.for_server(repository.workspace.server)
+        self._rows = repository.facts()
+        super().__init__(html=self._table(live=True))
+
+    @property
+    def subject(self) -> Hashable:
+        return OpenedView, str(self._repository.path)
+
+    def text(self) -> str:
+        return self._repository.text()
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._repository.to_dict()
+
+    def html(self) -> str:
+        return self._table(live=False)
+
+    def show(self, around: Any = None) -> None:
+        super().show(around)
+        if in_kernel():
+            self._repository.workspace.changed = self._states.poke
+            self._states.follow(self.refresh)
+
+    def refresh(self) -> bool:
+        """Look at the models; return whether one is changing. Called by the store."""
+        before, self._rows = self._rows, self._repository.facts()
+        if self._rows != before:
+            self.update(html=self._table(live=True))
+            self.freeze()
+        return any(row.state == "LOADING" for row in self._rows)
+
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        self.refresh()
+
+    def _table(self, *, live: bool) -> str:
+        head = "".join(cell(title, kind="th") for title in _HEAD)
+        body = "".join(_row(row, live) for row in self._rows)
+        table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        shown = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
+        path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(shown)}</div>"
+        return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
+
+
+def _row(row: OpenedFacts, live: bool) -> str:
+    tone = _TONES.get(row.state, "bad")
+    cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
+    cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, live)}</td>"
+    lines = [f"<div class='tl-dim' style='{_LINE}'>{escape(line)}</div>" for line in row.lines()]
+    told = "".join(f"<tr><td></td><td colspan='3'>{line}</td></tr>" for line in lines)
+    return f"<tr>{cells}</tr>{told}"
+
+
+def _edit(row: OpenedFacts, live: bool) -> str:
+    if row.in_cells:
+        return "<span class='tl-dim'>in cells</span>"
+    if row.kind not in ("Python", "ensemble") or row.state in ("NOT OPENED", "CLOSED"):
+        return ""
+    command = f"<code>%triton edit {escape(row.name)}</code>"
+    # where JupyterLab has our extension, the live table makes a button of it
+    return f"<span data-cells='{escape(row.name, quote=True)}'>{command}</span>" if live else command
+
+
+def _counted(rows: Sequence[OpenedFacts]) -> str:
+    if not rows:
+        return "no models"
+    ready = sum(row.state == "READY" for row in rows)
+    return f"{ready} of {len(rows)} models READY"

@@ -1,0 +1,39 @@
+"""`tritonlab lab`: JupyterLab on a copy of the quickstart."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+NAME = "tritonlab_quickstart.ipynb"
+_PACKAGE = Path(__file__).parent
+#: Where the notebook is in a wheel, and in a checkout.
+_SOURCES = (_PACKAGE / "quickstart.ipynb", _PACKAGE.parent / "notebooks" / "00_quickstart.ipynb")
+
+
+def open_lab(directory: Path, arguments: Sequence[str] = ()) -> None:
+    """Replace this process by JupyterLab on a copy of the quickstart in `directory`; `arguments` are more of `jupyter
+    lab`. A copy that is there already stays as it is. Raises OSError where the directory cannot be written, or without
+    JupyterLab.
+    """
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise OSError("JupyterLab is not installed for this Python: pip install 'tritonlab[lab]'")
+    notebook = copy_quickstart(directory)
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={directory.resolve()}"]
+    command += [f"--LabApp.default_url=/lab/tree/{notebook.name}"]
+    if os.geteuid() == 0:  # as in most containers; JupyterLab starts for root only if it is allowed to
+        command.append("--allow-root")
+    os.execv(sys.executable, [*command, *arguments])
+
+
+def copy_quickstart(directory: Path) -> Path:
+    """Return the copy of the quickstart in `directory`, made if it is not there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / NAME
+    if not path.exists():
+        shutil.copyfile(next(source for source in _SOURCES if source.exists()), path)
+    return path

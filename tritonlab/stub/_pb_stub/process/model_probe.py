@@ -1,0 +1,106 @@
+"""What is looked at inside a copy of a model that is being checked: which of the author's lines allocate what stays,
+and whether the model reads what it has changed itself in an input. Only such a copy imports this.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import tracemalloc
+from typing import Any, List, Optional
+
+import numpy
+
+from ..api.pb_tensor import Tensor
+
+#: How many frames of each allocation are kept, to find the author's line below a library's.
+_DEPTH = 12
+_MOST = 5
+
+
+class ModelProbe:
+    """The probe in the model's process. It does what the file `order` says, before the next `execute`."""
+
+    def __init__(self, model_file: str, directory: str) -> None:
+        self._root = os.path.dirname(os.path.dirname(os.path.abspath(model_file)))
+        self._order = os.path.join(directory, "order")
+        self._answer = os.path.join(directory, "answer")
+        self._marked: Optional[tracemalloc.Snapshot] = None
+
+    def obey(self) -> None:
+        """Do what the file says, if there is one."""
+        if not os.path.exists(self._order):
+            return
+        with open(self._order) as file:
+            order = file.read()
+        os.unlink(self._order)
+        found: List[Any] = []
+        if order == "trace":
+            tracemalloc.start(_DEPTH)
+        elif order == "plain" or order.startswith(("copies ", "read-only ")):
+            how, _, name = order.partition(" ")
+            _give_copies(name, how == "read-only")
+        elif order == "mark":
+            gc.collect()
+            self._marked = tracemalloc.take_snapshot()
+        elif order == "grown" and self._marked is not None:
+            gc.collect()
+            found = self._grown(tracemalloc.take_snapshot(), self._marked)
+            tracemalloc.stop()
+        with open(self._answer, "w") as file:
+            json.dump(found, file)
+
+    def _grown(self, now: tracemalloc.Snapshot, marked: tracemalloc.Snapshot) -> List[Any]:
+        """Return file, line, bytes and source of the author's lines that allocated most since the mark."""
+        by_line = {}  # type: dict[Any, int]
+        for difference in now.compare_to(marked, "traceback"):
+            if difference.size_diff <= 0:
+                continue
+            for frame in reversed(difference.traceback):
+                if frame.filename.startswith(self._root + os.sep):
+                    place = (frame.filename, frame.lineno)
+                    by_line[place] = by_line.get(place, 0) + difference.size_diff
+                    break
+        largest = sorted(by_line.items(), key=lambda item: -item[1])[:_MOST]
+        return [[file, line, size, _source(file, line)] for (file, line), size in largest]
+
+
+_as_numpy = Tensor.as_numpy
+
+
+def _give_copies(name: str, read_only: bool) -> None:
+    """Let `as_numpy` of tensors of that name return an array of its own each time; of none, as Triton does."""
+    if not name:
+        Tensor.as_numpy = _as_numpy  # type: ignore[method-assign]
+        return
+
+    def as_numpy(self: Tensor) -> Any:
+        array = _as_numpy(self)
+        if self.name() != name or not isinstance(array, numpy.ndarray):
+            return array
+        array = array.copy()
+        array.flags.writeable = not read_only
+        return array
+
+    Tensor.as_numpy = as_numpy  # type: ignore[method-assign]
+
+
+def _source(file: str, line: int) -> str:
+    try:
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            return opened.read().split("\n")[line - 1]
+    except (OSError, IndexError):
+        return ""
+
+
+def probe(model: Any, model_file: str, directory: str) -> None:
+    """Let the `execute` of a model's class look for orders first."""
+    execute = model.execute
+    looks = ModelProbe(model_file, directory)
+
+    def execute_probed(self: Any, requests: Any) -> Any:
+        looks.obey()
+        return execute(self, requests)
+
+    model.execute = execute_probed
