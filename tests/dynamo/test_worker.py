@@ -57,6 +57,9 @@ class Runtime:
         self.path = path
         return self
 
+    def connection_id(self) -> int:
+        return -1
+
     async def client(self) -> Client:
         return self._client
 
@@ -159,3 +162,22 @@ def test_a_worker_that_stood_still_ends_to_be_started_again(
 
     assert asyncio.run(run()) == os.EX_TEMPFAIL
     assert "stood still for 100 seconds" in capsys.readouterr().out
+
+
+def test_workers_that_started_together_are_seen_later(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_BEAT", 0.01)
+    monkeypatch.setattr(workers, "_AGAIN", 0.05)
+    server.load("double")
+
+    async def run() -> list[str]:
+        runtime = Runtime()
+        worker = Worker(runtime, server, WorkerOptions(Path("unused")))
+        serving = asyncio.ensure_future(worker.serve())
+        while "serves" not in runtime.events:
+            await asyncio.sleep(0.01)
+        runtime._client._digests.append("other")
+        with pytest.raises(Refused, match="with another config"):
+            await asyncio.wait_for(serving, 20)
+        return runtime.events[-2:]
+
+    assert asyncio.run(run()) == ["leaves", "ends"]

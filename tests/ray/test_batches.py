@@ -42,7 +42,7 @@ def test_order_and_failures_are_kept(monkeypatch: pytest.MonkeyPatch, models: Pa
 
 
 def test_a_model_without_a_batch_dimension_gets_rows(monkeypatch: pytest.MonkeyPatch, models: Path) -> None:
-    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    x = np.arange(6, dtype=np.float64).reshape(3, 2)  # the model has 32 bits
     found = mapped(monkeypatch, models / "sleeper", {"x": x}, columns={"IN": "x"})
     assert (found["OUT"] == x * 2).all() and found["SEEN"].shape == (3,)
 

@@ -33,6 +33,8 @@ _DRAINING = 30.0
 #: Seconds between two looks at the clock, and how late one may come before the fleet has given this worker up: its
 #: lease is of 10 seconds.
 _BEAT, _LOST = 1.0, 8.0
+#: Seconds after which a worker looks again at those that have started with it.
+_AGAIN = 3.0
 #: Seconds to wait for the workers that serve already, and for the answer of each.
 _LOOKING, _ANSWER = 1.0, 3.0
 _log = logging.getLogger(__name__)
@@ -115,11 +117,11 @@ class Worker:
         watching = asyncio.ensure_future(self._watch())
         ends = asyncio.ensure_future(self._ends.wait())
         done, _ = await asyncio.wait([ends, watching, *serving], return_when=asyncio.FIRST_COMPLETED)
+        await self._leave()
+        watching.cancel()
         for task in done:
             if task is not ends:
                 task.result()
-        await self._leave()
-        watching.cancel()
         return self._status
 
     def _path(self, name: str) -> str:
@@ -151,6 +153,8 @@ class Worker:
         while not client.instance_ids() and time.monotonic() < end:
             await asyncio.sleep(0.05)
         for instance in client.instance_ids():
+            if instance == endpoint.connection_id():
+                continue
             digest = await _ask(client, instance)
             if digest is None:
                 continue
@@ -168,8 +172,9 @@ class Worker:
                 _log.warning("another program serves '%s' too, and does not say with which config", model.name)
 
     async def _watch(self) -> None:
-        """End this worker if it was stopped so long that the fleet has forgotten it: Dynamo does not take it back."""
-        last = time.monotonic()
+        """End this worker if it was stopped so long that the fleet has given it up: Dynamo does not take it back. Look
+        once again whether it may serve, for workers that have started at the same time. Raises Refused then."""
+        last = joined = time.monotonic()
         while True:
             await asyncio.sleep(_BEAT)
             now = time.monotonic()
@@ -180,6 +185,11 @@ class Worker:
                 self._ends.set()
                 return
             last = now
+            if joined and now - joined > _AGAIN:
+                joined = 0.0
+                for model, endpoint in zip(self._models, self._endpoints, strict=True):
+                    await self._check(model, endpoint)
+                last = time.monotonic()
 
     async def _leave(self) -> None:
         """Leave the fleet, wait until its frontends know, and let requests end."""

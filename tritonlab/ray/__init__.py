@@ -3,6 +3,11 @@
 Needs Ray, which tritonlab does not bring: `pip install 'tritonlab[ray]'`.
 """
 
+try:
+    import ray as _  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("tritonlab.ray needs Ray: pip install 'tritonlab[ray]'", name=error.name) from None
+
 from .batches import map_batches
 from .deployment import application, make_application
 

@@ -34,7 +34,8 @@ def map_batches(
 
     `model` is the model's directory, as `models/digits`, which every node has. Each row is one element of the batch
     dimension; a model without one gets a request for each row. `columns` maps an input's name to the column that it is
-    taken from, where they differ. `concurrency`: how many processes have the model loaded, or the least and the
+    taken from, where they differ; numbers are sent in the precision of the input, as data sets often have 64 bits.
+    `concurrency`: how many processes have the model loaded, or the least and the
     most, each with `num_cpus` and `num_gpus`.
 
     A row that the model fails for is kept: `error_column` has the text, empty for all others, and its outputs are NaN,
@@ -72,6 +73,7 @@ class ModelRows:
         self._batch = int(config.get("max_batch_size", 0))
         self._inputs = {each["name"]: columns.get(each["name"], each["name"]) for each in config["input"]}
         self._optional = {each["name"] for each in config["input"] if each.get("optional")}
+        self._dtypes = {each["name"]: _dtype_of(each) for each in config["input"]}
         self._outputs = {each["name"]: each for each in config["output"]}
         self._error_column = error_column
         try:
@@ -107,16 +109,19 @@ class ModelRows:
     def _start(self, inputs: Columns, start: int, stop: int) -> Any:
         """Return the responses that are to come, or the error of a request that was refused at once."""
         try:
-            tensors = {name: self._tensor(column[start:stop]) for name, column in inputs.items()}
+            tensors = {name: self._tensor(name, column[start:stop]) for name, column in inputs.items()}
             return self._model.infer(inputs=tensors, raise_on_error=False)
         except (TritonError, ValueError) as error:
             return error
 
-    def _tensor(self, values: NDArray[Any]) -> NDArray[Any]:
+    def _tensor(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values as the input has them: numbers in the precision that the model declares."""
         if values.dtype.kind in "US":
             values = values.astype(object)
         elif values.dtype == object and len(values) and isinstance(values[0], np.ndarray):
             values = np.stack(list(values))
+        if values.dtype != (dtype := self._dtypes[name]) and np.can_cast(values.dtype, dtype, "same_kind"):
+            values = values.astype(dtype)
         if not self._batch:
             return np.atleast_1d(values[0])
         return values[:, np.newaxis] if values.ndim == 1 else values
@@ -169,11 +174,15 @@ def _of(answer: Any) -> tuple[str, Columns]:
 
 def _empty(declared: Mapping[str, Any], right: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return what stands for an output of a failed row: like those of the other rows, or as the config declares it."""
-    dtype = DataType.from_config_name(str(declared["data_type"])).numpy
+    dtype = _dtype_of(declared)
     shape = right[0].shape if right else tuple(max(int(n), 0) for n in declared["dims"])
     if dtype.kind == "O":
         return np.full(shape, b"", dtype=object)
     return np.full(shape, np.nan if np.issubdtype(dtype, np.floating) else 0, dtype)
+
+
+def _dtype_of(declared: Mapping[str, Any]) -> np.dtype[Any]:
+    return DataType.from_config_name(str(declared["data_type"])).numpy
 
 
 def _column(values: Sequence[NDArray[Any]]) -> NDArray[Any]:

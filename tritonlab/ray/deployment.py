@@ -95,5 +95,5 @@ def _at_once(repository: Path, models: Sequence[str]) -> int:
 
 
 def _executes(config: ModelConfig) -> int:
-    instances = sum(max(group.count, 1) for group in config.instance_group) or 1
-    return instances * max(config.max_batch_size, 1)
+    instances: int = sum(max(group.count, 1) for group in config.instance_group) or 1
+    return instances * max(int(config.max_batch_size), 1)

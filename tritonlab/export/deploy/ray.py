@@ -51,4 +51,5 @@ def serve_config(deployed: Deployment) -> str:
 
 def _at_once(model: DeployedModel) -> int:
     """Return how many requests a replica executes at once: a full batch in each of its instances."""
-    return max(model.config.get("max_batch_size", 0), 1) * model.instances
+    batch: int = max(model.config.get("max_batch_size", 0), 1)
+    return batch * model.instances

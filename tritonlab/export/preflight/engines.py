@@ -169,4 +169,5 @@ def _bytes_of(tensor: Any) -> int:
     """Return the bytes of one element of the batch; 0 where the dimensions leave it open."""
     if any(size < 0 for size in tensor.dims):
         return 0
-    return prod(tensor.dims) * DataType(tensor.data_type).byte_size
+    elements: int = prod(tensor.dims)
+    return elements * DataType(tensor.data_type).byte_size
