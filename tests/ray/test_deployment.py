@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +48,11 @@ def test_the_arguments_of_a_serve_yaml(make: Any) -> None:
         make.application({"model_repository": "/models", "cpus": 1})
     with pytest.raises(InvalidArgumentError, match="model_repository is missing"):
         make.application({})
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[:2] == ["tritonlab", "ray"]]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ModuleNotFoundError, match=r"tritonlab\.ray needs Ray: pip install 'tritonlab\[ray\]'"):
+        importlib.import_module("tritonlab.ray")

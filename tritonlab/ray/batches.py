@@ -35,8 +35,8 @@ def map_batches(
     `model` is the model's directory, as `models/digits`, which every node has. Each row is one element of the batch
     dimension; a model without one gets a request for each row. `columns` maps an input's name to the column that it is
     taken from, where they differ; numbers are sent in the precision of the input, as data sets often have 64 bits.
-    `concurrency`: how many processes have the model loaded, or the least and the
-    most, each with `num_cpus` and `num_gpus`.
+    `concurrency`: how many processes have the model loaded, or the least and the most, each with `num_cpus` and
+    `num_gpus`.
 
     A row that the model fails for is kept: `error_column` has the text, empty for all others, and its outputs are NaN,
     zero or empty. If a request of several rows fails, each of them is sent again on its own.
