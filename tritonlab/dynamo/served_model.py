@@ -21,7 +21,7 @@ from . import wire
 ASK = "_tritonlab_worker"
 
 
-class Context(Protocol):
+class RequestContext(Protocol):
     """What Dynamo says of a request besides its tensors."""
 
     def async_killed_or_stopped(self) -> asyncio.Future[bool]:
@@ -59,7 +59,7 @@ class ServedModel:
                 "serve one (version_policy), or give each a name of its own"
             )
 
-    async def generate(self, sent: Mapping[str, Any], context: Context) -> AsyncIterator[dict[str, Any]]:
+    async def generate(self, sent: Mapping[str, Any], context: RequestContext) -> AsyncIterator[dict[str, Any]]:
         """Answer a request of the frontend, of Dynamo's health check, or of another worker. Raises WorkerError."""
         if sent.get(self._probe) is True:
             yield self._ready()
@@ -75,7 +75,7 @@ class ServedModel:
             finally:
                 self.busy -= 1
 
-    async def _answer(self, sent: Mapping[str, Any], context: Context) -> AsyncIterator[dict[str, Any]]:
+    async def _answer(self, sent: Mapping[str, Any], context: RequestContext) -> AsyncIterator[dict[str, Any]]:
         classes = wire.read_classes(sent)
         request = wire.read_request(sent, self.name)
         responses = self._model.async_infer(request)
@@ -108,7 +108,7 @@ class ServedModel:
         return {"id": "", "model": self.name, "tensors": []}
 
 
-async def _cancel_with(context: Context, responses: AsyncResponseIterator) -> None:
+async def _cancel_with(context: RequestContext, responses: AsyncResponseIterator) -> None:
     """Cancel a request when its client goes or its deadline has passed."""
     await context.async_killed_or_stopped()
     responses.cancel()
