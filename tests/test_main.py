@@ -73,6 +73,6 @@ def test_a_server_starts_without_what_verifies() -> None:
     assert done.stdout == "False\n"
 
 
-def test_a_worker_of_dynamo_without_dynamo_says_what_to_install(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_worker_without_dynamo_says_what_to_install(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["worker", "--dynamo", f"--model-repository={tmp_path}"]) == 1
     assert "pip install ai-dynamo==1.6.1" in capsys.readouterr().err
