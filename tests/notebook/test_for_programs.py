@@ -226,6 +226,7 @@ REMOTE = "tritonlab.connect('http://' + ports.http, headers=ports.headers).model
 
 
 def test_errors_carry_facts(book: Notebook, tmp_path: Path) -> None:
+    assert book.run("ports = %triton serve --http-port 0 --grpc-port 0 --metrics-port 0").success
     cases: list[tuple[str, str, str, str | None, str | None]] = [
         ("%%triton_model b\nclass M\n    pass", "ModelLoadError", "INVALID_ARG", "Cell In[{n}], line 2", None),
         ("%%triton_config m\nmax_batch_size: 8\ninput { name: 'IN' data_type: TYPE_FLOAT32 }", "ConfigTextError",
