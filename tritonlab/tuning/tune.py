@@ -118,12 +118,7 @@ class _RunState:
 
     def has_measured(self, trial: Trial) -> bool:
         """Return whether these settings were measured under this load."""
-        return self.measurement_of(trial) is not None
-
-    def measurement_of(self, trial: Trial) -> Trial | None:
-        """Return what these settings did live under this load; None if they were not measured."""
-        same = (one.live for one in self.measured if (one.live.settings, one.live.load) == (trial.settings, trial.load))
-        return next(same, None)
+        return any((one.live.settings, one.live.load) == (trial.settings, trial.load) for one in self.measured)
 
 
 def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
@@ -377,14 +372,13 @@ def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSta
 def _part_gains(
     live: MeasurableModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
 ) -> list[PartGain]:
-    """Replay the best settings without each part, and measure that live as long as there is time; then what was
-    measured before counts."""
+    """Replay the best settings without each part, and measure that live as long as there is time."""
     known, cost, found = work.calibration, 0.0, []
     assert known is not None
     whole = predict(best.settings, best.load, config, known, requests=AGAIN, seed=2)
     for part, was, became, settings in taken_back(best.settings, Settings.from_config(config)):
         without = predict(settings, best.load, config, known, requests=AGAIN, seed=2)
-        before, measured = deadline.left, work.measurement_of(without)
+        before, measured = deadline.left, None
         if before > cost:
             try:
                 measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
