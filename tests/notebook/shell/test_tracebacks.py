@@ -57,7 +57,10 @@ def test_a_coroutine_shows_the_frames_of_the_author_only(notebook: Any) -> None:
     ("waits", "shown"),
     [
         # nobody waits for its error: Python prints it, in the cell's own lines
-        ("thread = threading.Thread(target=self.fail); thread.start(); thread.join()", "m |   Cell In[{n}], line 6, in fail"),
+        (
+            "thread = threading.Thread(target=self.fail); thread.start(); thread.join()",
+            "m |   Cell In[{n}], line 6, in fail",
+        ),
         ("concurrent.futures.ThreadPoolExecutor().submit(self.fail).result()", "Cell In[{n}], line 6, in fail()"),
     ],
 )
