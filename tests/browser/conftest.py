@@ -81,9 +81,11 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
 
 
 @contextmanager
-def serving(base: Path, prefix: str = "", app: tuple[str, str] = LAB) -> Iterator[JupyterServer]:
+def serving(
+    base: Path, prefix: str = "", app: tuple[str, str] = LAB, without: tuple[str, ...] = ()
+) -> Iterator[JupyterServer]:
     """Run a JupyterLab, or another `app` of its kind, with all its files below `base` and its addresses below
-    `prefix`.
+    `prefix`, `without` extensions that are installed.
     """
     module, name = app
     environment = {**os.environ, "PYTHONPATH": python_path()}
@@ -104,6 +106,9 @@ def serving(base: Path, prefix: str = "", app: tuple[str, str] = LAB) -> Iterato
     (base / "labextensions" / "tritonlab").symlink_to(ROOT / "tritonlab" / "labextension")
     # under Notebook 7 it is JupyterLab, an extension of the same server, that sends the files
     command += [f"--{each}.extra_labextensions_path={base / 'labextensions'}" for each in {name, "LabApp"}]
+    (base / "config" / "labconfig").mkdir(parents=True)
+    page_config = {"disabledExtensions": dict.fromkeys(without, True)}
+    (base / "config" / "labconfig" / "page_config.json").write_text(json.dumps(page_config))
     with open(base / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
     try:

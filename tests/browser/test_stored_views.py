@@ -1,7 +1,9 @@
-"""A notebook that was executed elsewhere shows the pictures of its views, trusted or not."""
+"""A notebook that was executed elsewhere shows the pictures of its views, trusted or not, with our extension or not."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
 
-from .conftest import SCREENSHOTS
+from .conftest import SCREENSHOTS, Lab, serving
 from .test_views_gone import FILL
 
 pytestmark = pytest.mark.timeout(300)
@@ -27,6 +29,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
     executor.preprocess(notebook, {"metadata": {"path": str(tmp_path_factory.mktemp("elsewhere"))}})
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return notebook
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Lab]:
+    """A JupyterLab with the extensions of ipywidgets and anywidget, and without ours."""
+    with serving(tmp_path_factory.mktemp("bare"), without=("tritonlab",)) as server:
+        context = chromium.new_context(viewport={"width": 1280, "height": 900})
+        yield Lab(server, context.new_page())
+        context.close()
 
 
 def trusted(lab: Any) -> bool:
@@ -63,3 +74,24 @@ def test_a_trusted_notebook_without_its_kernel_shows_the_picture_alone(lab: Any,
     assert "No request has been executed" not in output.inner_text()
     assert "Error displaying widget" not in output.inner_text()
     assert (lab.foreign, lab.errors) == ([], [])
+
+
+@pytest.mark.parametrize("has_state", [False, True], ids=["as the Lab stores it", "with the state of widgets"])
+def test_a_lab_without_the_extension_shows_the_picture_alone(bare: Lab, stored: Any, has_state: bool) -> None:
+    notebook, name = copy.deepcopy(stored), f"bare_{has_state}.ipynb"
+    assert "widgets" in notebook.metadata
+    if not has_state:
+        del notebook.metadata["widgets"]
+    NotebookNotary(data_dir=str(bare.jupyter.settings.parent / "data")).sign(notebook)
+    nbformat.write(notebook, bare.jupyter.notebooks / name)
+    bare.open(name)
+    assert trusted(bare)
+    assert bare.page.evaluate("() => getComputedStyle(document.body).getPropertyValue('--tl-text')") == ""
+    output = bare.cell(1).locator(".jp-OutputArea").first
+    bare.until(output.locator("img"), DRAWN)
+    dead = output.locator(".jp-OutputArea-child").nth(1)
+    bare.until(dead, "output => output.textContent !== '' && !output.textContent.includes('Loading')")
+    bare.shot(name.removesuffix(".ipynb"), output)
+    assert not dead.is_visible(), dead.inner_text()
+    assert "Error" not in output.inner_text()
+    assert (bare.foreign, bare.errors) == ([], [])

@@ -493,6 +493,16 @@ def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact()
     assert len(bars) == 2  # of the gains that nothing contradicts
 
 
+def test_a_gain_that_was_replayed_only_is_not_shown_where_the_replay_is_wrong() -> None:
+    wrong, without = trial(15.0, 900, 8, instances=2), trial(90.0, 120, 8, instances=1)
+    slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
+    replayed = PartGain("instances", "1", "2", wrong, without)
+    measured = replace(replayed, live=replace(without, numbers=replace(without.numbers, rate=60.0)))
+    result = result_of([slow], replayed, measured)
+    assert result.gains == [measured] and "+650%" not in repr(result) + result.html()
+    assert "+50%" in repr(result) and "its other predictions are not shown" in repr(result)
+
+
 def test_the_best_of_predictions_alone_is_called_that() -> None:
     live = FakeLive(*MODELS["fixed cost"])
     live.interrupt_after = 6  # the probes

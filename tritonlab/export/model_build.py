@@ -52,6 +52,21 @@ class ModelBuild:
     def on_gpu(self) -> bool:
         return any(group.get("kind") == "KIND_GPU" for group in self.model.config().get("instance_group", ()))
 
+    @property
+    def _is_kept(self) -> bool:
+        return self.model.server.core.repository.is_kept(self.model.name)
+
+    @property
+    def _not_copied(self) -> set[str]:
+        """The files of the model that it has in another form, or not at all."""
+        if self._is_kept:
+            return set()
+        return {CONFIG_FILE, *starts_our_stub(self.subject.directory, self.subject.tree.files)}
+
+    def copied_size(self) -> int:
+        """Return the bytes of the files that `write` copies."""
+        return self.subject.tree.size(besides=self._not_copied)
+
     def judged(self, environment: PlacedEnvironment | None) -> Preflight:
         """Return what will not work at the target, with the environment that is exported with the model."""
         return judge(self.subject if environment is None else environment.subject_with(self.subject), self.target)
@@ -59,15 +74,13 @@ class ModelBuild:
     def write(self, new: Path, copied: Callable[[str, int], object]) -> tuple[str, ...]:
         """Write the model to `new` and return warnings. What a repository keeps is not changed."""
         source, tree = self.subject.directory, self.subject.tree
-        if self.model.server.core.repository.is_kept(self.model.name):
-            new.mkdir(parents=True)
-            tree.copy(new, copied=copied)
+        new.mkdir(parents=True)
+        tree.copy(new, besides=self._not_copied, copied=copied)
+        if self._is_kept:
             served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
             found = (*warnings(served, source, ()), *never_ran(choice_words(served)))
             return (*found, *left_out.sentences(tree.left_out))
         files, authored = tree.files, source / CONFIG_FILE
-        new.mkdir(parents=True)
-        tree.copy(new, besides={CONFIG_FILE, *starts_our_stub(source, files)}, copied=copied)
         for version in self.model.metadata()["versions"]:
             (new / version).mkdir(exist_ok=True)
             if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there

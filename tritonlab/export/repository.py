@@ -77,7 +77,8 @@ def export(
 
     `dry_run` writes nothing; the report says what would be written. `furnish` is called where the models are built,
     with their new directories, and a directory whose files are then put beside the repository. `progress` is called
-    with the bytes written so far and those of all models; setting `cancel` ends the export, and Cancelled is raised.
+    with the bytes copied so far and those to be copied of all models; setting `cancel` ends the export, and Cancelled
+    is raised.
 
     Raises NoRepository where no repository can be, UnknownTarget.
     """
@@ -165,7 +166,7 @@ class _Work:
     ) -> None:
         self._absent, self._builds, self._furnish = group.absent, builds, furnish
         self._progress, self._cancel = progress, cancel
-        self._done, self._total = 0, sum(build.subject.tree.size() for build in builds)
+        self._done, self._total = 0, sum(build.copied_size() for build in builds)
 
     def export(self, repository: Path, *, overwrite: bool) -> ExportReport:
         """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""

@@ -47,9 +47,9 @@ class ModelTree:
     directories: list[str] = field(default_factory=list)
     left_out: list[Omitted] = field(default_factory=list)
 
-    def size(self) -> int:
-        """Return the bytes of all files."""
-        return sum((self.root / file).stat().st_size for file in self.files)
+    def size(self, besides: Collection[str] = ()) -> int:
+        """Return the bytes of all files that are not in `besides`."""
+        return sum((self.root / file).stat().st_size for file in self.files if file not in besides)
 
     def copy(
         self, target: Path, besides: Collection[str] = (), copied: Callable[[str, int], object] = lambda file, size: 0

@@ -71,7 +71,8 @@ class TuneResult:
         self.confirmed = live = leaders(ranked(run.measured, p99_ms))
         self.best: Trial | None = live[0].live if live else next(iter(run.found.best(p99_ms)), None)
         # an interrupted ablation may have been that of another
-        self.gains = [one for one in run.gains if self._is_best(one.with_it)]
+        own = (one for one in run.gains if self._is_best(one.with_it))
+        self.gains = [one for one in own if one.live is not None or not self._is_replay_wrong]
 
     @property
     def config(self) -> str:
@@ -110,10 +111,15 @@ class TuneResult:
         """Return the best predictions of latency against throughput, with measurements in place of the predictions
         where there are any; none where most of what was measured contradicts its prediction.
         """
-        if 2 * len(self.contradicted) > len(self.run.measured):
+        if self._is_replay_wrong:
             return []
         measured = {(one.live.settings, one.live.load): one.live for one in self.run.measured}
         return SearchResult({**self.run.found.candidates, **measured}).front()
+
+    @property
+    def _is_replay_wrong(self) -> bool:
+        """Whether most of what was measured contradicts its prediction."""
+        return 2 * len(self.contradicted) > len(self.run.measured)
 
     def _is_best(self, one: Trial) -> bool:
         return self.best is not None and (one.settings, one.load) == (self.best.settings, self.best.load)

@@ -19,13 +19,14 @@ import { EDGE, TimeCanvas, renderer } from "./timeCanvas.js";
 
 const TITLE = 18;
 const ROW = 14;
-/** The rows of a chart that has few lines; one with more has room for LINES. */
+/** The rows of a chart, whose height never changes: the values of more lines stand in a second column. */
 const ROWS = 4;
-const LINES = 8;
+const LINES = 2 * ROWS;
 const GAP = 12;
-/** The column of the scale, and the most room for that of the values. */
+/** The column of the scale, the most room for that of the values, and what is between two columns of values. */
 const SCALE = 76;
 const VALUES = 210;
+const BETWEEN = 12;
 const VALUES_SHARE = 0.34;
 const TONES: Tone[] = ["accent", "warn", "good", "bad", "text", "dim"];
 const TABLE_ROWS = 200; // of a family
@@ -103,7 +104,7 @@ class Metrics extends TimeCanvas<State, MetricsRecord, MetricsStore> {
   private _charts(): Chart[] {
     let top = this.top;
     return this._families.map((family) => {
-      const chart = { family, top, height: TITLE + (family.series.length > ROWS ? LINES : ROWS) * ROW };
+      const chart = { family, top, height: TITLE + ROWS * ROW };
       top += chart.height + GAP;
       return chart;
     });
@@ -128,7 +129,7 @@ class Metrics extends TimeCanvas<State, MetricsRecord, MetricsStore> {
       context.fillStyle = context.strokeStyle = this.tone(TONES[place % TONES.length]);
       if (kind === "histogram") this._drawColumns(curve, top + TITLE, bottom, range);
       else this._drawLine(curve, top + TITLE, bottom, range);
-      this._drawValue(family, shown[place], place, top + TITLE + 11 + place * ROW);
+      this._drawValue(family, shown[place], place, top + TITLE + 11 + (place % ROWS) * ROW);
     }
   }
 
@@ -146,8 +147,9 @@ class Metrics extends TimeCanvas<State, MetricsRecord, MetricsStore> {
   private _drawValue({ name, kind, series }: Family, one: Series, place: number, y: number): void {
     const { context, store } = this;
     const [from, to] = this.view;
-    const x = this.left + this.width + 8;
-    const room = this.right - 8 - EDGE;
+    const all = this.right - 8 - EDGE;
+    const room = series.length > ROWS ? (all - BETWEEN) / 2 : all;
+    const x = this.left + this.width + 8 + (place < ROWS ? 0 : room + BETWEEN);
     const now = store.present(one, kind, to);
     const label = differingText(one, series);
     const whole = presentText(name, kind, now);

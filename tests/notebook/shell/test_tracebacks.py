@@ -45,6 +45,35 @@ def test_execute_points_into_the_cell_of_the_model(notebook: Any) -> None:
     assert "tritonlab/" not in result.text
 
 
+def test_a_coroutine_shows_the_frames_of_the_author_only(notebook: Any) -> None:
+    notebook.run(MODEL.replace("    def execute", "    async def execute"))
+    model = notebook.number()
+    result = notebook.run("m(IN=[[-1.0]])")
+    frames = re.findall(r"^(?:Cell|File) .*", result.text, re.MULTILINE)
+    assert frames == [f"Cell In[{notebook.number()}], line 1", f"Cell In[{model}], line 11, in execute()"]
+
+
+@pytest.mark.parametrize(
+    ("waits", "shown"),
+    [
+        # nobody waits for its error: Python prints it, in the cell's own lines
+        (
+            "thread = threading.Thread(target=self.fail); thread.start(); thread.join()",
+            "m |   Cell In[{n}], line 6, in fail",
+        ),
+        ("concurrent.futures.ThreadPoolExecutor().submit(self.fail).result()", "Cell In[{n}], line 6, in fail()"),
+    ],
+)
+def test_an_error_in_a_thread_points_into_the_cell(notebook: Any, waits: str, shown: str) -> None:
+    source = MODEL.replace("import t", "import concurrent.futures, threading, t", 1)
+    source = source.replace("    def execute", '    def fail(self):\n        raise KeyError("lost")\n\n    def execute')
+    notebook.run(source.replace('raise ValueError("negative")', waits))
+    number = notebook.number()
+    result = notebook.run("m(IN=[[-1.0]])")
+    assert shown.format(n=number) in result.text.splitlines() and "KeyError: 'lost'" in result.text
+    assert "model.py" not in result.text and "tritonlab/" not in result.text
+
+
 def test_the_same_from_a_loop_over_the_responses(notebook: Any) -> None:
     notebook.run(MODEL)
     model = notebook.number()
@@ -230,6 +259,8 @@ ensemble_scheduling { step [
         ('key: "IN" value: "between"', 'key: "in" value: "between"', 16, "did you mean 'IN'? Its inputs are IN."),
         ('key: "OUT" value: "OUT"', 'key: "OUTT" value: "OUT"', 17, "did you mean 'OUT'? Its outputs are OUT."),
         ('value: "between" }\n  },', 'value: "betwen" }\n  },', 16, ""),
+        ('"m2"\n    model_version: -1\n    input_map { key: "IN"',
+         "'m2'\n    model_version: -1\n    input_map { key: 'in'", 16, "did you mean 'IN'?"),
     ],
 )
 def test_the_misspelt_tensor_of_an_ensemble_points_at_its_step(

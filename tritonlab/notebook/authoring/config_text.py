@@ -124,12 +124,12 @@ def line_of_step(reason: str, written: ConfigText) -> int:
         return 0
     names = found.groupdict()
     lines = [line.split("#", 1)[0] for line in written.text.splitlines()]
-    of_model = re.compile(rf'model_name\s*:\s*"{re.escape(names.get("model") or "")}"')
+    of_model = re.compile(rf"""model_name\s*:\s*(["']){re.escape(names.get("model") or "")}\1""")
     first = next((index for index, line in enumerate(lines) if of_model.search(line)), 0)
     if "tensor" not in names:
         return first + 1 + written.offset
-    quoted = f'"{names["tensor"]}"'
-    return next((index + 1 + written.offset for index in range(first, len(lines)) if quoted in lines[index]), 0)
+    quoted = re.compile(rf"""(["']){re.escape(names["tensor"])}\1""")
+    return next((index + 1 + written.offset for index in range(first, len(lines)) if quoted.search(lines[index])), 0)
 
 
 def _line_of_reason(reason: str, written: ConfigText) -> int:

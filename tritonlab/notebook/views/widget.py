@@ -4,8 +4,10 @@ where there is no kernel. The modules are TypeScript in `extension/src/views`, b
 A view is shown as two outputs. The first is its static form, HTML with a text twin: what a saved notebook, nbconvert
 and GitHub show. It is renewed with `freeze`. The second is the widget, which hides the first while it lives. They
 cannot be one: JupyterLab (4.6 with jupyterlab_widgets 3.0.17) writes "Error displaying widget: model not found" for the
-widget of a kernel that is gone, whatever else its output holds. Our extension's style hides that line, and so a
-notebook that is opened again shows the static form and nothing else.
+widget of a kernel that is gone, whatever else its output holds. A style hides that line, and so a notebook that is
+opened again shows the static form and nothing else. The rule is in the extension's sheet and, for a JupyterLab without
+our extension that trusts the notebook, in a link within each static form: unlike <style>, which GitHub shows as text, a
+link has no words to be read where it does nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from ...core.plain_facts import few_lines
 from .theme import STATIC, stored_html
@@ -28,6 +31,10 @@ from .theme import STATIC, stored_html
 #: The comm for requests of views while a cell runs (`base.ts`).
 _TARGET = "tritonlab.view"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+#: Hides the output after a static form while no widget is drawn in it.
+_HIDES = ".jp-OutputArea-child:has(.tl-static)+*:has(>.lm-Panel):not(:has(>.lm-Panel>*)){display:none}"
+_LINK = f"<link rel='stylesheet' href='data:text/css,{quote(_HIDES, safe='.:()*,')}'>"
 
 #: The views that the browser may send requests to, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
@@ -162,7 +169,8 @@ class LiveView:
 
 def static_form(view: str, text: str, html: str) -> dict[str, Any]:
     """Return the output that is shown for a view without a live widget."""
-    return {"text/plain": text, "text/html": stored_html(f"<div class='tl-static tl-static-{view}'>{html}</div>")}
+    whole = f"<div class='tl-static tl-static-{view}'>{_LINK}{html}</div>"
+    return {"text/plain": text, "text/html": stored_html(whole)}
 
 
 def show_widget(widget: Any) -> None:
