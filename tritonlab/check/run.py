@@ -18,6 +18,7 @@ from ..core.config.model_config_rules import is_ensemble
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.tensor import Tensor
 from ..core.status import InvalidArgumentError, TritonError
+from ..export.last_cases import last_cases
 from ..server.api.model import Model
 from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
@@ -106,8 +107,8 @@ class CheckOptions:
 
 
 def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str) -> CheckResult:
-    """Check a model, also with the requests that are kept of its last failures. `golden`: requests that are kept for
-    it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy
+    """Check a model, also with its last requests and those of its last failures, as far as the server has kept them.
+    `golden`: requests that are kept for it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy
     does not load.
     """
     relations = options.chosen()
@@ -118,7 +119,7 @@ def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = 
             "check(side_effects=True) does it nevertheless"
         )
     run = _Run(model, options, cite)
-    given = [*_examples(model, options.example), *_goldens(model, golden), *_failed(model)]
+    given = [*_examples(model, options.example), *_goldens(model, golden), *_last(model), *_failed(model)]
     return run.check(relations, given, contacts)
 
 
@@ -375,6 +376,12 @@ def _goldens(model: Model, golden: GoldenSet | None) -> list[Sample]:
     with suppress(ValueError, OSError):
         return [Sample.from_request(case.request()) for case in golden.cases(model.name) if not case.error]
     return []
+
+
+def _last(model: Model) -> list[Sample]:
+    """Return the last requests that the server has recorded of the model, each once."""
+    samples = [Sample.from_request(case.request()) for case in last_cases([model])]
+    return list({one.key: one for one in samples}.values())
 
 
 def _failed(model: Model) -> list[Sample]:
