@@ -108,8 +108,9 @@ class CheckOptions:
 
 def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str) -> CheckResult:
     """Check a model, also with its last requests and those of its last failures, as far as the server has kept them.
-    `golden`: requests that are kept for it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy
-    does not load.
+
+    `golden`: requests that are kept for it. An interrupt ends it with what was found until then. Raises
+    InvalidArgumentError, ModelLoadError if the copy does not load.
     """
     relations = options.chosen()
     contacts = Contacts.of_model(model)
