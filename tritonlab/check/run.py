@@ -50,6 +50,9 @@ _LEARN, _SHRINK = 0.3, 8.0
 _FIRST = 0.15
 #: Seconds that finding requests has in any case: without them nothing can be tried.
 _LEARN_LEAST = 5.0
+#: The share of the time that relations have in any case, however long the start and the first answers took.
+_TRY = 0.5
+_NO_TIME = "no time was left"
 #: Seconds that a case may take to be seen a second time.
 _CONFIRM = 20.0
 #: Seconds between two reports of what is done.
@@ -162,12 +165,11 @@ class _Run:
             self._notes.append(f"The model talks to others: {contacts.words()}.")
         named = {one.relation for one in self._tried}
         self._tried += [
-            Tried(one.name, one.explanation, stopped or "no time was left")
-            for one in relations
-            if one.name not in named
+            Tried(one.name, one.explanation, stopped or _NO_TIME) for one in relations if one.name not in named
         ]
         seconds = time.monotonic() - self._began
         answered = bool(bench is not None and (bench.pool or bench.contract))
+        has_tried = any(one.left_out != _NO_TIME for one in self._tried)
         return CheckResult(
             self._model.name,
             tuple(self._findings),
@@ -176,7 +178,7 @@ class _Run:
             seconds=seconds,
             requests=sent,
             seed=self._options.seed,
-            checked=answered,
+            checked=answered and has_tried,
             stopped=stopped,
         )
 
@@ -199,7 +201,8 @@ class _Run:
             self._tried += [Tried(one.name, one.explanation, "no request was answered") for one in relations]
             return
         left = [one for one in relations]
-        end = self._began + self._options.seconds
+        seconds = self._options.seconds
+        end = max(self._began + seconds, time.monotonic() + seconds * _TRY)
         for relation in relations:
             left.remove(relation)
             why = relation.why_not(bench)
