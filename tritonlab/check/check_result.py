@@ -35,7 +35,8 @@ class Tried:
 
 class CheckResult:
     """The result of `Model.check`. `ok`: nothing was found. `checked`: whether the model answered any request, and the
-    time was enough to try anything. `tried`: the relations, each with its explanation. `notes`: sentences on how to read it.
+    time was enough to try anything. `tried`: the relations, each with its explanation. `notes`: sentences on how to
+    read it.
     """
 
     def __init__(
