@@ -240,8 +240,8 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _note_layouts(bench: Bench) -> None:
-    """Note which inputs the model must be able to write to, and which must be contiguous. That is not a finding: Triton's
-    arrays always are both, but those of a script or a test that calls the same code may be neither."""
+    """Note which inputs the model must be able to write to, and which must be contiguous. That is not a finding:
+    Triton's arrays always are both, but those of a script or a test that calls the same code may be neither."""
     probe, known = bench.scratch.probe, bench.pool[0]
     if probe is None:
         return
