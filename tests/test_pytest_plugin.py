@@ -85,6 +85,36 @@ def test_models_are_loaded_and_unloaded(run: Run) -> None:
     assert (code, "4 passed" in output) == (0, True), output
 
 
+def test_a_check_fails_with_what_it_found(run: Run) -> None:
+    code, output = run(
+        """
+        import pytest
+
+        import triton_python_backend_utils as pb_utils
+
+
+        class Typed:
+            def execute(self, requests):
+                arrays = [pb_utils.get_input_tensor_by_name(each, "IN").as_numpy() for each in requests]
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.astype("f8"))]) for each in arrays]
+
+
+        @pytest.mark.triton_check(seconds=3, relations=["answers"])
+        def test_right(triton_check):
+            result = triton_check("models/double", seed=5)
+            assert (result.ok, result.seed, [one.relation for one in result.tried]) == (True, 5, ["answers"])
+
+
+        @pytest.mark.triton_check(seconds=3, relations=["answers"])
+        def test_wrong(triton_model, triton_check):
+            triton_check(triton_model("typed", Typed, inputs=["IN:FP32[1]"], outputs=["OUT:FP32[1]"]))
+        """
+    )
+    assert (code, "1 failed, 1 passed" in output) == (1, True), output
+    assert "Check of typed: 1 finding" in output and "FP64" in output
+    assert "Traceback" not in output and "pytest_tritonlab.py" not in output
+
+
 def test_an_unused_plugin_imports_nothing(run: Run) -> None:
     code, output = run(
         """

@@ -1,6 +1,9 @@
 """The exam of `model.check()`: every planted bug of the corpus must be found and said rightly, no right model accused.
 
-python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--notebooks] [--json FILE]
+python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--notebooks] [--again] [--json FILE]
+
+With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()` must show it, and so must
+the test that `to_pytest` writes, which must pass with the mended model.
 
 Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
 exit status is 1 if a bug was missed or said wrongly, if a right model was accused, or if a check failed.
@@ -23,19 +26,24 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.check.corpus.mended import MENDED, write_mended
 from tests.check.corpus.table import LEFT_BLOCKS, RIGHT, RIGHT_MODELS, WRONG, WRONG_MODELS, PlantedBug, RightModel
 from tritonlab import Server
+from tritonlab.check.check_finding import CheckFinding
 
 #: What a check may take beside its seconds: the start of its process, the load, the last thing that it tries.
 GRACE = 60.0
+#: What doing a finding again may take: it starts pytest twice.
+AGAIN = 240.0
 #: The most requests that a finding may be shrunk to.
 SHRUNK_TO = 2
 ROOT = Path(__file__).resolve().parents[2]
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b")
 
-FOUND, MISSED, SAID_WRONGLY, CLEAN, ACCUSED, FAILED = (
+FOUND, NOT_AGAIN, MISSED, SAID_WRONGLY, CLEAN, ACCUSED, FAILED = (
     "found",
+    "not again",
     "missed",
     "said wrongly",
     "clean",
@@ -47,12 +55,13 @@ PASSES = (FOUND, CLEAN)
 
 @dataclass(frozen=True)
 class Said:
-    """What a finding of a check says."""
+    """What a finding of a check says. `again`: what was wrong when it was done again."""
 
     relation: str
     sentence: str
     line: int | None
     requests: int
+    again: str = ""
 
 
 @dataclass
@@ -89,7 +98,8 @@ def judge_bug(bug: PlantedBug, findings: Sequence[Said]) -> tuple[str, str]:
         return MISSED, "; ".join(f"{said.relation}: {said.sentence}" for said in findings)
     faults = [fault(bug, said) for said in about]
     if "" in faults:
-        return FOUND, about[faults.index("")].sentence
+        wrong = [said.again for said in about if said.again]
+        return (NOT_AGAIN, wrong[0]) if wrong else (FOUND, about[faults.index("")].sentence)
     return SAID_WRONGLY, f"{faults[0]}: {about[0].sentence}"
 
 
@@ -100,19 +110,46 @@ def judge_right(findings: Sequence[Said]) -> tuple[str, str]:
     return ACCUSED, "; ".join(f"{said.relation}: {said.sentence}" for said in findings)
 
 
-def check_here(directory: Path, name: str, needs: Sequence[str], arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Check one model in this process and return what was found."""
+def fault_again(finding: CheckFinding, directory: Path, mended: Path) -> str:
+    """Do a finding again, and its test with the model as it is and mended; return what is wrong, "" for nothing."""
+    if not finding.replay():
+        return "replay() does not show it"
+    with tempfile.TemporaryDirectory(dir=mended.parent) as place:
+        finding.to_pytest(place)
+        for model, wanted in ((directory, 1), (mended, 0)):
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", place],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "TRITONLAB_MODEL": str(model)},
+            )
+            if done.returncode != wanted:
+                how = "passes with the model as it is" if wanted else "fails with the mended model"
+                return f"its test {how}: {error_of(done.stdout)}"
+    return ""
+
+
+def check_here(
+    directory: Path, name: str, needs: Sequence[str], arguments: Mapping[str, Any], mended: str = ""
+) -> list[dict[str, Any]]:
+    """Check one model in this process and return what was found. `mended`: the directory of the mended model, with
+    which the first finding of its relation is done again."""
     server = Server(directory, model_control_mode="explicit")
     try:
         for needed in needs:
             server.load(needed)
         result = server.load(name).check(**arguments)
+        relations = next((bug.relations for bug in WRONG if bug.name == name), ())
+        judged = next((one for one in result.findings if one.relation in relations), None)
+        again = fault_again(judged, directory / name, Path(mended)) if mended and judged is not None else ""
         return [
             {
                 "relation": finding.relation,
                 "sentence": finding.sentence,
                 "line": finding.line,
                 "requests": len(finding.requests),
+                "again": again if finding is judged else "",
             }
             for finding in result.findings
         ]
@@ -120,8 +157,11 @@ def check_here(directory: Path, name: str, needs: Sequence[str], arguments: Mapp
         server.stop(timeout=5)
 
 
-def in_a_process(directory: Path, entry: PlantedBug | RightModel, seconds: float, seed: int) -> Row:
-    """Check one model in a process of its own and judge what it found."""
+def in_a_process(
+    directory: Path, entry: PlantedBug | RightModel, seconds: float, seed: int, mended: Path | None = None
+) -> Row:
+    """Check one model in a process of its own and judge what it found, also when it is done again if there is a mended
+    one."""
     needs = entry.needs if isinstance(entry, RightModel) else ()
     task = json.dumps(
         {
@@ -129,22 +169,23 @@ def in_a_process(directory: Path, entry: PlantedBug | RightModel, seconds: float
             "name": entry.name,
             "needs": needs,
             "arguments": {"seconds": seconds, "seed": seed, **entry.options},
+            "mended": str(mended or ""),
         }
     )
-    start = time.monotonic()
+    start, longest = time.monotonic(), seconds + GRACE + AGAIN * (mended is not None)
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tests.check.exam", "--one", task],
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=seconds + GRACE,
+            timeout=longest,
             env={**os.environ, "TMPDIR": str(directory.parent)},  # where models leave sockets and files
         )
         failure = "" if done.returncode == 0 else error_of(done.stderr)
         findings = [] if failure else [Said(**said) for said in json.loads(done.stdout.splitlines()[-1])]
     except subprocess.TimeoutExpired:
-        failure, findings = f"it goes on after {seconds + GRACE:.0f} s", []
+        failure, findings = f"it goes on after {longest:.0f} s", []
     relation = entry.relation if isinstance(entry, PlantedBug) else ""
     row = Row(entry.name, seed, FAILED, time.monotonic() - start, relation, failure, findings)
     if not failure and isinstance(entry, PlantedBug):
@@ -172,7 +213,7 @@ def one(task: str) -> int:
     if example is not None:
         arguments["example"] = example
     with contextlib.redirect_stdout(sys.stderr):
-        found = check_here(Path(asked["directory"]), asked["name"], asked["needs"], arguments)
+        found = check_here(Path(asked["directory"]), asked["name"], asked["needs"], arguments, asked["mended"])
     print(json.dumps(found))
     return 0
 
@@ -191,10 +232,16 @@ def notebook_models(target: Path) -> list[RightModel]:
     return found
 
 
-def ask(entries: Iterable[tuple[Path, PlantedBug | RightModel, int]], seconds: float, width: int) -> Iterator[Row]:
-    """Check the models one after the other, print a row for each check, and yield it."""
+def ask(
+    entries: Iterable[tuple[Path, PlantedBug | RightModel, int]],
+    seconds: float,
+    width: int,
+    mended: Mapping[str, Path] | None = None,
+) -> Iterator[Row]:
+    """Check the models one after the other, print a row for each check, and yield it. `mended`: the directories of
+    mended models, by name."""
     for directory, entry, seed in entries:
-        row = in_a_process(directory, entry, seconds, seed)
+        row = in_a_process(directory, entry, seconds, seed, (mended or {}).get(entry.name))
         print(
             f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s  {row.verdict:12} {row.why}",
             flush=True,
@@ -218,6 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--wrong-seeds", type=int, default=1, help="how many seeds each planted bug is looked for with")
     parser.add_argument("--only", nargs="+", default=(), help="names of models")
     parser.add_argument("--notebooks", action="store_true", help="check the models of the notebooks too")
+    parser.add_argument("--again", action="store_true", help="only bugs that can be mended: their findings again, too")
     parser.add_argument("--json", type=Path, help="write the rows there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -239,8 +287,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             place = Path(scratch) / "notebooks"
             tasks += [(place, model, seed) for model in notebook_models(place) for seed in range(options.seeds)]
         tasks = [task for task in tasks if not options.only or task[1].name in options.only]
+        mended: dict[str, Path] = {}
+        if options.again:
+            tasks = [task for task in tasks if task[1].name in MENDED]
+            mended = {task[1].name: Path(scratch) / "mended" / task[1].name for task in tasks}
+            for name in mended:
+                write_mended(name, wrong, Path(scratch) / "mended")
         width = max((len(entry.name) for _, entry, _ in tasks), default=0)
-        rows = list(ask(tasks, options.seconds, width))
+        rows = list(ask(tasks, options.seconds, width, mended))
     print(summary(rows))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))

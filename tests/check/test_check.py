@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,12 +24,15 @@ from tritonlab.check.run import Doing
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.model import Model
 from tritonlab.notebook.server import Server
+from tritonlab.profile.recorder import Recorder
 from tritonlab.testing import check_case
 
 Load = Callable[[Planted], Model]
 ALL = {one.name: one for one in (*BUGS, *CORRECT)}
 #: Seconds of a check of one relation; much more than it needs on a machine that is not busy.
 SECONDS = 40.0
+#: What is tried of an ensemble.
+PIPELINE = ["answers", "company", "life"]
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +50,11 @@ def load(server: Server) -> Load:
         return server.load(planted.name)
 
     return load
+
+
+def until_found(doing: Doing) -> bool:
+    """The progress of a check that ends at the first finding."""
+    return doing.findings == 0
 
 
 def write(planted: Planted, repository: Path) -> Path:
@@ -196,6 +205,89 @@ def test_a_model_that_talks_to_others_is_named_before(load: Load, server: Server
     result = model.check(10, relations=["answers", "company"], side_effects=True)
     assert result.ok and result.checked, result.text()
     assert server.model("scaled").statistics()["model_stats"][0]["inference_count"] == before
+
+
+def test_what_is_wrong_only_with_other_arrays_is_a_note(load: Load) -> None:
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                responses = []
+                for request in requests:
+                    x = get(request, "X")
+                    x *= 2
+                    memory = np.lib.stride_tricks.as_strided(x, x.shape, np.empty(x.shape, x.dtype).strides)
+                    responses.append(answer(Y=memory.copy()))
+                return responses
+        """
+    model = load(Planted("layouts", VECTOR, source))
+    result = model.check(SECONDS, relations=["edges"])
+    assert result.ok and result.checked, result.text()
+    line = 1 + Planted("layouts", VECTOR, source).text.split("\n").index("            x *= 2")
+    assert f"The model writes into its input 'X' in line {line} of model.py, which Triton allows." in result.notes
+    assert any("not contiguous" in note and "'X'" in note for note in result.notes)
+    assert not load(ALL["scaled"]).check(SECONDS, relations=["edges"]).notes
+
+
+def test_the_last_requests_are_among_those_that_are_tried(load: Load, server: Server) -> None:
+    source = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.last = 0.0
+
+            def execute(self, requests):
+                responses = []
+                for request in requests:
+                    x = get(request, "X")
+                    if not (x > 1e6).all():
+                        responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("too small")))
+                        continue
+                    responses.append(answer(Y=x - np.float32(self.last)))
+                    self.last = float(x.max())
+                return responses
+        """
+    Recorder.for_instruments(server.instruments)
+    model = load(Planted("pickier", VECTOR, source))
+    for value in (2e6, 5e6):
+        model(X=np.full((1, 4), value, np.float32))
+        time.sleep(0.11)  # one request in a tenth of a second is kept
+    (found,) = model.check(12, relations=["company"], progress=until_found).findings
+    assert found.case.kind == "state"
+
+
+def test_an_ensemble_is_checked_as_one_model(load: Load) -> None:
+    step = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.last = {first}
+
+            def execute(self, requests):
+                responses = []
+                for request in requests:
+                    x = get(request, "X")
+                    responses.append(answer(Y=(x + np.float32(self.last)).astype(np.float32)))
+                    {after}
+                return responses
+        """
+    load(Planted("right_step", VECTOR, step.format(first="1.0", after="pass")))
+    load(Planted("keeping_step", VECTOR, step.format(first="0.0", after="self.last = float(x.max())")))
+    config = (
+        VECTOR.replace("dynamic_batching {}", 'platform: "ensemble"')
+        + """
+        ensemble_scheduling { step [
+          { model_name: "right_step" model_version: -1
+            input_map { key: "X" value: "X" } output_map { key: "Y" value: "between" } },
+          { model_name: "SECOND" model_version: -1
+            input_map { key: "X" value: "between" } output_map { key: "Y" value: "Y" } }
+        ] }
+        """
+    )
+    right = load(Planted("both_right", config.replace("SECOND", "right_step"), "")).check(5, relations=PIPELINE)
+    assert right.ok and right.checked, right.text()
+    wrong = load(Planted("one_keeps", config.replace("SECOND", "keeping_step"), ""))
+    (found,) = wrong.check(12, relations=PIPELINE, progress=until_found).findings
+    assert (found.relation, found.case.kind) == ("company", "state")
+    assert "keeps something between requests" in found.sentence
+    assert found.replay()
 
 
 def test_wrong_options_are_refused(load: Load) -> None:

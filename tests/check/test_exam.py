@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from tests.check import exam
-from tests.check.corpus.table import WRONG, PlantedBug
-from tests.check.exam import ACCUSED, CLEAN, FOUND, MISSED, SAID_WRONGLY, Row, Said, judge_bug, judge_right, summary
+from tests.check.corpus.mended import MENDED, write_mended
+from tests.check.corpus.table import RELATIONS, WRONG, WRONG_MODELS, PlantedBug
+from tests.check.exam import (
+    ACCUSED,
+    CLEAN,
+    FOUND,
+    MISSED,
+    NOT_AGAIN,
+    SAID_WRONGLY,
+    Row,
+    Said,
+    judge_bug,
+    judge_right,
+    summary,
+)
 
 BUGS = {bug.name: bug for bug in WRONG}
 
@@ -54,6 +68,20 @@ def test_a_finding_of_another_relation_is_none() -> None:
 def test_one_good_finding_is_enough() -> None:
     bug = BUGS["mean_pooling"]
     assert judge_bug(bug, [Said("company", "it differs", None, 2), rightly(bug)])[0] == FOUND
+
+
+def test_a_finding_that_is_not_seen_again_does_not_pass() -> None:
+    bug = BUGS["mean_pooling"]
+    said = dataclasses.replace(rightly(bug), again="replay() does not show it")
+    assert judge_bug(bug, [said]) == (NOT_AGAIN, "replay() does not show it")
+
+
+def test_two_bugs_of_each_relation_can_be_mended(tmp_path: Path) -> None:
+    assert sorted(BUGS[name].relation for name in MENDED) == sorted([*RELATIONS, *RELATIONS])
+    for name in MENDED:
+        file = write_mended(name, WRONG_MODELS, tmp_path) / "1" / "model.py"
+        compile(file.read_text(), str(file), "exec")
+        assert file.read_text() != BUGS[name].source
 
 
 def test_any_finding_about_a_right_model_is_a_false_alarm() -> None:

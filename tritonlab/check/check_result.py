@@ -34,8 +34,9 @@ class Tried:
 
 
 class CheckResult:
-    """The result of `Model.check`. `ok`: nothing was found. `checked`: whether the model answered any request, without
-    which nothing can be found. `tried`: the relations, each with its explanation. `notes`: sentences on how to read it.
+    """The result of `Model.check`. `ok`: nothing was found. `checked`: whether the model answered any request, and the
+    time was enough to try anything. `tried`: the relations, each with its explanation. `notes`: sentences on how to
+    read it.
     """
 
     def __init__(

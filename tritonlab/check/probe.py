@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..core.scratch_directory import ScratchDirectory
 
@@ -22,6 +22,9 @@ _APPENDED = """
 from _pb_stub.process.model_probe import probe as _tritonlab_probe
 _tritonlab_probe(TritonPythonModel, __file__, {directory!r})
 """
+
+
+Layout = Literal["copies", "read-only", "spread"]
 
 
 class TracedLine(NamedTuple):
@@ -55,9 +58,10 @@ class Probe:
         """Return how many blocks Python has allocated for its objects; 0 if that is not known."""
         return float(self._do("count", ask) or 0)
 
-    def give_copies(self, name: str, ask: Callable[[], object], *, read_only: bool = False) -> None:
-        """Let each as_numpy() of that input return an array of its own, or one that is read-only; "" ends that."""
-        self._do(f"{'read-only' if read_only else 'copies'} {name}" if name else "plain", ask)
+    def give_copies(self, name: str, ask: Callable[[], object], how: Layout = "copies") -> None:
+        """Let each as_numpy() of that input return an array of its own: an ordinary one, one that is read-only, or one
+        that is not contiguous ("spread"). A name of "" ends that."""
+        self._do(f"{how} {name}" if name else "plain", ask)
 
     def trace(self, ask: Callable[[], object]) -> None:
         """Begin to trace allocations."""

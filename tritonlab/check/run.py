@@ -18,6 +18,7 @@ from ..core.config.model_config_rules import is_ensemble
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.tensor import Tensor
 from ..core.status import InvalidArgumentError, TritonError
+from ..export.last_cases import last_cases
 from ..server.api.model import Model
 from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
@@ -49,6 +50,9 @@ _LEARN, _SHRINK = 0.3, 8.0
 _FIRST = 0.15
 #: Seconds that finding requests has in any case: without them nothing can be tried.
 _LEARN_LEAST = 5.0
+#: The share of the time that relations have in any case, however long the start and the first answers took.
+_TRY = 0.5
+_NO_TIME = "no time was left"
 #: Seconds that a case may take to be seen a second time.
 _CONFIRM = 20.0
 #: Seconds between two reports of what is done.
@@ -106,9 +110,10 @@ class CheckOptions:
 
 
 def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str) -> CheckResult:
-    """Check a model, also with the requests that are kept of its last failures. `golden`: requests that are kept for
-    it. An interrupt ends it with what was found until then. Raises InvalidArgumentError, ModelLoadError if the copy
-    does not load.
+    """Check a model, also with its last requests and those of its last failures, as far as the server has kept them.
+
+    `golden`: requests that are kept for it. An interrupt ends it with what was found until then. Raises
+    InvalidArgumentError, ModelLoadError if the copy does not load.
     """
     relations = options.chosen()
     contacts = Contacts.of_model(model)
@@ -118,7 +123,7 @@ def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = 
             "check(side_effects=True) does it nevertheless"
         )
     run = _Run(model, options, cite)
-    given = [*_examples(model, options.example), *_goldens(model, golden), *_failed(model)]
+    given = [*_examples(model, options.example), *_goldens(model, golden), *_last(model), *_failed(model)]
     return run.check(relations, given, contacts)
 
 
@@ -160,12 +165,11 @@ class _Run:
             self._notes.append(f"The model talks to others: {contacts.words()}.")
         named = {one.relation for one in self._tried}
         self._tried += [
-            Tried(one.name, one.explanation, stopped or "no time was left")
-            for one in relations
-            if one.name not in named
+            Tried(one.name, one.explanation, stopped or _NO_TIME) for one in relations if one.name not in named
         ]
         seconds = time.monotonic() - self._began
         answered = bool(bench is not None and (bench.pool or bench.contract))
+        has_tried = any(one.left_out != _NO_TIME for one in self._tried)
         return CheckResult(
             self._model.name,
             tuple(self._findings),
@@ -174,7 +178,7 @@ class _Run:
             seconds=seconds,
             requests=sent,
             seed=self._options.seed,
-            checked=answered,
+            checked=answered and has_tried,
             stopped=stopped,
         )
 
@@ -197,7 +201,8 @@ class _Run:
             self._tried += [Tried(one.name, one.explanation, "no request was answered") for one in relations]
             return
         left = [one for one in relations]
-        end = self._began + self._options.seconds
+        seconds = self._options.seconds
+        end = max(self._began + seconds, time.monotonic() + seconds * _TRY)
         for relation in relations:
             left.remove(relation)
             why = relation.why_not(bench)
@@ -375,6 +380,12 @@ def _goldens(model: Model, golden: GoldenSet | None) -> list[Sample]:
     with suppress(ValueError, OSError):
         return [Sample.from_request(case.request()) for case in golden.cases(model.name) if not case.error]
     return []
+
+
+def _last(model: Model) -> list[Sample]:
+    """Return the last requests that the server has recorded of the model, each once."""
+    samples = [Sample.from_request(case.request()) for case in last_cases([model])]
+    return list({one.key: one for one in samples}.values())
 
 
 def _failed(model: Model) -> list[Sample]:

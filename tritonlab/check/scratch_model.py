@@ -130,6 +130,8 @@ class ScratchModel:
         self.server = Server(self.path, kept)
         self.server.instruments.add(self.watch)
         self._others = [each for each, _ in others]
+        #: whether the others are what it consists of, whose processes begin and end with it
+        self.is_ensemble = bool(is_ensemble(config))
         self.override: dict[str, Any] = {}
         self.load_seconds = 0.0
         #: whether its `finalize` was seen not to end; then it is killed at once
@@ -185,7 +187,7 @@ class ScratchModel:
         one instance."""
         found: dict[str, Any] = to_dict(self.config)
         found.pop("response_cache", None)
-        if not is_ensemble(self.config):
+        if not self.is_ensemble:
             groups = found.get("instance_group") or [{"count": 1, "kind": "KIND_CPU"}]
             found["instance_group"] = [{**groups[0], "count": 1, "name": ""}]
         for key, value in differing.items():
@@ -204,8 +206,9 @@ class ScratchModel:
         """Unload the copy and return how many seconds that took. `timeout`: after which it is killed."""
         began = time.monotonic()
         default = _SLOW_END if self._ends_slowly else _END
-        with suppress(TritonError):
-            self.server.unload(self.name, timeout=timeout or default)
+        for each in (self.name, *(self._others if self.is_ensemble else ())):
+            with suppress(TritonError):
+                self.server.unload(each, timeout=timeout or default)
         seconds = time.monotonic() - began
         self._ends_slowly = self._ends_slowly or seconds >= _END - 0.1
         return seconds
@@ -225,7 +228,11 @@ class ScratchModel:
 
     @property
     def instances(self) -> list[ModelInstance]:
-        return list(self.version.instances)
+        """Return the instances of the copy, or those of the models that it consists of."""
+        versions = [self.version]
+        if self.is_ensemble:
+            versions += [self.server.core.find(each) for each in self._others]
+        return [one for version in versions for one in version.instances]
 
     @property
     def pids(self) -> list[int]:

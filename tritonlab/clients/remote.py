@@ -81,9 +81,7 @@ def connect(
 class RemoteServer:
     """A server elsewhere. Close it, or use it in `with`."""
 
-    def __init__(
-        self, link: Link, show_progress: ShowProgress = no_progress, advise: Advise = no_advice
-    ) -> None:
+    def __init__(self, link: Link, show_progress: ShowProgress = no_progress, advise: Advise = no_advice) -> None:
         self._link = link
         self._progress = show_progress
         self._advise = advise

@@ -761,3 +761,15 @@ def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path
     result = notebook.run(f"%triton export m {tmp_path}")
     assert not result.success and "ExportConflict: " in result.text and "(--overwrite)" in result.text
     assert "File " not in result.text
+
+
+def test_a_check_says_what_it_tries_and_returns_its_result(notebook: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    result = notebook.run("found = %triton check add --seconds 3 --seed 4 --relations answers")
+    assert result.success, result.text
+    assert "answers: " in result.text and "\r" in result.text
+    found = notebook["found"]
+    assert (found.ok, found.checked, found.seed) == (True, True, 4)
+    assert [one.relation for one in found.tried] == ["answers"]
+    wrong = notebook.run("%triton check add --relations compny")
+    assert not wrong.success and "'compny' is not a relation; there are answers, " in wrong.text

@@ -121,7 +121,7 @@ def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         difference = bench.noise.differ(expected, got)
         if difference is None or not expected.good:
             return None
-        probe.give_copies(name, ask, read_only=True)
+        probe.give_copies(name, ask, "read-only")
         place = bench.alone(sample).place
     finally:
         probe.give_copies("", ask)

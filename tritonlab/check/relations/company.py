@@ -29,7 +29,7 @@ def search(bench: Bench) -> Iterator[Case]:
     if not bench.sequences and not bench.over():
         bench.say("several at once")
         yield from _find_crowd(bench, is_stateful=state is not None)
-    if not bench.over() and not bench.sequences:
+    if not (bench.over() or bench.sequences or bench.scratch.is_ensemble):
         bench.say("two instances")
         yield from _find_instances(bench)
 

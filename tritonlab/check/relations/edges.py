@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,9 @@ def search(bench: Bench) -> Iterator[Case]:
     if bench.shape.batches and bench.shape.most_rows > 1 and not (bench.sequences or is_stateful or bench.over()):
         bench.say("many rows")
         yield from _find_rows(bench)
+    if not bench.over():
+        bench.say("arrays that are read-only or not contiguous")
+        _note_layouts(bench)
 
 
 def _harm(bench: Bench, known: Known) -> str:
@@ -233,6 +237,32 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             text = sentence_of(difference, where, "for the same row in a request of its own")
             return Judgement(text, difference, expected, one)
     return None
+
+
+def _note_layouts(bench: Bench) -> None:
+    """Note which inputs the model must be able to write to, and which must be contiguous. That is not a finding:
+    Triton's arrays always are both, but those of a script or a test that calls the same code may be neither."""
+    probe, known = bench.scratch.probe, bench.pool[0]
+    if probe is None:
+        return
+
+    def ask() -> ModelAnswer:
+        return bench.alone(known.sample)
+
+    for name in known.sample.inputs:
+        try:
+            probe.give_copies(name, ask, "read-only")
+            got = ask()
+            if got.exception is not None and "read-only" in got.exception.text:
+                where = f" in line {got.place[1]} of {Path(got.place[0]).name}" if got.place is not None else ""
+                bench.notes.append(f"The model writes into its input '{name}'{where}, which Triton allows.")
+            probe.give_copies(name, ask, "spread")
+            got = ask()
+        finally:
+            probe.give_copies("", ask)
+        if bench.noise.differ(known.answer, got) is not None and bench.noise.differ(known.answer, ask()) is None:
+            text = "With an array that is not contiguous the model answers otherwise; Triton's are contiguous."
+            bench.notes.append(f"{text} It reads the memory of '{name}' itself.")
 
 
 EDGES = Relation(

@@ -29,6 +29,8 @@ def search(bench: Bench) -> Iterator[Case]:
     ):
         if bench.over():
             return
+        if kind == "starts" and bench.scratch.is_ensemble:
+            continue  # it has no instances of its own
         bench.say(words)
         case = Case(NAME, kind, (bench.pool[0].sample,))
         if JUDGES[kind](bench, case, True) is not None:

@@ -38,9 +38,9 @@ class ModelProbe:
         found: List[Any] = []
         if order == "trace":
             tracemalloc.start(_DEPTH)
-        elif order == "plain" or order.startswith(("copies ", "read-only ")):
+        elif order == "plain" or order.startswith(("copies ", "read-only ", "spread ")):
             how, _, name = order.partition(" ")
-            _give_copies(name, how == "read-only")
+            _give_copies(name, how)
         elif order == "mark":
             gc.collect()
             self._marked = tracemalloc.take_snapshot()
@@ -69,7 +69,7 @@ class ModelProbe:
 _as_numpy = Tensor.as_numpy
 
 
-def _give_copies(name: str, read_only: bool) -> None:
+def _give_copies(name: str, how: str) -> None:
     """Let `as_numpy` of tensors of that name return an array of its own each time; of none, as Triton does."""
     if not name:
         Tensor.as_numpy = _as_numpy  # type: ignore[method-assign]
@@ -79,8 +79,12 @@ def _give_copies(name: str, read_only: bool) -> None:
         array = _as_numpy(self)
         if self.name() != name or not isinstance(array, numpy.ndarray):
             return array
+        if how == "spread":  # the same values, with a gap behind each of them
+            spread = numpy.zeros((*array.shape, 2), array.dtype)[..., 0]
+            spread[...] = array
+            return spread
         array = array.copy()
-        array.flags.writeable = not read_only
+        array.flags.writeable = how != "read-only"
         return array
 
     Tensor.as_numpy = as_numpy  # type: ignore[method-assign]
