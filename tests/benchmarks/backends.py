@@ -7,7 +7,12 @@ much longer than others, so a busy machine has to be measured by the sequence.) 
 are measured after them. Large tensors go through the ONNX model and through a Python model that answers its input, by turns: what
 the first takes more is its own.
 
-RESULTS
+On 2 cores that others used, load 26, 300 rounds (2026-11-26), p50: pipeline 1.04, three Python models 1.12 (hidden
+256). In one run with the way before, in which the link reader handed the steps on, 1000 rounds by turns: three Python
+models 0.84, before 1.06; pipeline 1.18, before 1.07. So there is no difference in time on a busy machine; a request
+takes 3.0 voluntary context switches in this process instead of 3.9, as many as its models one after the other. What a
+free machine gives, where the thread that waits may poll, was not measured. 16 MB took 63 ms through the ONNX model, 42
+through Python's.
 """
 
 from __future__ import annotations

@@ -200,6 +200,9 @@ class InferenceServer:
         """Choose what answers for a model of another backend than Python's from its next load on, as the option
         `backends` does. Raises InvalidArgumentError."""
         self._choices.choose(name, written)
+        for model in self._models.known():
+            if model.name == name:
+                model.reload_all()
 
     def load_all(self, names: Sequence[str]) -> dict[str, TritonError]:
         """Load those of the models that can be loaded, several at a time, ensembles after their parts, and return the

@@ -15,7 +15,8 @@ function offer(model: Model, place: HTMLElement, typed: Map<string, string>): vo
     made.onclick = () => {
       const chosen = choice();
       if (!chosen) return address.focus();
-      for (const each of place.querySelectorAll("button")) each.disabled = true;
+      if (place.dataset.busy) return;
+      place.dataset.busy = place.style.opacity = "0.6"; // disabled buttons would lose the focus
       void send(model, { do: "choose", model: name, choice: chosen });
     };
     return made;

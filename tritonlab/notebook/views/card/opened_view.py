@@ -32,7 +32,9 @@ class OpenedView(LiveView):
         self._rows = repository.facts()
         #: why what was chosen for a model is not a choice, by its name
         self._refused: dict[str, str] = {}
-        super().__init__(html=self._table(live=True))
+        #: how many choices were made: the buttons wait for the next number, also where the table stays as it is
+        self._chosen = 0
+        super().__init__(html=self._table(live=True), chosen=0)
 
     @property
     def subject(self) -> Hashable:
@@ -77,7 +79,8 @@ class OpenedView(LiveView):
         except TritonError as error:
             self._refused[name] = str(error)
         self._rows = self._repository.facts()
-        self.update(html=self._table(live=True))
+        self._chosen += 1
+        self.update(html=self._table(live=True), chosen=self._chosen)
         self.freeze()
 
     def _table(self, *, live: bool) -> str:
