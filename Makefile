@@ -6,6 +6,8 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
 NOTEBOOKS := --nbmake --nbmake-timeout=300
+# Which proofs of `make engines`, all if empty.
+ENGINES_ARGS ?=
 # More options of `jupyter lab`: --ip=0.0.0.0 lets a browser outside the container in.
 LAB_ARGS ?=
 # As root, as in most containers, JupyterLab starts only if it is told to.
@@ -18,7 +20,9 @@ LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 # What the wheel is built from besides the package: a changed bundle is installed anew.
 BUNDLE := tritonlab/labextension/sources.sha256
 
-.PHONY: help lab demo test releases matrix exam check docs bench gpu rules sizes clean extension extension-check watch
+ENGINES := build/engines
+
+.PHONY: help lab demo test releases engines matrix exam check docs bench gpu rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -32,6 +36,7 @@ help:
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
+	@echo "make engines  models on NVIDIA Dynamo and Ray Serve (1.5 GB, kept under build/; minutes)"
 	@echo "make exam    model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
@@ -118,6 +123,21 @@ bench: $(VENV)/.test $(REFERENCE)/.stamp
 releases: $(VENV)/.test
 	$(PY) -m tests.releases --write docs/reference/models-by-release.md
 	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
+
+# Neither is ever installed beside the package: each has an environment of its own, and this checkout on its path.
+$(ENGINES)/dynamo/.stamp: tests/engines/dynamo-wheels.txt tests/engines/dynamo.txt
+	$(PYTHON) -m venv $(ENGINES)/dynamo
+	$(ENGINES)/dynamo/bin/python -m pip $(PIP_INSTALL) --no-deps -r tests/engines/dynamo-wheels.txt
+	$(ENGINES)/dynamo/bin/python -m pip $(PIP_INSTALL) -r tests/engines/dynamo.txt
+	@touch $@
+
+$(ENGINES)/ray/.stamp: tests/engines/ray.txt
+	$(PYTHON) -m venv $(ENGINES)/ray
+	$(ENGINES)/ray/bin/python -m pip $(PIP_INSTALL) -r tests/engines/ray.txt
+	@touch $@
+
+engines: $(VENV)/.test $(ENGINES)/dynamo/.stamp $(ENGINES)/ray/.stamp
+	$(PY) -m tests.engines $(ENGINES_ARGS)
 
 EXAM_ARGS ?=
 exam: $(VENV)/.test

@@ -71,3 +71,8 @@ def test_a_server_starts_without_what_verifies() -> None:
     code = "import sys, tritonlab.__main__; print('tritonlab.export.verify.verification' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_worker_without_dynamo_says_what_to_install(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["worker", "--dynamo", f"--model-repository={tmp_path}"]) == 1
+    assert "pip install ai-dynamo==1.6.1" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def test_its_instrument_counts_batches(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_it_calls_public_is_public() -> None:
     named = set(re.findall(r"`tritonlab\.(\w+)", OVERVIEW + PAGES["README.md"]))
-    modules = {"testing", "runtime", "semantics", "tritonserver"}
+    modules = {"testing", "runtime", "semantics", "tritonserver", "ray"}
     assert named - modules <= set(tritonlab.__all__)
     assert all(hasattr(tritonlab, name) for name in tritonlab.__all__)
     documented = (runtime.load.__doc__ or "") + (runtime.serve.__doc__ or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -18,6 +19,12 @@ from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
 from .ipc.processes.interpreter import Interpreter, InterpreterError
 from .ipc.processes.own_stub import NAME, write_own_stub
+
+DYNAMO_MISSING = (
+    "NVIDIA Dynamo is not installed in this environment: `pip install ai-dynamo==1.6.1`, in one that is not your "
+    "notebook's; where NVIDIA's package index cannot be reached, `pip install --no-deps ai-dynamo==1.6.1 "
+    "ai-dynamo-runtime==1.6.1` and what its worker imports"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,6 +54,7 @@ def command_parser() -> argparse.ArgumentParser:
     add_preflight_command(commands)
     add_check_command(commands)
     add_verify_command(commands)
+    add_worker_command(commands)
     return parser
 
 
@@ -116,7 +124,8 @@ def add_preflight_command(commands: Any) -> None:
     parser = commands.add_parser("preflight", help=text, description=f"This command {text}.")
     about = "a model directory, a model repository, or the name of a model in ./model_repository"
     parser.add_argument("place", metavar="DIR_OR_NAME", help=about)
-    parser.add_argument("--target", default=DEFAULT_TARGET, help="2.49, its container as 24.08, or kserve (2.51)")
+    targets = "2.49, its container as 24.08, kserve, dynamo or ray (2.51)"
+    parser.add_argument("--target", default=DEFAULT_TARGET, help=targets)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=lambda options: preflight_run.run(options.place, options.target, as_json=options.json))
 
@@ -202,6 +211,48 @@ def verify_export(options: argparse.Namespace) -> int:
         return 130
     print(found)
     return 0 if found.passed else 1
+
+
+def add_worker_command(commands: Any) -> None:
+    """Add `worker`, which serves models in a fleet of another program's."""
+    text = "serves a model repository as a worker of an NVIDIA Dynamo fleet, whose frontends clients call"
+    about = f"This command {text}. It needs ai-dynamo, in this environment; DYN_* variables go to its runtime."
+    parser = commands.add_parser("worker", help=text, description=about)
+    parser.add_argument("--dynamo", action="store_true", required=True, help="the kind of fleet; there is one")
+    parser.add_argument("--model-repository", metavar="DIR", type=Path, required=True, help="the models to serve")
+    parser.add_argument("--model", action="append", default=[], metavar="NAME", help="only this one of them")
+    parser.add_argument("--namespace", default="dynamo", help="keeps fleets apart (%(default)s)")
+    parser.add_argument(
+        "--discovery",
+        default=os.environ.get("DYN_DISCOVERY_BACKEND", "file"),
+        choices=["file", "etcd", "kubernetes"],
+        help="how frontends find it ($DYN_DISCOVERY_BACKEND, or file: then $DYN_FILE_KV names the directory)",
+    )
+    parser.add_argument(
+        "--host",
+        default=os.environ.get("DYN_TCP_RPC_HOST", "127.0.0.1"),
+        help="where frontends reach it ($DYN_TCP_RPC_HOST, or %(default)s: only those of this machine)",
+    )
+    parser.set_defaults(run=serve_worker)
+
+
+def serve_worker(options: argparse.Namespace) -> int:
+    """Serve as a worker until a signal comes. Return 1 if the models cannot be served, 75 if it is to be started
+    again."""
+    if importlib.util.find_spec("dynamo") is None:
+        print(f"tritonlab: {DYNAMO_MISSING}", file=sys.stderr)
+        return 1
+    from .dynamo.worker import WorkerOptions, run  # no other command needs it
+
+    return run(
+        WorkerOptions(
+            options.model_repository,
+            tuple(options.model),
+            namespace=options.namespace,
+            discovery=options.discovery,
+            host=options.host,
+        )
+    )
 
 
 def write_stub(options: argparse.Namespace) -> None:

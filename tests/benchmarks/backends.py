@@ -1,18 +1,18 @@
 """Ensembles beside their parts: `python -m tests.benchmarks.backends`.
 
-An ensemble of Python, ONNX and Python, one of three Python models, and the models of each called one after the other in
-this process take turns in every round, so that what else the machine does meets all of them. The bar is the ensemble's
-p50 within 1.3 x that of its models' sequence. (The p50s of the single calls add up to less wherever some calls take
-much longer than others, so a busy machine has to be measured by the sequence.) Plain calls (numpy, ONNX Runtime, numpy)
-are measured after them. Large tensors go through the ONNX model and through a Python model that answers its input, by turns: what
-the first takes more is its own.
+An ensemble of Python, ONNX and Python, one of three Python models, and the models of each called one after the other
+in this process take turns in every round, so that what else the machine does meets all of them. The bar is the
+ensemble's p50 within 1.3 x that of its models' sequence. (The p50s of the single calls add up to less wherever some
+calls take much longer than others, so a busy machine has to be measured by the sequence.) Plain calls (numpy, ONNX
+Runtime, numpy) are measured after them. Large tensors go through the ONNX model and through a Python model that
+answers its input, by turns: what the first takes more is its own.
 
 On 2 cores that others used, load 26, 300 rounds (2026-11-26), p50: pipeline 1.04, three Python models 1.12 (hidden
-256; with 2048 1.04 and 1.19). In one run with the way before, in which the link reader handed the steps on, 1000 rounds by turns: three Python
-models 0.84, before 1.06; pipeline 1.18, before 1.07. So there is no difference in time on a busy machine; a request
-takes 3.0 voluntary context switches in this process instead of 3.9, as many as its models one after the other. What a
-free machine gives, where the thread that waits may poll, was not measured. 16 MB took 63 ms through the ONNX model, 42
-through Python's.
+256; with 2048 1.04 and 1.19). In one run with the way before, in which the link reader handed the steps on, 1000
+rounds by turns: three Python models 0.84, before 1.06; pipeline 1.18, before 1.07. So there is no difference in time
+on a busy machine; a request takes 3.0 voluntary context switches in this process instead of 3.9, as many as its
+models one after the other. What a free machine gives, where the thread that waits may poll, was not measured. 16 MB
+took 63 ms through the ONNX model, 42 through Python's.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ SIGNATURES = {
     "min_supported_compute_capability exit_on_error strict_readiness exit_timeout buffer_manager_thread_count "
     "model_load_thread_count model_load_retry_count model_namespacing enable_peer_access log_file log_info log_warn "
     "log_error log_format log_verbose metrics gpu_metrics cpu_metrics metrics_interval backend_directory "
-    "repo_agent_directory model_load_device_limits backend_configuration host_policies metrics_configuration",
+    "repo_agent_directory model_load_device_limits backend_configuration host_policies metrics_configuration "
+    "log_callback",  # of 26.08, last: programs give it by name
     "Server.start": "self wait_until_ready polling_interval timeout",
     "Server.model": "self model_name model_version",
     "Server.models": "self exclude_not_ready",

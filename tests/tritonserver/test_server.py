@@ -3,6 +3,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
+import operator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from tritonlab.tritonserver import (
     UnavailableError,
     UnsupportedError,
 )
+from tritonlab.tritonserver._c.triton_bindings import TRITONSERVER_LogLevel as LogLevel
 
 BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no')\n"
 
@@ -42,7 +45,7 @@ def test_options_are_positional_and_may_be_changed() -> None:
     assert (options.model_repository, options.server_id, options.startup_models) == ("/models", "me", ["a"])
     options.exit_timeout = 3
     assert Server(options).options is options
-    assert len(dataclasses.fields(options)) == 36
+    assert len(dataclasses.fields(options)) == 37
     with pytest.raises(AttributeError):
         options.exit_time = 3  # type: ignore[attr-defined]
     assert Server(model_repository="x").options == Options("x")
@@ -78,6 +81,7 @@ WRONG: dict[str, Any] = {
     "log_error": ["yes"],
     "log_format": [0],
     "log_verbose": [2**31],
+    "log_callback": ["print", 1],
     "metrics": ["yes"],
     "gpu_metrics": ["yes"],
     "cpu_metrics": ["yes"],
@@ -352,3 +356,51 @@ def test_memory_of_two_servers_is_apart(options: Options, server: Server) -> Non
     other.stop()
     assert np.from_dlpack(response.outputs["OUT_INT64"]).tolist() == [[1]]
     assert server.model("echo").ready()
+
+
+# -- the log for a program
+
+
+def test_records_go_to_the_callback_with_the_levels_that_are_shown(
+    repository: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    log = tmp_path / "log"
+    server = Server(
+        model_repository=str(repository),
+        startup_models=["echo"],
+        model_control_mode=ModelControlMode.EXPLICIT,
+        log_info=True,
+        log_file=str(log),
+        log_callback=lambda *record: seen.append(record),
+    ).start(wait_until_ready=True)
+    server.stop()
+    loaded = next(record for record in seen if "successfully loaded 'echo' version 1" in record[4])
+    level, file, line, moment, _ = loaded
+    assert (level, file, line) == (LogLevel.INFO, "tritonlab", 0)
+    assert abs(moment / 1000 - time.time()) < 3600
+    assert log.read_text() == "" and "successfully loaded" not in capfd.readouterr().err
+
+
+def test_a_callback_that_fails_loses_no_record(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(*record: object) -> None:
+        raise ValueError("full")
+
+    server = Server(
+        model_repository=str(repository),
+        startup_models=["echo"],
+        model_control_mode=ModelControlMode.EXPLICIT,
+        log_info=True,
+        log_callback=fail,
+    ).start(wait_until_ready=True)
+    server.stop()
+    written = capfd.readouterr().err
+    assert "successfully loaded 'echo' version 1" in written and "ValueError: full" in written
+
+
+def test_an_error_has_no_integer_as_its_code() -> None:
+    """Dynamo takes exceptions with such a code and a message for its own."""
+    error = InvalidArgumentError("x")
+    with pytest.raises(TypeError):
+        operator.index(error.code)  # type: ignore[call-overload]
+    assert int(error.code) == 3

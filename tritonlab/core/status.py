@@ -33,8 +33,12 @@ from .explained import Explained
 _FIELD = re.compile(r"\b(?P<role>input|output)s? '(?P<name>[^']*)'")
 
 
-class Code(enum.IntEnum):
-    """Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2)."""
+class Code(enum.Enum):
+    """Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2).
+
+    A member is not an int, but can be converted to one: NVIDIA Dynamo takes an exception with an integer `code` and a
+    `message` for its own error of HTTP, and sends both as JSON inside of another text.
+    """
 
     UNKNOWN = 0
     INTERNAL = 1
@@ -44,6 +48,9 @@ class Code(enum.IntEnum):
     UNSUPPORTED = 5
     ALREADY_EXISTS = 6
     CANCELLED = 7
+
+    def __int__(self) -> int:
+        return int(self.value)
 
     @property
     def text(self) -> str:

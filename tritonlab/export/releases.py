@@ -84,13 +84,21 @@ class Feature:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a model is to run: a release, and what its place gives it. `about` is empty for a plain container."""
+    """Where a model is to run: a release, and what its place gives it. `about` is empty for a plain container, `engine`
+    names the place otherwise; `is_triton` is False for one that serves with tritonlab."""
 
     release: Release
     about: str = ""
     shm_bytes: int | None = None
+    engine: str = ""
+
+    @property
+    def is_triton(self) -> bool:
+        return self.engine not in ("dynamo", "ray")
 
     def __str__(self) -> str:
+        if not self.is_triton:
+            return self.about
         return f"{self.about}, Triton {self.release}" if self.about else f"Triton {self.release}"
 
 
@@ -101,7 +109,10 @@ class UnknownTarget(Explained, ValueError):
 
     def __init__(self, text: str) -> None:
         near = difflib.get_close_matches(text, [*_names()], n=1)
-        self._fix = "name a release as 2.49 or its container as 24.08, or kserve: `tritonlab releases` prints them all"
+        self._fix = (
+            "name a release as 2.49 or its container as 24.08, or kserve, dynamo or ray: `tritonlab releases` prints "
+            "the releases"
+        )
         hint = f"; did you mean '{near[0]}'?" if near else ""
         super().__init__(f"'{text}' is not a release of Triton in the table{hint}: {self._fix}")
 
@@ -146,10 +157,12 @@ def find(text: str) -> Release:
 
 def find_target(text: str) -> Target:
     """Return the target of a release, or of a place that the table names, such as `kserve`. Raises UnknownTarget."""
-    place = _read()["targets"].get(text.strip().lower())
+    name = text.strip().lower()
+    place = _read()["targets"].get(name)
     if place is None:
         return Target(find(text))
-    return Target(find(_cell(place["container"]).value), _cell(place["about"]).value, _cell(place["shm_bytes"]).value)
+    about, shm = _cell(place["about"]).value, _cell(place["shm_bytes"]).value
+    return Target(find(_cell(place["container"]).value), about, shm, name)
 
 
 def table_text(sources: bool = False) -> str:

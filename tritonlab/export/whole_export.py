@@ -18,6 +18,7 @@ from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path
 from .child_command import Cancelled, Say
+from .deploy.facts import Deployment
 from .deploy.files import KINDS, write_deploy_files
 from .deploy.of_models import deployment_of
 from .environment.lock import has_imports, imports_of
@@ -114,7 +115,7 @@ class WholeExport:
             if self.deploy:
                 needs_lock = self.environment.choice == "requirements"
                 deployed = deployment_of([*places.values()], self.target, cases=self.cases, has_lock=needs_lock)
-                write_deploy_files(beside, deployed, self.deploy)
+                _deploy(beside, deployed, self.deploy)
             return placed
 
         report = export(
@@ -146,3 +147,11 @@ class WholeExport:
 def _options(choice: str, target: str) -> EnvironmentOptions:
     known = choice if choice in CHOICES else str(Path(choice).expanduser())
     return EnvironmentOptions(known, target)
+
+
+def _deploy(directory: Path, deployed: Deployment, kinds: Sequence[str]) -> None:
+    """Write the deploy files. Raises ExportOptionError for a model that one of the kinds cannot serve."""
+    try:
+        write_deploy_files(directory, deployed, kinds)
+    except ValueError as error:
+        raise ExportOptionError(str(error), "leave that kind of deploy files out") from None

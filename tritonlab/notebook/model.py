@@ -115,7 +115,7 @@ class Model(LoadTested, served.Model):
     @explains_unknown
     def preflight(self, target: str = DEFAULT_TARGET) -> Preflight:
         """Return what of the model will not work at `target`, each in one sentence with what to do: a release of Triton
-        as 2.49, its container as 24.08, or kserve.
+        as 2.49, its container as 24.08, kserve, dynamo or ray.
 
         What its code read while it was loaded is known; its golden requests are sent again, and what it reads
         meanwhile is recorded, too. Raises UnknownTarget, which names the nearest.

@@ -190,9 +190,10 @@ class EnsembleRun:
                     break
         finally:
             self._leader = 0
-            if (step := self._reserved) is not None and step.reserved_lead is not None:  # nobody will wait for it
-                step.reserved_lead.lead(lambda: True)
-                self._reserved = step.reserved_lead = None
+            left = self._reserved
+            if left is not None and left.reserved_lead is not None:  # nobody will wait for it
+                left.reserved_lead.lead(lambda: True)
+                self._reserved = left.reserved_lead = None
         return led
 
     def _sole_step(self) -> tuple[StepRequest, Leadable] | None:

@@ -25,7 +25,7 @@ def test_only_the_kinds_that_are_named_are_made() -> None:
     files = deploy_files(deployment(), ["docker"])
     assert not [path for path in files if "k8s" in path or "kserve" in path or "adapter" in path]
     assert "kubectl" not in str(files["README.md"])
-    with pytest.raises(ValueError, match="'helm' is not a kind of deploy files; name some of docker, k8s, kserve"):
+    with pytest.raises(ValueError, match="'helm' is not a kind of deploy files; name some of docker, k8s, kserve, ray"):
         deploy_files(deployment(), ["helm"])
     with pytest.raises(ValueError, match="there is no model to deploy"):
         deploy_files(deployment(models=[]))

@@ -41,7 +41,7 @@ def test_deploy_files_are_refused_where_they_would_lie_among_the_models(notebook
     assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
     refused = notebook.run("%triton export same out --deploy=docker")
     assert "%triton export same out/models --deploy=docker" in refused.text
-    assert "there are docker, k8s, kserve" in notebook.run("%triton export same out/models --deploy=swarm").text
+    assert "there are docker, k8s, kserve, ray" in notebook.run("%triton export same out/models --deploy=swarm").text
     assert list(in_a_folder.iterdir()) == []
 
 

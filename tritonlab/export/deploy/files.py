@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from . import docker, kserve, kubernetes, monitoring
+from . import docker, kserve, kubernetes, monitoring, ray
 from .facts import Deployment
 from .programs import programs
 from .readme import readme
@@ -25,6 +25,7 @@ KINDS: dict[str, dict[str, Callable[[Deployment], str]]] = {
         "deploy/kserve/serving-runtime.yaml": kserve.serving_runtime,
         "deploy/kserve/inference-service.yaml": kserve.inference_service,
     },
+    "ray": {"deploy/ray/serve.yaml": ray.serve_config},
 }
 _ALWAYS: dict[str, Callable[[Deployment], str]] = {
     "deploy/monitoring/alerts.yaml": monitoring.alert_rules,

@@ -13,7 +13,7 @@ _MIB = 1 << 20
 def readme(deployed: Deployment, kinds: Collection[str], files: Collection[str]) -> str:
     """Return the page. `files`: what lies beside it, so that it names nothing else."""
     parts = [_about(deployed), _memory(deployed)]
-    sections = {"docker": _docker, "k8s": _kubernetes, "kserve": _kserve}
+    sections = {"docker": _docker, "k8s": _kubernetes, "kserve": _kserve, "ray": _ray}
     parts += [section(deployed) for kind, section in sections.items() if kind in kinds]
     parts += [_monitoring(deployed), _check(files), _trouble(deployed)]
     return "\n".join(part for part in parts if part)
@@ -89,6 +89,17 @@ def _kserve(deployed: Deployment) -> str:
         f"{image}Copy `models/` into the volume `{deployed.name}-models` (or change `storageUri`), then\n\n"
         f"```sh\nkubectl apply -f deploy/kserve/\nkubectl get inferenceservice {deployed.name}\n```\n\n"
         "The ServingRuntime is this deployment's own. It needs Knative; volumes of kind emptyDir have to be allowed.\n"
+    )
+
+
+def _ray(deployed: Deployment) -> str:
+    return (
+        "## Ray Serve\n\n"
+        "Copy `models/` to `/models` of every node, install `tritonlab[ray]` there, then\n\n"
+        "```sh\nserve deploy deploy/ray/serve.yaml\nserve status\n"
+        "curl -f http://localhost:8000/v2/health/ready\n```\n\n"
+        "It answers the HTTP protocol, streams of `generate_stream` included, but no gRPC, shared\n"
+        "memory or sequences. A call that would change one replica, as loading a model, is refused.\n"
     )
 
 

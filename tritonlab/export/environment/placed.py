@@ -35,8 +35,8 @@ _NAMES = {"dir": "env", "archive": "env.tar.gz"}
 @dataclass(frozen=True)
 class EnvironmentOptions:
     """What an exported model runs in. `choice`: one of CHOICES, or the path of an environment. `target`: a release of
-    Triton, the tag of its container, or kserve. `python`: the version of the environment's Python, by default this
-    one's. `budget`: the most bytes it may have."""
+    Triton, the tag of its container, kserve, dynamo or ray. `python`: the version of the environment's Python, by
+    default this one's. `budget`: the most bytes it may have."""
 
     choice: str = "requirements"
     target: str = DEFAULT_TARGET

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..releases import Target, find_target
+from .engines import notes_of, on_the_engine
 from .features import missing_features
 from .finding import Finding, Preflight, in_order
 from .names import names_of_other_cells
@@ -30,21 +31,27 @@ ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P9": lambda subject, target: relocatable(subject, target.release),
     "P10": lambda subject, target: secrets_and_clutter(subject),
     "P11": lambda subject, target: mode_bits(subject),
+    "P12": on_the_engine,
 }
+#: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
+_OF_RELEASES = ("P5", "P6", "P7", "P9")
 
 
 def judge(subject: Subject, target: str | Target = DEFAULT_TARGET) -> Preflight:
-    """Return what pre-flight finds of a model for a target: a release as 2.49, its container as 24.08, or kserve.
+    """Return what pre-flight finds of a model for a target: a release as 2.49, its container as 24.08, or kserve,
+    dynamo or ray.
 
     Raises UnknownTarget.
     """
     place = find_target(target) if isinstance(target, str) else target
-    found = in_order(finding for row in ROWS.values() for finding in row(subject, place))
+    rows = [row for name, row in ROWS.items() if place.is_triton or name not in _OF_RELEASES]
+    found = in_order(finding for row in rows for finding in row(subject, place))
     return Preflight(subject.name, str(place), found, tuple(_notes(subject, place)))
 
 
 def _notes(subject: Subject, target: Target) -> Iterator[str]:
-    if not target.release.is_started:
+    yield from notes_of(target.engine)
+    if target.is_triton and not target.release.is_started:
         yield f"Triton {target.release} is judged by the release table and rules only: it was not started here"
     if not subject.reads and not subject.config.HasField("ensemble_scheduling"):
         yield "it is not loaded, so what it imports, opens and reads of the environment is not known"

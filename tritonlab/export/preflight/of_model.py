@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def preflight(model: Model, target: str = DEFAULT_TARGET, *, replay: Callable[[], object] = lambda: None) -> Preflight:
     """Return what of a loaded model will not work at the target: a release of Triton as 2.49, its container as 24.08,
-    or kserve.
+    or kserve, dynamo or ray.
 
     What its code reads is known of the time when it was loaded; `replay` sends requests during which it is recorded,
     too. Raises UnknownTarget.

@@ -218,7 +218,7 @@ class HttpConnection(asyncio.Protocol):
         if answer is not None:
             request.refusal = answer
             if self._current is None:  # and the body, which may be long, goes nowhere
-                self._start(request, _given(_refused(answer)))
+                self._start(request, _given(refused_reply(answer)))
             return
         request.reply_headers = self._server.door.for_page(request.headers)
         if request.size > self._server.memory.most:
@@ -238,7 +238,7 @@ class HttpConnection(asyncio.Protocol):
         headers = ((b"content-type", JSON), *request.reply_headers)
         request.refusal = DoorAnswer(status, headers, errors.body(str(error)))
         if self._current is None:  # the client hears it while it still sends
-            self._start(request, _given(_refused(request.refusal)))
+            self._start(request, _given(refused_reply(request.refusal)))
 
     def _on_request(self, request: Request) -> None:
         chunk, self._chunk = self._chunk, None
@@ -258,7 +258,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin(self, request: Request) -> None:
         if request.refusal is not None:
-            self._start(request, _given(_refused(request.refusal)))
+            self._start(request, _given(refused_reply(request.refusal)))
         else:
             self._start(request, self._server.app(request))
 
@@ -321,7 +321,8 @@ async def _given(reply: HttpReply) -> HttpReply:
     return reply
 
 
-def _refused(answer: DoorAnswer) -> HttpReply:
+def refused_reply(answer: DoorAnswer) -> HttpReply:
+    """Return the reply to a request that the door does not let through."""
     about = dict(answer.headers)
     kind, rest = about.get(b"content-type", TEXT), [each for each in answer.headers if each[0] not in _OURS]
     return HttpReply(answer.status, answer.body, kind, rest)

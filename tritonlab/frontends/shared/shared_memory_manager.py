@@ -26,12 +26,13 @@ _DISABLED = "Client shared memory is disabled. Start the server with '--allow-cl
 class SharedMemoryManager:
     """The table of regions, read and written within their bounds; from any thread.
 
-    Every method raises UnsupportedError unless `allowed` (rule 6.10.1). Sizes and offsets are in bytes. `gpus`: those
-    whose memory may be registered; None for none.
+    Every method raises UnsupportedError unless `allowed` (rule 6.10.1), with the text `refusal`. Sizes and offsets are
+    in bytes. `gpus`: those whose memory may be registered; None for none.
     """
 
-    def __init__(self, allowed: bool = False, gpus: ServerGpus | None = None) -> None:
+    def __init__(self, allowed: bool = False, gpus: ServerGpus | None = None, refusal: str = _DISABLED) -> None:
         self._allowed = allowed
+        self._refusal = refusal
         self._gpus = gpus
         self._regions: dict[str, Region] = {}
         #: whether any region is registered
@@ -143,7 +144,7 @@ class SharedMemoryManager:
 
     def _check_allowed(self) -> None:
         if not self._allowed:
-            raise UnsupportedError(_DISABLED)
+            raise UnsupportedError(self._refusal)
 
 
 def _unread(region: Region, error: Exception) -> InternalError:

@@ -433,7 +433,8 @@ COMMANDS = {
         "serve",
         lambda context, given: serve(context.workspace, given.rest, as_json=context.json),
         "open HTTP, gRPC and metrics ports",
-        "[--http-port 8000] [--no-token] [--allow-model-control=true] … (flags of `tritonlab serve` about ports)",
+        "[--http-port 8000] [--no-token] [--allow-model-control=true] … (flags of `tritonlab serve` about ports); "
+        "--dynamo: show the commands that serve the models in a fleet of NVIDIA Dynamo",
     ),
     "stop": _command("stop", _stop, "close the ports; models stay loaded"),
     "statistics": _command("statistics", _statistics, "show how often models ran, and how long", _name(nargs="?")),

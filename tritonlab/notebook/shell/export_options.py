@@ -9,7 +9,11 @@ from ...export.preflight.judge import DEFAULT_TARGET
 #: The option of the commands that judge by a release.
 TARGET = (
     ("--target",),
-    {"default": DEFAULT_TARGET, "metavar": "RELEASE", "help": "where it is to run: 2.49, 24.08 or kserve (2.51)"},
+    {
+        "default": DEFAULT_TARGET,
+        "metavar": "RELEASE",
+        "help": "where it is to run: 2.49, 24.08, kserve, dynamo or ray (2.51)",
+    },
 )
 _INCLUDE = "a file or pattern that is otherwise left out: hidden, or larger than 100 MB"
 #: What comes after the name of the first model.
@@ -37,7 +41,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--env-budget",), {"type": int, "metavar": "MB", "help": "refuse an environment that is larger"}),
     (
         ("--deploy",),
-        {"default": "", "metavar": "KINDS", "help": "files beside models/ that deploy it: docker,k8s,kserve"},
+        {"default": "", "metavar": "KINDS", "help": "files beside models/ that deploy it: docker,k8s,kserve,ray"},
     ),
     (
         ("--verify",),

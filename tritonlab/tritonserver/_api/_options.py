@@ -15,6 +15,7 @@ from .._c.triton_bindings import TRITONSERVER_LogFormat as LogFormat
 from .._c.triton_bindings import TRITONSERVER_ModelControlMode as ModelControlMode
 from .._c.triton_bindings import TRITONSERVER_RateLimitMode as RateLimitMode
 from ._checks import check_flag, check_float, check_member, check_signed, check_text, check_unsigned
+from ._log import LogCallback
 
 
 @dataclass(slots=True)
@@ -38,6 +39,9 @@ class ModelLoadDeviceLimit:
 @dataclass(slots=True)
 class Options:
     """The options of a `Server`. They may be set at any time and are checked when it starts.
+
+    `log_callback(level, file, line, milliseconds, text)` gets the records that the log settings show, and nothing is
+    written to `log_file` or stderr then; it is called on the server's threads.
 
     Without effect here: `pinned_memory_pool_size`, `min_supported_compute_capability`, `enable_peer_access`,
     `model_load_device_limits`, `cache_directory`, `repo_agent_directory`, `buffer_manager_thread_count` and
@@ -80,6 +84,7 @@ class Options:
     backend_configuration: dict[str, dict[str, str]] = field(default_factory=dict)
     host_policies: dict[str, dict[str, str]] = field(default_factory=dict)
     metrics_configuration: dict[str, dict[str, str]] = field(default_factory=dict)
+    log_callback: LogCallback | None = None
 
     def _checked(self) -> CoreOptions:
         """Return the options with which a server of ours is started. Afterwards `model_repository` is a list, and a
@@ -169,6 +174,8 @@ class Options:
             check_flag(name, getattr(self, name))
         check_member("log_format", self.log_format, LogFormat)
         check_signed("log_verbose", self.log_verbose, 32)
+        if self.log_callback is not None and not callable(self.log_callback):
+            raise TypeError(f"log_callback must be callable or None, not {self.log_callback!r}")
 
     def _check_settings(self) -> None:
         for name in ("metrics", "cpu_metrics", "gpu_metrics"):

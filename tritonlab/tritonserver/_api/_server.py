@@ -18,6 +18,7 @@ from .._c.triton_bindings import TRITONSERVER_MetricKind as MetricKind
 from .._c.triton_bindings import TRITONSERVER_ModelControlMode as ModelControlMode
 from .._c.triton_bindings import TRITONSERVER_RateLimitMode as RateLimitMode
 from ._checks import check_flag, check_member, check_text
+from ._log import LogForwarder
 from ._metric import Metric, MetricFamily
 from ._model import Model
 from ._options import ModelLoadDeviceLimit, Options, RateLimiterResource
@@ -210,7 +211,8 @@ def _start(options: Options) -> RunningServer:
         raise InvalidArgumentError("--model-repository must be specified")
     check_repositories(repositories)
     core = InferenceServer(list(dict.fromkeys(repositories)), core_options, load_models=False, metrics=METRICS)
-    log = LogWriter(core.log_settings)
+    callback = options.log_callback
+    log = LogWriter(core.log_settings) if callback is None else LogForwarder(core.log_settings, callback)
     running = RunningServer(core, log, options.exit_timeout, bool(options.metrics))
     core.instruments.add(log)
     try:

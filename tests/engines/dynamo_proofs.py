@@ -1,0 +1,196 @@
+"""What a worker of ours carries, refuses and survives in a Dynamo fleet, and what several of them are worth."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc as grpcclient
+
+from tests.engines.figures import Figures
+from tests.engines.fleet import Fleet, fleet, tensor
+from tests.engines.load import Load, measured
+from tests.engines.models import DOUBLE, SLEEPER, SLEEPER_CONFIG, TOTAL, TOTAL_CONFIG, write_plain
+from tests.serving import config, write_model
+
+#: Callers, and seconds of each measurement.
+CALLERS, SECONDS = 16, 10.0
+
+
+def run(scratch: Path, figures: Figures) -> None:
+    """Prove and measure everything; `scratch` is an empty directory."""
+    plain = scratch / "plain" / "models"
+    plain.mkdir(parents=True)
+    log = write_plain(plain)
+    with fleet(scratch / "carried") as found:
+        found.start(plain).await_serving(3)
+        found.await_ready("sleeper")
+        found.await_ready("stream")
+        found.await_ready("double")
+        carried(found.client(), log, figures)
+        refused(found, scratch / "refused", figures)
+    with fleet(scratch / "sequences") as found:
+        sequences(found, scratch / "total", figures)
+    sleepers = scratch / "sleepers"
+    write_model(sleepers, "sleeper", SLEEPER, SLEEPER_CONFIG)
+    with fleet(scratch / "scaled") as found:
+        scaled(found, sleepers, figures)
+        ended(found, sleepers, figures)
+
+
+def carried(client: Any, log: Path, figures: Figures) -> None:
+    """Prove what of a request reaches the model, and what of its answer the client."""
+    parameters = {"p": "q", "n": 5, "b": True}
+    wanted = [grpcclient.InferRequestedOutput("SEEN")]
+    result = client.infer(
+        "sleeper", [tensor([1, 2])], request_id="abc", parameters=parameters, timeout=7_000_000, outputs=wanted
+    )
+    seen, answer = json.loads(result.as_numpy("SEEN")[0]), result.get_response()
+    figures.prove("request id, there and back", (seen["id"], answer.id), ("abc", "abc"))
+    figures.prove("request parameters", seen["parameters"], parameters)
+    figures.prove("timeout", seen["timeout"], 7_000_000)
+    figures.prove("requested outputs", (seen["outputs"], [each.name for each in answer.outputs]), (["SEEN"], ["SEEN"]))
+    values = {name: getattr(value, str(value.WhichOneof("parameter_choice"))) for name, value in
+              answer.parameters.items()}  # fmt: skip
+    figures.prove("response parameters", values, {"rp": "7", "n": 3})
+    figures.prove("an error", _error(client, "double", [[-1]]), "Internal: negative")
+    responses: queue.Queue[Any] = queue.Queue()
+    client.start_stream(lambda result, error: responses.put((result, error)))
+    client.async_stream_infer("stream", [tensor([3])])
+    got = [responses.get(timeout=20)[0].as_numpy("OUT")[0] for _ in range(3)]
+    figures.prove("a stream of three", (got, responses.empty()), ([0, 1, 2], True))
+    log.write_text("")
+    client.async_stream_infer("stream", [tensor([200])])
+    responses.get(timeout=20)
+    client.stop_stream(cancel_requests=True)
+    figures.prove("a client that goes cancels its stream", _sent(log) < 100, True)
+    log.write_text("")
+    error = _error(client, "stream", [200], client_timeout=0.5)
+    figures.prove("a deadline cancels its request", (_sent(log) < 100, bool(error)), (True, True))
+
+
+def _sent(log: Path) -> int:
+    """Return how many responses `stream` sent of the last request."""
+    end = time.monotonic() + 20
+    while not log.read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    return int((log.read_text() or "1000").split()[0])
+
+
+def _error(client: Any, model: str, values: Any, **more: Any) -> str:
+    """Return the error of a request, as the worker wrote it: the frontend puts its own words around it."""
+    try:
+        client.infer(model, [tensor(values)], **more)
+    except Exception as error:
+        return str(error).rpartition("WorkerError: ")[2].strip()
+    return ""
+
+
+def refused(found: Fleet, scratch: Path, figures: Figures) -> None:
+    """Prove what is refused, with the fleet of `carried` up."""
+    write_model(scratch / "other", "double", DOUBLE, config("IN FP64 -1", "OUT FP64 -1", "max_batch_size: 8"))
+    for version in (1, 2):
+        policy = "version_policy { all { } }"
+        write_model(scratch / "versions", "v", DOUBLE, config("IN FP32 -1", "OUT FP32 -1", policy), version=version)
+    for name, text in (("other", "with another config"), ("versions", "Dynamo tells a worker none")):
+        worker = found.start(scratch / name)
+        status = worker.process.wait(90)
+        figures.prove(f"refused at the start: {text}", (status, text in worker.log.read_text()), (1, True))
+    values = np.zeros((1, 900_000), np.float32)
+    begun = time.monotonic()
+    found.client().infer("double", [tensor(values)])
+    figures.add("3.6 MB there and back", f"{time.monotonic() - begun:.1f} s")
+    figures.prove("above 4 MiB", bool(_error(found.client(), "double", np.zeros((1, 1_100_000), np.float32))), True)
+
+
+def sequences(found: Fleet, repository: Path, figures: Figures) -> None:
+    """Prove that 200 sequences are right with one worker, and that a second one is refused."""
+    write_model(repository, "total", TOTAL, TOTAL_CONFIG)
+    found.start(repository).await_serving(1)
+    found.await_ready("total")
+    client, right = found.client(), 0
+    for number in range(1, 201):
+        totals = [
+            float(
+                client.infer(
+                    "total", [tensor([step])], sequence_id=number, sequence_start=step == 1, sequence_end=step == 3
+                ).as_numpy("OUT")[0]
+            )
+            for step in (1, 2, 3)
+        ]
+        right += totals == [1, 3, 6]
+    figures.add("sequences with one worker", f"{right} of 200 right", right == 200)
+    second = found.start(repository)
+    status = second.process.wait(90)
+    figures.prove("a second worker for sequences", (status, "keeps sequences" in second.log.read_text()), (1, True))
+
+
+def scaled(found: Fleet, repository: Path, figures: Figures) -> None:
+    """Measure the rate of 1, 2 and 4 workers, and how soon the later ones take part."""
+    found.start(repository).await_serving(1)
+    found.await_ready("sleeper")
+    measured(found.sleeper(), CALLERS, 2)
+    one = measured(found.sleeper(), CALLERS, SECONDS)
+    figures.add("1 worker", f"{one.rate:.1f}/s")
+    load = Load(found.sleeper(), CALLERS)
+    time.sleep(1)
+    known = load.processes
+    begun = time.monotonic()
+    found.start(repository).await_serving(1)
+    ready = time.monotonic() - begun
+    took = load.answered_by(known, 30)
+    seen = load.end()
+    figures.add(
+        "a second worker takes part under load",
+        f"{took or 0:.1f} s after it serves, which is {ready:.1f} s after its start; {len(seen.errors)} lost",
+        took is not None and took <= 10 and not seen.errors,
+        "10 s",
+    )
+    for workers, bar in ((2, 1.8), (4, 3.4)):
+        while len(found.workers) < workers:
+            found.start(repository).await_serving(1)
+        time.sleep(3)
+        seen = measured(found.sleeper(), CALLERS, SECONDS)
+        figures.add(f"{workers} workers", f"{seen.rate:.1f}/s, {seen.rate / one.rate:.2f} x",
+                    seen.rate >= bar * one.rate, f"{bar} x")  # fmt: skip
+        even = len(seen.by_process) == workers and seen.spread <= 0.02
+        figures.add(f"{workers} workers' spread", f"{100 * seen.spread:.1f} %", even, "2 %")
+
+
+def ended(found: Fleet, repository: Path, figures: Figures) -> None:
+    """Measure what is lost when workers of four are ended, killed and stopped, under load."""
+    load = Load(found.sleeper(), CALLERS)
+    time.sleep(2)
+    begun = time.monotonic()
+    status = found.workers[0].end()
+    took = time.monotonic() - begun
+    time.sleep(2)
+    seen = load.end()
+    figures.add(
+        "SIGTERM under load",
+        f"{len(seen.errors)} lost of {seen.answers}, ended with {status} after {took:.1f} s",
+        not seen.errors and not seen.wrong and status == 0,
+        "0 lost",
+    )
+    load = Load(found.sleeper(), CALLERS)
+    time.sleep(2)
+    os.kill(found.workers[1].pid, signal.SIGKILL)
+    time.sleep(15)
+    seen = load.end()
+    share = -(-CALLERS // 3) + 2
+    figures.add("SIGKILL of 1 of 3, 16 callers", f"{len(seen.errors)} lost of {seen.answers}, {seen.wrong} wrong",
+                len(seen.errors) <= share and not seen.wrong, f"{share} lost: those in flight and two")  # fmt: skip
+    for text in sorted(set(seen.errors)):
+        figures.add("  lost with", text[:160])
+    stopped = found.workers[2]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    time.sleep(20)
+    os.kill(stopped.pid, signal.SIGCONT)
+    status = stopped.process.wait(60)
+    figures.prove("a worker that was stopped for 20 s ends to be started again", status, os.EX_TEMPFAIL)

@@ -1,0 +1,124 @@
+"""The models that the engines serve in `make engines`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.serving import config, write_model
+
+#: Sleeps 20 ms, and answers with twice its input, its process and what else of the request it saw.
+SLEEPER = """
+import json, os, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            time.sleep(0.02)
+            x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            seen = json.dumps({"pid": os.getppid(), "id": request.request_id(), "timeout": request.timeout(),
+                               "parameters": json.loads(request.parameters() or "{}"),
+                               "outputs": list(request.requested_output_names())})
+            answers.append(pb_utils.InferenceResponse([
+                pb_utils.Tensor("OUT", x * 2), pb_utils.Tensor("SEEN", np.array([seen.encode()], dtype=object)),
+            ], parameters={"rp": "7", "n": 3}))
+        return answers
+"""
+SLEEPER_CONFIG = config("IN FP32 -1", "OUT FP32 -1; SEEN STRING 1")
+
+#: Twice its input, at once; fails for negative numbers.
+DOUBLE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            if (x < 0).any():
+                answers.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("negative")))
+            else:
+                answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x * 2)]))
+        return answers
+"""
+DOUBLE_CONFIG = config("IN FP32 -1", "OUT FP32 -1", "max_batch_size: 8")
+
+#: A response every 50 ms, as many as its input has it; appends what became of it to the file of its parameter `log`.
+STREAM = """
+import time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        import json
+        self.log = json.loads(args["model_config"])["parameters"]["log"]["string_value"]
+
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            count = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])
+            sent = 0
+            for n in range(count):
+                if request.is_cancelled():
+                    break
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([n], np.float32))]))
+                sent += 1
+                time.sleep(0.05)
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            with open(self.log, "a") as file:
+                file.write(f"{sent} of {count}\\n")
+        return None
+"""
+
+#: Sums what a sequence sends.
+TOTAL = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.total = {}
+
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            x, start, key = (pb_utils.get_input_tensor_by_name(request, n).as_numpy() for n in ("IN", "START", "ID"))
+            key = int(key.reshape(-1)[0])
+            if start.reshape(-1)[0]:
+                self.total[key] = np.zeros_like(x)
+            self.total[key] = self.total[key] + x
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", self.total[key])]))
+        return answers
+"""
+TOTAL_CONFIG = config(
+    "IN FP32 1",
+    "OUT FP32 1",
+    """sequence_batching {
+  max_sequence_idle_microseconds: 60000000
+  control_input [
+    { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } },
+    { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }
+  ]
+}
+""",
+)
+
+
+def write_plain(repository: Path) -> Path:
+    """Write `sleeper`, `double` and `stream`; return the file that `stream` writes."""
+    log = repository.with_name("stream.log")
+    log.write_text("")
+    stream = config(
+        "IN FP32 1",
+        "OUT FP32 1",
+        "model_transaction_policy { decoupled: true }",
+        f'parameters {{ key: "log" value {{ string_value: "{log}" }} }}',
+    )
+    write_model(repository, "sleeper", SLEEPER, SLEEPER_CONFIG)
+    write_model(repository, "double", DOUBLE, DOUBLE_CONFIG)
+    write_model(repository, "stream", STREAM, stream)
+    return log

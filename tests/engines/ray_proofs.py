@@ -1,0 +1,246 @@
+"""What replicas of ours answer, refuse and survive under Ray Serve, and what several of them are worth."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import tritonclient.http as httpclient
+
+from tests.conformance.reference import free_ports
+from tests.engines.environment import ROOT, environment, python_of
+from tests.engines.figures import Figures
+from tests.engines.load import Call, Load, measured, seen_of
+from tests.engines.models import SLEEPER, SLEEPER_CONFIG, TOTAL, TOTAL_CONFIG, write_plain
+from tests.serving import write_model
+
+CALLERS, SECONDS = 16, 10.0
+
+
+class RayApp:
+    """A process of `tests.engines.ray_app`."""
+
+    def __init__(self, repository: Path, *models: str) -> None:
+        (self.port,) = free_ports(1)
+        self._process = subprocess.Popen(
+            [python_of("ray"), "-m", "tests.engines.ray_app", str(repository), str(self.port), *models],
+            cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True,
+        )  # fmt: skip
+
+    def do(self, *command: Any) -> Any:
+        """Send a command and return the answer."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(command), file=self._process.stdin, flush=True)
+        for line in self._process.stdout:
+            if line.startswith("ANSWER "):
+                return json.loads(line.removeprefix("ANSWER "))
+        raise RuntimeError(f"Ray has ended with {self._process.wait()}")
+
+    def replicas(self) -> list[psutil.Process]:
+        """Return the processes of the replicas."""
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        found = []
+        for process in below:
+            with contextlib.suppress(psutil.Error):
+                if "ServeReplica" in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            self._process.kill()
+
+
+@contextlib.contextmanager
+def ray_app(repository: Path, *models: str) -> Iterator[RayApp]:
+    found = RayApp(repository, *models)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def run(scratch: Path, figures: Figures) -> None:
+    """Prove and measure everything; `scratch` is an empty directory."""
+    repository = scratch / "plain" / "models"
+    repository.mkdir(parents=True)
+    log = write_plain(repository)
+    write_model(repository, "total", TOTAL, TOTAL_CONFIG)
+    with ray_app(repository) as app:
+        refusal = app.do("replicas", 1, 1)
+        refused = "keeps sequences" in str(refusal)
+        figures.add("a repository with sequences is refused", str(refusal)[:200], refused)
+    sleepers = scratch / "sleepers"
+    write_model(sleepers, "sleeper", SLEEPER, SLEEPER_CONFIG)
+    with ray_app(repository, "sleeper", "double", "stream") as app:
+        figures.prove("deployed", app.do("replicas", 1, 1), "deployed")
+        answered(app.port, log, figures)
+        compared(app.port, sleepers, figures)
+        scaled(app, figures)
+        ended(app, figures)
+        expected = {"in order": True, "failed": [3, 77], "right": True}
+        figures.prove("map_batches of 200 rows", app.do("map", "double", 200, [3, 77]), expected)
+
+
+def answered(port: int, log: Path, figures: Figures) -> None:
+    """Prove that it answers the protocol, and what it refuses."""
+    client = httpclient.InferenceServerClient(f"127.0.0.1:{port}")
+    figures.prove("ready, of a model too", (client.is_server_ready(), client.is_model_ready("double")), (True, True))
+    result = client.infer("sleeper", [_input([1, 2])], request_id="abc", parameters={"p": "q"}, timeout=7_000_000)
+    seen = json.loads(result.as_numpy("SEEN")[0])
+    values = (result.get_response()["id"], seen["id"], seen["parameters"]["p"], result.get_response()["parameters"])
+    figures.prove("id, parameters, and those of the response", values, ("abc", "abc", "q", {"rp": "7", "n": 3}))
+    binary = client.infer("double", [_input([[1, 2]])], outputs=[httpclient.InferRequestedOutput("OUT")])
+    figures.prove("binary tensors", binary.as_numpy("OUT").tolist(), [[2, 4]])
+    figures.prove("a stream", _ask(port, "/v2/models/stream/generate_stream", {"IN": [3]})[1].count("data: "), 3)
+    log.write_text("")
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("POST", "/v2/models/stream/generate_stream", json.dumps({"IN": [200]}))
+    connection.getresponse().read(10)
+    connection.close()
+    end = time.monotonic() + 20
+    while not log.read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    figures.prove("a client that goes cancels its stream", int((log.read_text() or "1000").split()[0]) < 150, True)
+    for path in ("/v2/systemsharedmemory/region/a/register", "/v2/repository/models/double/unload"):
+        status, text = _ask(port, path, {})
+        figures.prove(f"refused: {path}", (status, "Ray Serve" in text), (501, True))
+
+
+def compared(port: int, repository: Path, figures: Figures) -> None:
+    """Measure requests of 64 KiB through Ray and to a server of ours, one caller, turn by turn."""
+    (direct,) = free_ports(1)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tritonlab", "serve", f"--model-repository={repository}", f"--http-port={direct}",
+         "--allow-grpc=false", "--allow-metrics=false"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        values = np.zeros(1 << 14, np.float32)
+        clients = {name: httpclient.InferenceServerClient(f"127.0.0.1:{at}") for name, at in
+                   (("ray", port), ("direct", direct))}  # fmt: skip
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(Exception):
+                if clients["direct"].is_model_ready("sleeper"):
+                    break
+            time.sleep(0.2)
+        took: dict[str, list[float]] = {"ray": [], "direct": []}
+        for _ in range(100):
+            for name, client in clients.items():
+                begun = time.perf_counter()
+                client.infer("sleeper", [_input(values)])
+                took[name].append(time.perf_counter() - begun)
+        ray, plain = (1000 * statistics.median(took[name][10:]) for name in ("ray", "direct"))
+        figures.add("64 KiB there and back, model of 20 ms", f"{ray:.1f} ms through Ray, {plain:.1f} ms direct, "
+                    f"{ray / plain:.2f} x", ray <= 1.5 * plain, "1.5 x")  # fmt: skip
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def scaled(app: RayApp, figures: Figures) -> None:
+    """Measure the rate of 1, 2 and 4 replicas, and how soon one that load asks for takes part."""
+    measured(callers(app.port), CALLERS, 2)
+    one = measured(callers(app.port), CALLERS, SECONDS)
+    figures.add("1 replica", f"{one.rate:.1f}/s, {len(one.errors)} lost")
+    app.do("replicas", 1, 2)
+    time.sleep(10)  # the load of before is forgotten, and one replica is left
+    load = Load(callers(app.port), CALLERS)
+    while not load.processes:
+        time.sleep(0.01)
+    took = load.answered_by(load.processes, 60)
+    seen = load.end()
+    figures.add("a replica that the load asks for takes part", "never" if took is None else f"after {took:.1f} s, "
+                f"{len(seen.errors)} lost", took is not None and took <= 10 and not seen.errors, "10 s")  # fmt: skip
+    for replicas, bar in ((2, 1.8), (4, 3.4)):
+        app.do("replicas", replicas, replicas)
+        measured(callers(app.port), CALLERS, 3)
+        seen = measured(callers(app.port), CALLERS, SECONDS)
+        figures.add(f"{replicas} replicas", f"{seen.rate:.1f}/s, {seen.rate / one.rate:.2f} x, {len(seen.errors)} lost",
+                    seen.rate >= bar * one.rate, f"{bar} x")  # fmt: skip
+        even = len(seen.by_process) == replicas and seen.spread <= 0.02
+        figures.add(f"{replicas} replicas' spread", f"{100 * seen.spread:.1f} %", even, "2 %")
+
+
+def ended(app: RayApp, figures: Figures) -> None:
+    """Measure what is lost when replicas are taken away and killed under load, and how soon another serves."""
+    load = Load(callers(app.port), CALLERS)
+    time.sleep(2)
+    app.do("replicas", 2, 2)
+    time.sleep(3)
+    seen = load.end()
+    figures.add("4 replicas become 2 under load", f"{len(seen.errors)} lost of {seen.answers}",
+                not seen.errors and not seen.wrong, "0 lost")  # fmt: skip
+    load = Load(callers(app.port), CALLERS)
+    time.sleep(2)
+    known = load.processes
+    os.kill(app.replicas()[0].pid, signal.SIGKILL)
+    took = load.answered_by(known, 60)
+    seen = load.end()
+    share = CALLERS // 2 + 2
+    figures.add("SIGKILL of 1 of 2, 16 callers", f"{len(seen.errors)} lost of {seen.answers}, {seen.wrong} wrong",
+                len(seen.errors) <= share and not seen.wrong, f"{share} lost: those in flight and two")  # fmt: skip
+    for text in sorted({error[:120] for error in seen.errors}):
+        figures.add("  lost with", text)
+    figures.add("another one serves", "never" if took is None else f"after {took:.1f} s",
+                took is not None and took <= 30, "30 s")  # fmt: skip
+
+
+def callers(port: int) -> Callable[[], Call]:
+    """Return what makes callers of `sleeper`."""
+
+    def make() -> Call:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+        def call(value: float) -> dict[str, object]:
+            tensor = {"name": "IN", "datatype": "FP32", "shape": [1], "data": [value]}
+            try:
+                connection.request("POST", "/v2/models/sleeper/infer", json.dumps({"inputs": [tensor]}))
+                response = connection.getresponse()
+                body = response.read()
+            except Exception:
+                connection.close()
+                raise
+            if response.status != 200:
+                raise RuntimeError(f"{response.status} {body[:200].decode(errors='replace')}")
+            out, seen = (each["data"][0] for each in json.loads(body)["outputs"])
+            return seen_of(seen, out)
+
+        return call
+
+    return make
+
+
+def _input(values: Any) -> Any:
+    array = np.asarray(values, np.float32)
+    found = httpclient.InferInput("IN", array.shape, "FP32")
+    found.set_data_from_numpy(array)
+    return found
+
+
+def _ask(port: int, path: str, document: Any) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", path, json.dumps(document))
+    response = connection.getresponse()
+    return response.status, response.read().decode()

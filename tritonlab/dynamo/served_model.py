@@ -1,0 +1,114 @@
+"""One model of a worker: what answers the requests that Dynamo's frontend sends for it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from ..core.config.model_config import parse_pbtxt
+from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor
+from ..core.status import InvalidArgumentError, TritonError
+from ..frontends.shared.classification import classify
+from ..server.api.model import Model
+from ..server.api.response_iterator import AsyncResponseIterator
+from . import wire
+
+#: The key of a request by which workers ask one another what they serve; no frontend sends it.
+ASK = "_tritonlab_worker"
+
+
+class RequestContext(Protocol):
+    """What Dynamo says of a request besides its tensors."""
+
+    def async_killed_or_stopped(self) -> asyncio.Future[bool]:
+        """Return a future that is done when the client is gone, its deadline included."""
+
+
+class WorkerError(Exception):
+    """An error for a client of Dynamo, whose frontend shows the text of any exception behind its type's name. Only
+    its text may tell the code: gRPC's is INTERNAL there for every error."""
+
+
+class ServedModel:
+    """A model that a worker serves. `probe` is the key of the requests by which Dynamo asks whether it is ready.
+
+    Raises InvalidArgumentError for a model of which Dynamo would lose what clients name.
+    """
+
+    def __init__(self, model: Model, probe: str) -> None:
+        self.name = model.name
+        #: requests under way
+        self.busy = 0
+        self._model = model
+        self._probe = probe
+        self.config = model.config()
+        config = parse_pbtxt(model.config_pbtxt(), "the served config")
+        #: two workers with the same one are interchangeable
+        self.digest = hashlib.sha256(config.SerializeToString(deterministic=True)).hexdigest()
+        self.keeps_sequences = config.HasField("sequence_batching")
+        self._batched = config.max_batch_size > 0
+        self._labels = model.server.core.find(model.name).labels
+        versions = model.metadata()["versions"]
+        if len(versions) > 1:
+            raise InvalidArgumentError(
+                f"the model '{self.name}' serves the versions {', '.join(versions)}, and Dynamo tells a worker none: "
+                "serve one (version_policy), or give each a name of its own"
+            )
+
+    async def generate(self, sent: Mapping[str, Any], context: RequestContext) -> AsyncIterator[dict[str, Any]]:
+        """Answer a request of the frontend, of Dynamo's health check, or of another worker. Raises WorkerError."""
+        if sent.get(self._probe) is True:
+            yield self._ready()
+        elif ASK in sent:
+            yield {"id": "", "model": self.name, "tensors": [], "parameters": {ASK: {"string": self.digest}}}
+        else:
+            self.busy += 1
+            try:
+                async for answer in self._answer(sent, context):
+                    yield answer
+            except TritonError as error:
+                raise WorkerError(f"{error.code.text}: {error.message}") from None
+            finally:
+                self.busy -= 1
+
+    async def _answer(self, sent: Mapping[str, Any], context: RequestContext) -> AsyncIterator[dict[str, Any]]:
+        classes = wire.read_classes(sent)
+        request = wire.read_request(sent, self.name)
+        responses = self._model.async_infer(request)
+        watching = asyncio.ensure_future(_cancel_with(context, responses))
+        try:
+            async for response in responses:
+                yield wire.write_response(response, self._outputs(response, request, classes))
+        except BaseException:
+            responses.cancel()  # nobody takes what still comes
+            raise
+        finally:
+            watching.cancel()
+
+    def _outputs(
+        self, response: InferenceResponse, request: InferenceRequest, classes: Mapping[str, int]
+    ) -> dict[str, Tensor]:
+        """Return the outputs that the client has asked for, on the host."""
+        found = {}
+        for name, tensor in response.outputs.items():
+            if request.requested_outputs and name not in request.requested_outputs:
+                continue
+            on_host, count = tensor.to_host(), classes.get(name)
+            labels = self._labels.get(name, ())
+            found[name] = classify(on_host, count, labels, batched=self._batched) if count else on_host
+        return found
+
+    def _ready(self) -> dict[str, Any]:
+        if not self._model.ready():
+            raise WorkerError(f"model {self.name} is not ready")
+        return {"id": "", "model": self.name, "tensors": []}
+
+
+async def _cancel_with(context: RequestContext, responses: AsyncResponseIterator) -> None:
+    """Cancel a request when its client goes or its deadline has passed."""
+    await context.async_killed_or_stopped()
+    responses.cancel()
