@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import TensorProto, helper
 from playwright.sync_api import expect
 
+from tests.backends.onnx_models import onnx_model
 from tests.notebook.repositories import contents
 
 pytestmark = pytest.mark.timeout(300)
@@ -64,25 +66,37 @@ ensemble_scheduling {
 )
 
 
-def write_models(root: Path) -> None:
-    pixels = 'name: "{}" data_type: TYPE_FP32 dims: [ -1 ]'
+#: What each of the two ways to have a step of another backend keeps: its file, and its line of the config.
+ENGINES = {
+    "onnx": ("model.onnx", 'platform: "onnxruntime_onnx"'),
+    "tensorrt": ("model.plan", 'platform: "tensorrt_plan"'),
+}
+
+
+def write_models(root: Path, engine: str) -> None:
+    pixels = 'name: "{}" data_type: TYPE_FP32 dims: [ {} ]'
+    file, platform = ENGINES[engine]
     files = {
         "ensemble_image/config.pbtxt": ENSEMBLE,
         "preprocess/1/model.py": PREPROCESS,
         "preprocess/1/scaling.py": b"SCALE = 255.0\n",
-        "preprocess/config.pbtxt": config("preprocess", 'backend: "python"', IMAGE, pixels.format("PIXELS")),
-        "resnet50/1/model.plan": b"plan",
+        "preprocess/config.pbtxt": config("preprocess", 'backend: "python"', IMAGE, pixels.format("PIXELS", -1)),
+        f"resnet50/1/{file}": network().SerializeToString() if engine == "onnx" else b"plan",
         "resnet50/config.pbtxt": config(
-            "resnet50",
-            'platform: "tensorrt_plan"',
-            pixels.format("INPUT__0"),
-            'name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 1 ]',
+            "resnet50", platform, pixels.format("INPUT__0", -1), pixels.format("OUTPUT__0", 1)
         ),
     }
     for path, content in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content)
     (root / "ensemble_image" / "1").mkdir()
+
+
+def network() -> Any:
+    """Return an ONNX model that answers the mean of each image."""
+    mean = helper.make_node("ReduceMean", ["INPUT__0"], ["OUTPUT__0"], axes=[1], keepdims=1)
+    inputs = {"INPUT__0": (TensorProto.FLOAT, ["N", "pixels"])}
+    return onnx_model([mean], inputs, {"OUTPUT__0": (TensorProto.FLOAT, ["N", 1])})
 
 
 def row(table: Any, name: str) -> Any:
@@ -92,14 +106,14 @@ def row(table: Any, name: str) -> Any:
 def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     folder = lab.jupyter.notebooks / f"opening_{theme}"
     models = folder / "image_models"
-    write_models(models)
+    write_models(models, "onnx")
     before = contents(models)
     lab.jupyter.write(
         f"opening_{theme}/opening.ipynb",
         [
             "import numpy as np\nimport tritonlab\n\n%load_ext tritonlab",
-            "tritonlab.reset(backends={'tensorrt': 'stand-in:echo'})\n%triton open image_models",
-            "ensemble_image(IMAGE=np.full((1, 3), 255, np.uint8))['SCORE']",
+            "%triton open image_models",
+            "ensemble_image(IMAGE=np.array([[0, 255, 255]], np.uint8))['SCORE']",
             "ensemble_image.view('graph')",
             "tritonlab.open('image_models').export('exported')",
         ],
@@ -109,8 +123,8 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     table = lab.run(1).locator(".tl-live")
     for name in ("ensemble_image", "preprocess", "resnet50"):
         lab.wait_text(row(table, name), "READY")
-    lab.wait_text(table, "stand-in that invents its answers (echo)")
-    lab.wait_text(lab.run(2), "[[1.]]")
+    lab.wait_text(table, "real: the model itself, run by ONNX Runtime here")
+    lab.wait_text(lab.run(2), "0.666")
     lab.shot(f"opened_{theme}", table)
 
     table.get_by_role("button", name="Bring into cells").nth(1).click()
@@ -126,12 +140,14 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     lab.wait_text(lab.run(4), "READY")
     lab.wait_text(row(table, "preprocess"), "in cells")
     lab.shot(f"opened_cells_{theme}", table)
-    lab.wait_text(lab.run(5), "[[2.]]")
+    lab.wait_text(lab.run(5), "1.333")
     graph = lab.run(6).locator(".tl-graph")
     for name in ("preprocess", "resnet50"):
         expect(graph).to_contain_text(name)
     lab.shot(f"opened_graph_{theme}", graph)
-    lab.wait_text(lab.run(7), "it did not answer itself here (stand-in that invents its answers (echo))")
+    exported = lab.run(7)
+    lab.wait_text(exported, "resnet50")
+    expect(exported).not_to_contain_text("it did not answer itself here")
     after = contents(folder / "exported")
     assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {
         "preprocess/1/model.py"
@@ -141,10 +157,10 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     assert (lab.foreign, lab.errors) == ([], [])
 
 
-@pytest.mark.parametrize("theme", ["dark"], indirect=True)
 def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, theme: str) -> None:
-    write_models(lab.jupyter.notebooks / "folder" / "my models")
-    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/folder/tree/folder")
+    place = lab.jupyter.notebooks / f"folder_{theme}"
+    write_models(place / "my models", "tensorrt")
+    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/folder_{theme}/tree/folder_{theme}")
     lab.page.locator(".jp-LauncherCard", has_text="Triton repository").wait_for()
     folder = lab.page.locator(".jp-DirListing-item[data-isdir='true']", has_text="my models")
     folder.click(button="right")
@@ -154,13 +170,21 @@ def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, the
     lab.wait_text(row(table, "preprocess"), "READY")
     lab.wait_text(row(table, "resnet50"), "FAILED")
     lab.wait_text(table, "unable to find backend library for backend 'tensorrt'")
-    lab.shot("opened_folder")
+    lab.shot(f"opened_folder_{theme}")
+    borrow = table.get_by_role("textbox", name="gRPC address of the server to borrow resnet50 from")
+    borrow.fill("nowhere")
+    borrow.press("Enter")
+    lab.wait_text(table, "expected the gRPC address of a server")
+    table.get_by_role("button", name="Stand-in").click()
+    lab.wait_text(row(table, "resnet50"), "READY")
+    lab.wait_text(table, "stand-in that invents its answers (zeros)")
+    lab.shot(f"opened_chosen_{theme}", table)
 
     lab.page.locator(".lm-TabBar-tab", has_text="Launcher").click()
     lab.page.locator(".jp-LauncherCard", has_text="Triton repository").click()
     dialog = lab.page.locator(".jp-Dialog")
     dialog.locator(".jp-DirListing-item", has_text="my models").click()
-    lab.shot("opened_dialog")
+    lab.shot(f"opened_dialog_{theme}")
     dialog.get_by_role("button", name="Select").click()
     lab.page.locator(".lm-TabBar-tab.lm-mod-current", has_text="Untitled1.ipynb").wait_for()
     lab.wait_until_idle()

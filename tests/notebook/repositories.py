@@ -92,6 +92,14 @@ def write_repository(root: Path) -> Path:
     return root
 
 
+#: What a stand-in needs to know of the model that does not load for want of its backend.
+DESCRIBED = b"""\
+platform: "tensorrt_plan"
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 2 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 2 ] } ]
+"""
+
+
 def contents(root: Path) -> dict[str, tuple[str, int, bytes]]:
     """Return the entries of a directory: what each is, its mode, and its content."""
     found: dict[str, tuple[str, int, bytes]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -378,3 +378,134 @@ def test_it_has_no_queue() -> None:
     request = ensemble.send()
     assert ensemble.scheduler.pending == 0
     assert not ensemble.scheduler.withdraw(request)
+
+
+class Link:
+    """The executor of a step's request whose answer comes when a thread reads it."""
+
+    def __init__(self, ensemble: Ensemble, request: InferenceRequest, reads: Callable[[], None] | None) -> None:
+        self._ensemble, self._request, self._reads = ensemble, request, reads
+        self.threads: list[int] = []
+        self.timeouts: list[float | None] = []
+        request.executor = self
+
+    def lead(self, done: Callable[[], bool], patient: bool = True, timeout: float | None = None) -> bool:
+        self.threads.append(threading.get_ident())
+        self.timeouts.append(timeout)
+        if not done():
+            if self._reads is None:
+                return False
+            self._reads()
+        return True
+
+    def answer(self) -> None:
+        self._request.executor = None
+        self._ensemble.answer(self._ensemble.asked.index(self._request), OUT=fp32(7))
+
+
+class Led(Ensemble):
+    """An ensemble whose steps' answers are read by the thread that waits, if they were `reserved` or it leads."""
+
+    def __init__(self, text: str, *, reserves: bool = False) -> None:
+        super().__init__(text)
+        self.links: list[Link] = []
+        self.waiting: list[int] = []
+        self._reserves = reserves
+
+    def _infer(self, request: InferenceRequest) -> None:
+        super()._infer(request)
+        self.waiting.append(request.waiting_thread)
+        link = Link(self, request, None)
+        link._reads = link.answer
+        self.links.append(link)
+        if self._reserves and request.waiting_thread == threading.get_ident():
+            request.waiting_thread, request.reserved_lead = 0, link
+
+    def is_answered(self) -> bool:
+        return bool(self.responses)
+
+
+def test_the_thread_that_waits_reads_the_answer_of_each_step() -> None:
+    ensemble, me = Led(CHAIN), threading.get_ident()
+    request = ensemble.send()
+    assert request.executor is not None
+    assert request.executor.lead(ensemble.is_answered)
+    assert [link.threads for link in ensemble.links] == [[me], [me]]
+    # the second step is sent by the thread that reads the first one's answer, and so may be reserved for it
+    assert ensemble.waiting == [0, me]
+    assert [each.outputs["Y"].numpy().tolist() for each in ensemble.responses] == [[7]]
+    assert request.executor is None
+    assert all(0 < timeout <= 0.1 for link in ensemble.links for timeout in link.timeouts if timeout is not None)
+
+
+def test_the_answers_of_steps_that_run_together_are_not_led_for() -> None:
+    ensemble = Led(TWO)
+    request = ensemble.send()
+    assert request.executor is not None
+    assert not request.executor.lead(ensemble.is_answered)
+    assert [link.threads for link in ensemble.links] == [[], []]
+    ensemble.links[0].answer()
+    assert request.executor.lead(ensemble.is_answered)  # the other one is alone now
+    assert len(ensemble.responses) == 1
+
+
+def test_the_first_step_is_reserved_for_the_thread_that_sends_and_waits() -> None:
+    ensemble, me = Led(CHAIN, reserves=True), threading.get_ident()
+    request = InferenceRequest("e", {"X": fp32(1)})
+    request.waiting_thread = me
+    ensemble.responses = collect(request)
+    ensemble.scheduler.enqueue(request)
+    assert ensemble.waiting == [me]
+    assert request.reserved_lead is request.executor is not None
+    assert request.reserved_lead.lead(ensemble.is_answered)
+    assert [link.threads for link in ensemble.links] == [[me], [me]]
+    assert ensemble.is_answered()
+
+
+def test_a_reserved_answer_that_nobody_waits_for_is_given_back() -> None:
+    ensemble = Led(CHAIN, reserves=True)
+    request = InferenceRequest("e", {"X": fp32(1)})
+    request.waiting_thread = threading.get_ident()
+    ensemble.responses = collect(request)
+    ensemble.scheduler.enqueue(request)
+    ensemble.scheduler.abort()
+    assert request.reserved_lead is not None
+    request.reserved_lead.lead(ensemble.is_answered)
+    # `lead` was called, as is promised for what was reserved, and read nothing
+    assert len(ensemble.links) == len(ensemble.links[0].threads) == len(ensemble.asked) == 1
+
+
+def test_a_step_that_waits_in_a_queue_is_not_led_for() -> None:
+    ensemble = Led(CHAIN)
+    request = ensemble.send()
+    ensemble.asked[0].executor = None
+    assert request.executor is not None
+    assert not request.executor.lead(ensemble.is_answered)
+
+
+def test_a_thread_that_leads_for_an_ensemble_within_an_ensemble_reads_its_steps() -> None:
+    inner, me = Led(CHAIN, reserves=True), threading.get_ident()
+    outer = Ensemble(CHAIN)
+    sent: list[InferenceRequest] = []
+
+    def infer(request: InferenceRequest) -> None:
+        sent.append(request)
+        renamed = InferenceRequest("e", {"X": request.inputs["IN"]})
+        renamed.waiting_thread = request.waiting_thread
+
+        def answered(_: InferenceRequest, response: InferenceResponse) -> None:
+            request.executor = None
+            response.outputs = {"OUT": response.outputs["Y"]}
+            request.on_response(request, response)  # type: ignore[misc]
+
+        renamed.on_response = answered
+        inner.scheduler.enqueue(renamed)
+        request.executor, request.reserved_lead = renamed.executor, renamed.reserved_lead
+
+    outer.scheduler.infer = infer
+    request = outer.send()
+    assert request.executor is not None
+    assert request.executor.lead(lambda: bool(outer.responses))
+    assert len(sent) == 2
+    assert [link.threads for link in inner.links] == [[me]] * 4
+    assert len(outer.responses) == 1

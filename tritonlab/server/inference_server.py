@@ -25,6 +25,7 @@ from ..core.status import (
 from ..instances.life.model_instance import ModelInstance
 from ..ipc.link.link_reader import LoopReader
 from .build import build
+from .models.backend_choice import Written
 from .models.endings import Ending
 from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
@@ -84,6 +85,7 @@ class InferenceServer:
         self._parts = parts
         self._control = parts.control
         self._models = parts.control.models
+        self._choices = services.backends.choices
         self._watchdog = parts.watchdog
         self.facts = ServerFacts(options.server_id, self._models, parts.server_metrics, services.execution)
         self._serials = itertools.count(1)
@@ -193,6 +195,14 @@ class InferenceServer:
         2.5.8). Raises ModelLoadError, or UnavailableError outside the explicit mode.
         """
         self._control.load(name, config, files)
+
+    def choose_backend(self, name: str, written: Written) -> None:
+        """Choose what answers for a model of another backend than Python's from its next load on, as the option
+        `backends` does. Raises InvalidArgumentError."""
+        self._choices.choose(name, written)
+        for model in self._models.known():
+            if model.name == name:
+                model.reload_all()
 
     def load_all(self, names: Sequence[str]) -> dict[str, TritonError]:
         """Load those of the models that can be loaded, several at a time, ensembles after their parts, and return the

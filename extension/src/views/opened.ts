@@ -1,12 +1,46 @@
-// The table of a repository that was opened. Where the extension is, each model has a button that brings it into cells.
-import { Cleanup, RenderContext } from "./anywidget.js";
-import { add, addButton, goLive } from "./base.js";
+// The table of a repository that was opened. Where the extension is, each model has a button that brings it into cells;
+// one whose backend is missing has buttons that choose what answers in its place.
+import { Cleanup, Model, RenderContext } from "./anywidget.js";
+import { add, addButton, element, goLive, send } from "./base.js";
 
 /** Asks the page for cells of a model, below the output in which the event begins. Who does that prevents its default. */
 const CELLS = "tritonlab:cells";
 
+/** Makes the buttons of a row. `typed`: the address that was typed last, and what keeps it. */
+function offer(model: Model, place: HTMLElement, typed: Map<string, string>): void {
+  const name = place.dataset.choose ?? "";
+  const button = (text: string, title: string, choice: () => string): HTMLButtonElement => {
+    const made = addButton(place, text, title);
+    made.dataset.model = `${name} ${text}`;
+    made.onclick = () => {
+      const chosen = choice();
+      if (!chosen) return address.focus();
+      if (place.dataset.busy) return;
+      place.dataset.busy = place.style.opacity = "0.6"; // disabled buttons would lose the focus
+      void send(model, { do: "choose", model: name, choice: chosen });
+    };
+    return made;
+  };
+  if (place.dataset.real !== undefined) button("Real", `Let ${name}'s own backend answer`, () => "real");
+  button("Stand-in", `Invent answers of ${name}'s shapes`, () => "stand-in");
+  button("Recorded", `Repeat answers of ${name} that were recorded`, () => "recorded");
+  const address = element("input");
+  Object.assign(address, { type: "text", placeholder: "HOST:8001", value: typed.get(name) ?? "" });
+  address.style.width = "11em";
+  address.dataset.model = `${name} address`;
+  address.setAttribute("aria-label", `gRPC address of the server to borrow ${name} from`);
+  const borrow = button("Borrow from", `Ask a running server for ${name}'s answers`, () => address.value.trim() && `borrow:${address.value.trim()}`);
+  address.oninput = () => typed.set(name, address.value);
+  address.onkeydown = (event) => {
+    if (event.key === "Enter") borrow.click();
+    event.stopPropagation(); // JupyterLab would take letters for commands
+  };
+  place.append(address);
+}
+
 function render({ model, el }: RenderContext<{ html: string }>): Cleanup {
   const panel = add(el, "div");
+  const typed = new Map<string, string>();
   const draw = (): void => {
     const focused = panel.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.model : undefined;
     panel.innerHTML = model.get("state").html;
@@ -21,7 +55,10 @@ function render({ model, el }: RenderContext<{ html: string }>): Cleanup {
         // without the extension, as in VS Code, the magic does it
         if (button.dispatchEvent(asked)) place.innerHTML = command;
       };
-      if (name === focused) button.focus();
+    }
+    for (const place of panel.querySelectorAll<HTMLElement>("[data-choose]")) offer(model, place, typed);
+    for (const each of panel.querySelectorAll<HTMLElement>("[data-model]")) {
+      if (focused && each.dataset.model === focused) each.focus();
     }
   };
   draw();

@@ -40,6 +40,11 @@ def test_an_environment_that_is_not_here_says_where_to_put_it(reason: str) -> No
     assert "write $$TRITON_MODEL_DIRECTORY/<its name>, or leave the parameter out" in load_advice(reason)
 
 
+def test_a_version_directory_that_git_has_dropped_is_to_be_made() -> None:
+    reason = "at least one version must be available under the version policy of model 'resnet50'"
+    assert load_advice(reason).startswith("make its version directory, mkdir resnet50/1, also for a stand-in")
+
+
 TEMPLATE = """\
 # ${author} wrote it
 name: "m"

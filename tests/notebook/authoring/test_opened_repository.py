@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.notebook.repositories import POST, contents, write_repository
+from tests.notebook.repositories import DESCRIBED, POST, contents, write_repository
 from tests.serving import eventually
-from tritonlab.core.status import NotFoundError
+from tritonlab.core.status import InvalidArgumentError, ModelLoadError, NotFoundError
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export
 from tritonlab.notebook.authoring.errors import FileError
@@ -53,6 +53,25 @@ def test_one_that_fails_does_not_stop_the_others(workspace: Workspace, opened: O
     assert opened.to_dict()["models"][1]["name"] == "post"
     for text in ("template", "FAILED", "${max_batch_size}"):
         assert text in opened.text()
+
+
+def test_what_answers_is_chosen_for_one_model(workspace: Workspace, root: Path) -> None:
+    (root / "resnet" / "config.pbtxt").write_bytes(DESCRIBED)
+    opened = OpenedRepository.open(workspace, root)
+    row = opened["resnet"].facts()
+    assert (row.state, row.to_choose) == ("FAILED", True)
+    assert not opened["pre"].facts().to_choose
+    with pytest.raises(InvalidArgumentError, match="the choice for 'resnet' is 'fake', expected one of"):
+        opened["resnet"].choose("fake")
+    opened["resnet"].choose("stand-in")
+    row = opened["resnet"].facts()
+    assert (row.state, row.answers) == ("READY", "stand-in that invents its answers (zeros)")
+    assert row.to_choose
+    with pytest.raises(ModelLoadError, match="unable to find backend library for backend 'tensorrt'"):
+        opened["resnet"].choose("real")
+    row = opened["resnet"].facts()
+    assert (row.state, row.answers) == ("READY", "stand-in that invents its answers (zeros)")
+    assert row.reason.startswith("Choose what answers for 'resnet': ")
 
 
 def test_models_come_after_those_that_they_need(opened: OpenedRepository) -> None:

@@ -36,6 +36,11 @@ _ADVICE = (
         "call the directory '{0}', or leave the name out of config.pbtxt",
     ),
     (re.compile(r"Could not determine backend for model '.*?' with no backend"), "write model.py into its directory 1"),
+    (
+        re.compile(r"at least one version must be available under the version policy of model '(?:.*::)?(.*?)'"),
+        "make its version directory, mkdir {0}/1, also for a stand-in and what is borrowed (git keeps no empty "
+        "directories), or let the version_policy of its config select one that is there",
+    ),
     (re.compile(r"has kind KIND_GPU but no GPUs are available"), f"{_ANY_DEVICE}; or keep it: {_SIMULATE}"),
     (re.compile(r"invalid or unsupported gpu id \d+\..* are: (?:;|$)"), _SIMULATE),
     (re.compile(r"Failed to get the canonical path for .*\."), _MAKE_ENVIRONMENT),

@@ -56,6 +56,8 @@ class OpenedFacts:
     answers: str = ""
     reason: str = ""
     advice: str = ""
+    #: whether it is for the user to choose what answers for it: its backend is not here, or something else answers
+    to_choose: bool = False
 
     def lines(self) -> list[str]:
         """Return what is to be said below its row."""
@@ -107,6 +109,16 @@ class OpenedModel:
         """Serve the model as it lies in the repository, also if cells wrote over it before; what they wrote is
         forgotten. Raises ModelLoadError, and then what served goes on."""
         return self._repository.take_back(self.name)
+
+    def choose(self, backend: str | Mapping[str, Any]) -> Model:
+        """Serve the model with this choice of what answers for it, as `tritonlab.reset(backends={NAME: backend})` does,
+        while the server and its other models go on. The choice ends with the server.
+
+        backend: `"real"`, `"stand-in"`, `"recorded"`, `"borrow:HOST:8001"`, or a mapping with their fields. Raises
+        InvalidArgumentError for what is not a choice, ModelLoadError.
+        """
+        self._workspace.server.core.choose_backend(self.name, backend)
+        return self.load()
 
     def facts(self) -> OpenedFacts:
         """Return what it is, how it does, and what to do if it does not serve."""
@@ -319,7 +331,8 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         reason = advice = ""
         if known is not None and known.versions:
             version = str(max(known.versions))
-            seen = replace(seen, answers=answer_words(known.versions[max(known.versions)].config))
+            config = known.versions[max(known.versions)].config
+            seen = replace(seen, answers=answer_words(config), to_choose=bool(choice_words(config)))
         report = self.workspace.report(seen.name)
         failure = report.error if report is not None and report.error is not None else known and known.failure
         if server.core.loading(seen.name):
@@ -327,6 +340,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         elif failure:
             reason, advice = self._why(seen.name, _explained(failure), serves=bool(version))
             state = state if version else "FAILED"
+            seen = replace(seen, to_choose=seen.kind.startswith("backend "))
         elif state == "UNAVAILABLE":
             unloaded = server.model(seen.name).reason == "unloaded"
             state, reason = ("UNLOADED", "") if unloaded else ("FAILED", server.model(seen.name).reason)

@@ -127,12 +127,18 @@ def choice_words(config: ModelConfig) -> str:
 
 
 class BackendChoices:
-    """The choices of one server: those of its options, and for each repository those of the file beside it."""
+    """The choices of one server: those of its options and those made since, and for each repository those of the file
+    beside it."""
 
     def __init__(self, written: Mapping[str, Written] | None = None) -> None:
         """Raises InvalidArgumentError."""
         base = Path.cwd()
         self._given = {name: BackendChoice.from_written(name, each, base) for name, each in (written or {}).items()}
+
+    def choose(self, model: str, written: Written) -> None:
+        """Choose what answers for a model from its next load on. Directories are below the working directory. Raises
+        InvalidArgumentError."""
+        self._given[model] = BackendChoice.from_written(model, written, Path.cwd())
 
     def find(self, model: str, backend: str, repository: Path) -> BackendChoice | None:
         """Return the choice for a model, None if there is none. One by the model's name comes before one by the

@@ -71,7 +71,7 @@ class Backends:
         choices: BackendChoices | None = None,
     ) -> None:
         self.directory = DEFAULT_DIRECTORY if directory is None else Path(directory)
-        self._choices = choices or BackendChoices()
+        self.choices = choices or BackendChoices()
         self._environments = ExecutionEnvironments()
         self._log = log
 
@@ -90,7 +90,7 @@ class Backends:
         """
         filled = ModelConfig()
         filled.CopyFrom(config)
-        choice = self._choices.find(config.name, config.backend, directory.parent)
+        choice = self.choices.find(config.name, config.backend, directory.parent)
         if choice is not None and choice.use is not Use.REAL:
             instead = self._instead(filled, choice)
             check(filled)

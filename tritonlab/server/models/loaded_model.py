@@ -55,8 +55,15 @@ class LoadedModel:
         self.failure: TritonError | None = None
         #: whether it was loaded by its own name, not as a part of an ensemble only
         self.explicit = False
+        #: whether the next load is to load every version again; the lock guards it
+        self.is_stale = False
         #: whether its last load found no version that the policy selects
         self.is_without_version = False
+
+    def reload_all(self) -> None:
+        """Load every version again at the next load, although no file has changed."""
+        with self.lock:
+            self.is_stale = True
 
     def forget(self) -> None:
         """Drop what loads of it have asked for and found, since it is unloaded."""
@@ -64,7 +71,7 @@ class LoadedModel:
 
     def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
         """Send new requests to these versions from now on."""
-        self.versions = versions
+        self.versions, self.is_stale = versions, False
         self.latest = versions[max(versions)] if versions else None
         self.files = files
 

@@ -109,7 +109,7 @@ class ModelControl:
             if is_ensemble(found.config):
                 with self._refusal_logged(model):
                     found = self.ensembles.complete(model, found, followed.changed)
-            changes = find_changes(model.versions, model.files, found)
+            changes = find_changes(model.versions, None if model.is_stale else model.files, found)
             if changes.nothing(model.versions):
                 failed = tuple(number for number in changes.keep if model.versions[number].failed())
                 if not failed:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from ....core.html_table import cell
+from ....core.status import ModelLoadError, TritonError
 from ...authoring.model_line import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
 from ..widget import LiveView, in_kernel
@@ -19,7 +21,8 @@ _HEAD = ("model", "kind", "state", "to edit it in this notebook")
 
 
 class OpenedView(LiveView):
-    """The live table; in JupyterLab each row has a button that brings the model into cells."""
+    """The live table; in JupyterLab each row has a button that brings the model into cells, and one whose backend is
+    missing has those that choose what answers in its place."""
 
     MODULE = "opened.js"
 
@@ -27,7 +30,11 @@ class OpenedView(LiveView):
         self._repository = repository
         self._states = ModelStates.for_server(repository.workspace.server)
         self._rows = repository.facts()
-        super().__init__(html=self._table(live=True))
+        #: why what was chosen for a model is not a choice, by its name
+        self._refused: dict[str, str] = {}
+        #: how many choices were made: the buttons wait for the next number, also where the table stays as it is
+        self._chosen = 0
+        super().__init__(html=self._table(live=True), chosen=0)
 
     @property
     def subject(self) -> Hashable:
@@ -57,22 +64,44 @@ class OpenedView(LiveView):
         return any(row.state == "LOADING" for row in self._rows)
 
     def on_message(self, content: Mapping[str, Any]) -> None:
+        if content.get("do") == "choose":  # on a thread of its own, since a load takes its time
+            asked = str(content["model"]), str(content["choice"])
+            threading.Thread(target=self.choose, args=asked, name="choose button", daemon=True).start()
         self.refresh()
+
+    def choose(self, name: str, choice: str) -> None:
+        """Do what the buttons do: serve the model with this choice of what answers for it."""
+        self._refused.pop(name, None)
+        try:
+            self._repository[name].choose(choice)
+        except ModelLoadError:
+            pass  # its row has the reason
+        except TritonError as error:
+            self._refused[name] = str(error)
+        self._rows = self._repository.facts()
+        self._chosen += 1
+        self.update(html=self._table(live=True), chosen=self._chosen)
+        self.freeze()
 
     def _table(self, *, live: bool) -> str:
         head = "".join(cell(title, kind="th") for title in _HEAD)
-        body = "".join(_row(row, live) for row in self._rows)
+        body = "".join(_row(row, live, self._refused.get(row.name, "")) for row in self._rows)
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         shown = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
         path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(shown)}</div>"
         return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
 
 
-def _row(row: OpenedFacts, live: bool) -> str:
+def _row(row: OpenedFacts, live: bool, refused: str) -> str:
     tone = _TONES.get(row.state, "bad")
     cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
     cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, live)}</td>"
     lines = [f"<div class='tl-dim' style='{_LINE}'>{escape(line)}</div>" for line in row.lines()]
+    if refused:
+        lines.append(f"<div class='tl-bad' style='{_LINE}'>{escape(refused)}</div>")
+    if live and row.to_choose:
+        real = " data-real" if row.answers else ""
+        lines.append(f"<div class='tl-fields' data-choose='{escape(row.name, quote=True)}'{real}></div>")
     told = "".join(f"<tr><td></td><td colspan='3'>{line}</td></tr>" for line in lines)
     return f"<tr>{cells}</tr>{told}"
 
