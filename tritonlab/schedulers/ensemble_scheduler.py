@@ -3,10 +3,6 @@
 After each response of a step, or error, `EnsembleProgress` decides under the request's lock what to do. Without the
 lock, responses then go to the client, and the next steps' requests to their models' schedulers, where they join batches
 with requests of other clients.
-
-The thread that waits for an ensemble's answer reads those of its steps itself, as it does a plain model's
-(`instances.execution.answer_lead`), and so sends the next step as soon as the one before has answered. While several
-steps run the link reader reads for them all.
 """
 
 from __future__ import annotations
@@ -20,14 +16,7 @@ from ..core.clock import Clock
 from ..core.config.ensemble_graph import EnsembleGraph
 from ..core.inference.copies import Copies
 from ..core.inference.delivery import deliver
-from ..core.inference.infer_request import (
-    SEQUENCE_END,
-    SEQUENCE_START,
-    InferenceRequest,
-    Leadable,
-    RequestEvent,
-    StepRequest,
-)
+from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
 from ..core.inference.infer_response import InferenceResponse, ParameterValue
 from ..core.inference.tensor import Tensor
 from ..core.metrics.execute_times import ExecuteTimes
@@ -41,9 +30,6 @@ from .step_limits import StepLimits
 
 #: Why a "batch" of an ensemble closed, for instruments: each request of an ensemble is one.
 ENSEMBLE = "ensembles do not batch"
-#: Seconds after which a thread that reads a step's answer looks whether the ensemble's request was ended otherwise:
-#: unloading an ensemble with a deadline fails its requests, but ends no step.
-_LOOK = 0.05
 
 
 class EnsembleScheduler:
@@ -96,7 +82,6 @@ class EnsembleScheduler:
             request.advance(RequestEvent.EXECUTE)
             self._running[id(request)] = run
         request.on_cancel = run.cancel
-        request.executor = run
         if self.instruments.request_queued is not None:
             self.instruments.request_queued(request, now)
         run.start()
@@ -154,64 +139,12 @@ class EnsembleRun:
         self._over = False
         self._failed = False
         self._times = ExecuteTimes(0, 0, 0)
-        #: the thread that reads the steps' answers now, or is about to; only that thread sets `_reserved`
-        self._leader = 0
-        #: the step whose answer is reserved for that thread
-        self._reserved: StepRequest | None = None
 
     def start(self) -> None:
-        request = self.request
-        self._leader = request.waiting_thread
         with self._lock:
-            work = self._progress.start(request.inputs)
+            work = self._progress.start(self.request.inputs)
             self._post(work)
         self._do(work)
-        self._leader = 0
-        if self._reserved is not None:
-            request.reserved_lead = self
-
-    # -- for the thread that waits
-
-    def lead(self, done: Callable[[], bool], patient: bool = True, timeout: float | None = None) -> bool:
-        """Read the answers of the steps, one after the other, as `core.inference.infer_request.Leadable` says; with
-        `timeout` it may return after the step that runs then. Returns False at once while no step runs alone."""
-        self._leader = threading.get_ident()
-        led = False
-        try:
-            while not done() and (found := self._sole_step()) is not None:
-                step, executor = found
-                if step is self._reserved:
-                    self._reserved = step.reserved_lead = None
-                slice_ = _LOOK if timeout is None else min(_LOOK, timeout)
-                if not executor.lead(lambda step=step: done() or self._has_moved(step), patient, slice_):  # type: ignore[misc]
-                    break
-                led = True
-                if not self._has_moved(step) and (timeout is not None or not patient):
-                    break
-        finally:
-            self._leader = 0
-            left = self._reserved
-            if left is not None and left.reserved_lead is not None:  # nobody will wait for it
-                left.reserved_lead.lead(lambda: True)
-                self._reserved = left.reserved_lead = None
-        return led
-
-    def _sole_step(self) -> tuple[StepRequest, Leadable] | None:
-        """Return the step that runs while no other does, and whose answer can be read; None if there is none, or if
-        another thread has responses to deliver."""
-        with self._lock:
-            if self._over or self._progress.running != 1 or self._outbox or self._delivering:
-                return None
-            steps = list(self._steps.values())
-        for step in steps:
-            executor = step.reserved_lead or step.executor
-            if executor is not None:
-                return step, executor
-        return None
-
-    def _has_moved(self, step: StepRequest) -> bool:
-        """Return whether reading the step's answers is over: it has ended or waits again, or is not alone any more."""
-        return step.executor is None or self._progress.running != 1
 
     # -- decisions, under the lock
 
@@ -267,7 +200,6 @@ class EnsembleRun:
         )
         with self._lock:
             stale = self._over
-            alone = self._progress.running == 1
             if not stale:
                 self._steps[id(request)] = request
         if stale:
@@ -275,17 +207,11 @@ class EnsembleRun:
             return
         if self.request.cancelled:
             request.cancel()  # the client may have cancelled before the request was known here
-        if alone and self._reserved is None and self._leader == threading.get_ident():
-            request.waiting_thread = self._leader
         try:
             self._scheduler.infer(request)
         except TritonError as error:
             self._fail_step(run, error)
             self._ended(run, request)
-        finally:
-            request.waiting_thread = 0
-            if request.reserved_lead is not None:
-                self._reserved = request
 
     def _on_response(self, run: Run, request: InferenceRequest, response: InferenceResponse) -> None:
         """Handle a response of a step's model, on any thread."""
@@ -361,7 +287,7 @@ class EnsembleRun:
     def _send(self, response: InferenceResponse) -> None:
         request, scheduler = self.request, self._scheduler
         if response.final:
-            request.on_cancel = request.executor = None
+            request.on_cancel = None
             self._record(response)
         deliver(request, response, scheduler.instruments, scheduler.clock)
         if response.final:

@@ -21,10 +21,9 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 class Leadable(Protocol):
     """A request whose response can be read by the waiting thread itself (`instances.answer_lead.AnswerLead`)."""
 
-    def lead(self, done: Callable[[], bool], patient: bool = True, timeout: float | None = None) -> bool:
-        """Read the stub's responses on the caller's thread until `done()`, or for `timeout` seconds. Returns False if
-        another thread already reads them. Without `patient` it also returns once polling for them is no longer worth
-        it.
+    def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
+        """Read the stub's responses on the caller's thread until `done()`. Returns False if another thread already
+        reads them. Without `patient` it also returns once polling for them is no longer worth it.
         """
         ...
 

@@ -30,7 +30,7 @@ class AnswerLead:
         if request.waiting_thread == get_ident() and policy.is_quick and self._link.hold(unwatch=policy.has_slept):
             request.waiting_thread, request.reserved_lead = 0, self
 
-    def lead(self, done: Callable[[], bool], patient: bool = True, timeout: float | None = None) -> bool:
+    def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """Read the answers as `core.infer_request.Leadable` says. It polls first if the last execution was short and a
         core is free. Once `execute` waits for another model the link reader reads the messages of both models."""
         link, policy = self._link, self._policy
@@ -38,7 +38,7 @@ class AnswerLead:
             return False
         pace = policy.pace
         spin = pace.begin(perf_counter()) if policy.polls else 0.0
-        led = link.lead(lambda: policy.is_blocked or done(), spin=spin, timeout=timeout if patient else PATIENCE)
+        led = link.lead(lambda: policy.is_blocked or done(), spin=spin, timeout=None if patient else PATIENCE)
         pace.end(perf_counter())
         return led
 
