@@ -70,14 +70,36 @@ def python_path() -> str:
     return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-# Not for the session: the tests of other folders count processes and descriptors.
-@pytest.fixture(scope="package")
-def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+#: What the tests of this folder share, by name. It ends with the last of them: Playwright keeps an event loop running
+#: in this thread, where other tests call asyncio.run(), and others count processes and descriptors. A fixture of scope
+#: "package" would live as long as the session, because the folder is not a package.
+_shared: dict[str, Any] = {}
+_ends = contextlib.ExitStack()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+            _shared.clear()
+            _ends.close()
+
+
+def _share(name: str, start: Callable[[], contextlib.AbstractContextManager[Any]]) -> Any:
+    if name not in _shared:
+        _shared[name] = _ends.enter_context(start())
+    return _shared[name]
+
+
+@pytest.fixture(scope="module")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> JupyterServer:
     if CHROMIUM is None:
         # in CI a browser test that does not run proves nothing
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no chromium on this machine")
-    with serving(tmp_path_factory.mktemp("jupyter")) as server:
-        yield server
+    server: JupyterServer = _share("jupyter", lambda: serving(tmp_path_factory.mktemp("jupyter")))
+    return server
 
 
 @contextmanager
@@ -147,9 +169,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 kernel.kill()
 
 
-# Not for the session: Playwright keeps an event loop running in this thread, where other tests call asyncio.run().
-@pytest.fixture(scope="package")
-def chromium(jupyter: JupyterServer) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def chromium(jupyter: JupyterServer) -> Any:
+    return _share("chromium", _running_chromium)
+
+
+@contextmanager
+def _running_chromium() -> Iterator[Any]:
     with sync_playwright() as api:
         browser = api.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
@@ -352,9 +378,10 @@ class Pages:
             context.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def pages(jupyter: JupyterServer, chromium: Any) -> Pages:
-    return Pages(jupyter, chromium)
+    pages: Pages = _share("pages", lambda: contextlib.nullcontext(Pages(jupyter, chromium)))
+    return pages
 
 
 @pytest.fixture

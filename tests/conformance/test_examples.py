@@ -36,9 +36,17 @@ NOT_HERE = {
     "which_photo": "weights that its notebook trains",
     "pipeline": "the two above",
 }
-#: Notebooks with an export and a comparison of their own (tests/test_notebooks.py runs them), and one whose models need
-#: the GPUs that it simulates.
-ELSEWHERE = ("00_quickstart", "65_ensembles", "82_gpus")
+#: Notebooks with an export and a comparison of their own, about an engine or a repository beside the Python models,
+#: about models that are wrong, and one whose models need the GPUs that it simulates. `make test` runs them.
+ELSEWHERE = (
+    "00_quickstart",
+    "62_whole_pipeline",
+    "63_opening_a_repository",
+    "65_ensembles",
+    "78_checking_a_model",
+    "82_gpus",
+    "92_deploying",
+)
 
 
 def cells() -> list[tuple[str, str]]:

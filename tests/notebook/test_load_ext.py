@@ -24,7 +24,8 @@ HEAVY = {
 #: What `import tritonlab` brings in of ours; of `load_testing` only what gives models the method. What else there is,
 #: such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
-    *("clients", "core", "core.config", "core.inference", "core.metrics", "core.observe", "export", "export.preflight"),
+    *("clients", "core", "core.config", "core.inference", "core.metrics", "core.observe", "export"),
+    *("export.environment", "export.preflight"),
     *("instances.calls", "instances.debugging", "instances.execution", "instances.life"),
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "profile", "repository", "schedulers"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card", "notebook.views.playground"),

@@ -132,13 +132,13 @@ class BackendChoices:
 
     def __init__(self, written: Mapping[str, Written] | None = None) -> None:
         """Raises InvalidArgumentError."""
-        base = Path.cwd()
+        base = _working_directory()
         self._given = {name: BackendChoice.from_written(name, each, base) for name, each in (written or {}).items()}
 
     def choose(self, model: str, written: Written) -> None:
         """Choose what answers for a model from its next load on. Directories are below the working directory. Raises
         InvalidArgumentError."""
-        self._given[model] = BackendChoice.from_written(model, written, Path.cwd())
+        self._given[model] = BackendChoice.from_written(model, written, _working_directory())
 
     def find(self, model: str, backend: str, repository: Path) -> BackendChoice | None:
         """Return the choice for a model, None if there is none. One by the model's name comes before one by the
@@ -147,12 +147,19 @@ class BackendChoices:
         found = self._given.get(model) or self._given.get(backend)
         if found is not None:
             return found
-        for directory in dict.fromkeys((Path(os.path.abspath(repository)).parent, Path.cwd())):
+        for directory in dict.fromkeys((Path(os.path.abspath(repository)).parent, _working_directory())):
             written = read_choices(directory / CHOICES_FILE)
             for name in (model, backend):
                 if name in written:
                     return BackendChoice.from_written(name, written[name], directory)
         return None
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was removed; nothing is found below a relative path then
+        return Path()
 
 
 def read_choices(path: Path) -> dict[str, Written]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -252,6 +253,10 @@ def test_a_form_for_other_inputs_keeps_what_both_have(card: LiveCard, workspace:
     assert form.form.batch.value <= 8
 
 
+def words(html: str) -> str:
+    return re.sub(r"<[^>]*>", "", html)
+
+
 def test_what_is_open_is_in_the_stored_card(
     card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]
 ) -> None:
@@ -259,7 +264,7 @@ def test_what_is_open_is_in_the_stored_card(
     assert "Playground" not in bundles[-1]["text/html"]  # an empty form tells nothing
     card.playground().send()
     assert "Playground of m: " in bundles[-1]["text/html"] and "Playground of m: " in bundles[-1]["text/plain"]
-    assert card.playground().result.value in bundles[-1]["text/html"]
+    assert words(card.playground().result.value) in words(bundles[-1]["text/html"])  # there with styles of its own
     card.press("view")
     assert "Playground of" not in bundles[-1]["text/html"] and "Timeline of m: " in bundles[-1]["text/html"]
     before = bundles[-1]["text/plain"]
