@@ -171,7 +171,7 @@ def test_the_panel_is_offered_what_there_is(window: Window) -> None:
     names = [each["name"] for each in found["targets"]]
     assert found["target"] == "2.51" and {"2.51", "2.36", "kserve"} < set(names) and len(set(names)) == len(names)
     assert not next(each for each in found["targets"] if each["name"] == names[0])["started"]  # the newest
-    assert found["kinds"] == ["docker", "k8s", "kserve"] and "requirements" in found["environments"]
+    assert found["kinds"] == ["docker", "k8s", "kserve", "ray"] and "requirements" in found["environments"]
 
 
 def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled: None, tmp_path: Path) -> None:
