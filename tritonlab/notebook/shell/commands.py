@@ -332,7 +332,7 @@ COMMANDS = {
     "open": _command(
         "open",
         _open,
-        "serve the models of a repository from where they lie, and load again those whose files change",
+        "serve the models of a repository, and load again what changes",
         (("directory",), {"help": "the model repository"}),
         (("models",), {"nargs": "*", "help": "the only ones to serve; all if none is named"}),
     ),
@@ -357,7 +357,7 @@ COMMANDS = {
     "index": _command(
         "index",
         _index,
-        "show the repository index: every model of the repositories, its versions, their states and reasons",
+        "show the repository index: models, versions, states and reasons",
         (("--ready",), {"action": "store_true", "help": "READY versions only"}),
     ),
     "playground": _command("playground", _playground, "open a form for sending requests", _name()),
@@ -448,7 +448,7 @@ COMMANDS = {
     "edit": _command(
         "edit",
         lambda context, given: edit(context.shell, context.workspace, given.name),
-        "put a model's source into the next cell, also one of a repository that was opened",
+        "put a model's source into the next cell, also of an opened repository",
         _name(),
     ),
     "help": _command("help", _help, _ABOUT_HELP, _COMMAND_OR_TOPIC),
