@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import gc
 import inspect
 import pickle
@@ -18,7 +19,6 @@ from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import (
-    Code,
     InternalError,
     InvalidArgumentError,
     ModelError,
@@ -510,7 +510,7 @@ def test_a_request_is_held_to_what_a_client_can_say(script: Script, fields: dict
 
 
 def test_numbers_of_numpy_and_enums_are_parameters(script: Script) -> None:
-    parameters = {"f": np.float64(1.5), "flag": True, "code": Code.INTERNAL}
+    parameters = {"f": np.float64(1.5), "flag": True, "code": enum.IntEnum("Kind", "FIRST SECOND").FIRST}
     code = "return [answer(TEXT=np.array([request.parameters()], dtype=object))]"
     (response,) = script.model.infer(inputs={"CODE": text(code)}, parameters=parameters)
     assert response.outputs["TEXT"].numpy()[0] == b'{"f":1.5,"flag":true,"code":1}'
