@@ -81,7 +81,8 @@ def test_a_gigabyte_stays_in_the_kernel(workspace: Workspace, sent: list[int], m
         assert playground.send() is outcome
     assert "268,435,456 elements, 1.07 GB, 0 to 0, mean 0 (of" in playground.result.value
     assert "67,108,864 elements" in playground.result.value
-    assert sent and max(sent) < 100_000 and sum(sent) < 200_000
+    assert sent and max(sent) < 100_000  # their number is that of the steps of a slow machine
+    assert sum(sent) < 4_000_000
     assert playground.history.outcomes == []  # too large to be kept
     assert len(repr(playground)) < 5_000 and len(json.dumps(playground.to_dict())) < 10_000
 
