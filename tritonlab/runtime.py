@@ -121,9 +121,10 @@ def default_repository() -> Path:
 def default_workspace() -> Workspace:
     """Return the workspace that holds what this process's notebook has written so far, served by `default_server`."""
     global _workspace
-    server, repository = default_server(), default_repository()
+    server = default_server()
     with _lock:
-        found = _workspace or Workspace(server, repository)
+        assert _directory is not None
+        found = _workspace or Workspace(server, _directory.path)
         is_new, _workspace = _workspace is None, found
         server.workspace = found
     if is_new and _follow is not None:

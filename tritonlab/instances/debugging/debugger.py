@@ -130,7 +130,7 @@ class Debugger:
 
     def waiting(self) -> DebugSession | None:
         """Return a pause that waits for a line, if one can be typed: else `prompt` lets the model go on."""
-        if not self._reads():
+        if not self._sessions or not self._reads():
             return None
         return next((session for session in self.sessions() if session.asked is not None and session.live), None)
 

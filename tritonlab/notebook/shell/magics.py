@@ -285,6 +285,8 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
 
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()
+        if found.explain == tracebacks.explain:
+            return found
         found.describe_error = tracebacks.text
         found.cite = places
         found.running_cell = partial(running_label, shell)

@@ -213,7 +213,8 @@ class ModelVersion:
     def _entrance(self) -> Callable[[InferenceRequest], None]:
         """Return where checked requests go. It is decided here, so that what is off costs a request nothing."""
         services, cache = self._services.instances, self._services.execution.cache
-        if self.instances and all(instance.plan.passive for instance in self.instances):
+        instances = self.instances
+        if instances and all(instance.plan.passive for instance in instances):
             return self._refuse
         if not self.config.response_cache.enable:
             return self.scheduler.enqueue
@@ -355,9 +356,9 @@ class VersionLoad:
         first: ModelStub | None = None
         try:
             # while one stub is asked for the configuration, the first instance's imports the same module
-            imports = auto.process.first_imports if auto is not None else None
             instance = _first_instance(self._grouped)
-            first = ModelStub(pool, source, instance=instance, log=log, imports=imports)
+            like = auto.process if auto is not None else None
+            first = ModelStub(pool, source, instance=instance, log=log, like=like)
             self._importing = [first] if auto is None else [auto, first]
             config = complete_config(config, auto, files.configured, self._warn, services.gpus)
             return self._start(config, first, source)

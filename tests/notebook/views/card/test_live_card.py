@@ -116,7 +116,7 @@ def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace
 
 
 def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:
-    (instance,) = workspace.server.model("m")._found().instances
+    (instance,) = workspace.server.model("m").serving_version().instances
     assert instance.stub is not None
     instance.stub.process.kill()
     eventually(lambda: workspace.server.model("m").instances()[0]["restarts"] == 1)
