@@ -109,28 +109,31 @@ function Options(given: Chosen): JSX.Element {
   );
 }
 
-/** A text that is looked at once nobody types. */
-function useTyped(shown: string, take: (typed: string) => void): [string, (typed: string) => void] {
+/** A text that the task takes once nobody types; until then it does not export. */
+function useTyped(
+  task: ExportTask,
+  shown: string,
+  take: (typed: string) => void
+): [string, (typed: string) => void] {
   const [typed, setTyped] = useState(shown);
   useEffect(() => {
     if (typed === shown) return undefined;
-    const due = setTimeout(() => take(typed), TYPING_MS);
-    return () => clearTimeout(due);
+    task.setTyping(setTyped, true);
+    const due = setTimeout(() => {
+      task.setTyping(setTyped, false);
+      take(typed);
+    }, TYPING_MS);
+    return () => {
+      clearTimeout(due);
+      task.setTyping(setTyped, false);
+    };
   }, [typed]);
+  useEffect(() => setTyped(shown), [shown]);
   return [typed, setTyped];
 }
 
 function Directory({ task }: Part): JSX.Element {
-  const [typed, setTyped] = useState(task.directory);
-  useEffect(() => {
-    if (typed === task.directory) return undefined;
-    const due = setTimeout(() => {
-      task.directory = typed;
-      void task.ask();
-    }, TYPING_MS);
-    return () => clearTimeout(due);
-  }, [typed, task]);
-  useEffect(() => setTyped(task.directory), [task.directory]);
+  const [typed, setTyped] = useTyped(task, task.directory, (directory) => task.moveTo(directory));
   return (
     <div className="tritonlab-field">
       <label>
@@ -140,15 +143,10 @@ function Directory({ task }: Part): JSX.Element {
           type="text"
           spellCheck={false}
           value={typed}
-          onChange={(event) => {
-            task.plan = null;
-            task.looking = true;
-            task.changed.emit();
-            setTyped(event.target.value);
-          }}
+          onChange={(event) => setTyped(event.target.value)}
         />
       </label>
-      <span className="tritonlab-dim">{task.plan?.directory ?? " "}</span>
+      <span className="tritonlab-dim">{typed === task.directory ? task.plan?.directory ?? " " : " "}</span>
       <Findings task={task} place="directory" />
     </div>
   );
@@ -263,7 +261,7 @@ const ENVIRONMENTS: Record<string, string> = {
 };
 
 function Environments({ task, fields, choices }: Chosen): JSX.Element {
-  const [typed, setTyped] = useTyped(fields.prefix, (prefix) => task.choose({ prefix }));
+  const [typed, setTyped] = useTyped(task, fields.prefix, (prefix) => task.choose({ prefix }));
   const found = task.plan?.environment;
   const kinds = ["none", ...choices.environments.filter((one) => one !== "none"), PREFIX];
   const said = (
@@ -311,7 +309,7 @@ function Environments({ task, fields, choices }: Chosen): JSX.Element {
   );
 }
 
-const KINDS: Record<string, string> = { docker: "Docker and compose", k8s: "Kubernetes", kserve: "KServe" };
+const KINDS: Record<string, string> = { docker: "Docker and compose", k8s: "Kubernetes", kserve: "KServe", ray: "Ray Serve" };
 
 function Deploy({ task, fields, choices }: Chosen): JSX.Element {
   const toggle = (kind: string): void => {
@@ -319,15 +317,11 @@ function Deploy({ task, fields, choices }: Chosen): JSX.Element {
     task.choose({ deploy: others.length < fields.deploy.length ? others : [...fields.deploy, kind] });
   };
   const why = task.plan?.refused.deploy;
-  const goThere = (fix: string): void => {
-    task.directory = fix;
-    void task.ask();
-  };
   const said = (
     <>
       <Refused why={why} />
       {why?.is_place && (
-        <button type="button" className="tritonlab-button" onClick={() => goThere(why.fix)}>
+        <button type="button" className="tritonlab-button" onClick={() => task.moveTo(why.fix)}>
           Export to {why.fix}
         </button>
       )}
@@ -367,7 +361,7 @@ function Capture({ task, fields }: Chosen): JSX.Element {
 }
 
 function Files({ task, fields }: Chosen): JSX.Element {
-  const [typed, setTyped] = useTyped(fields.artifacts, (artifacts) => task.choose({ artifacts }));
+  const [typed, setTyped] = useTyped(task, fields.artifacts, (artifacts) => task.choose({ artifacts }));
   const lines = artifactsOf(typed);
   const plans = task.plan?.models ?? [];
   const left = new Map(plans.flatMap((one) => one.left_out).map((one) => [one.path, one]));
@@ -416,7 +410,7 @@ function Files({ task, fields }: Chosen): JSX.Element {
 }
 
 function Verify({ task, fields }: Chosen): JSX.Element {
-  const [typed, setTyped] = useTyped(fields.releases, (releases) => task.choose({ releases }));
+  const [typed, setTyped] = useTyped(task, fields.releases, (releases) => task.choose({ releases }));
   const said = task.plan?.verify.map((one) => (
     <p key={one.release} className={one.problem ? "tritonlab-warning" : ""}>
       {one.problem ? `${one.release}: ${one.problem}` : one.text}.
