@@ -17,6 +17,7 @@ from ..export.preflight.finding import Preflight
 from ..export.preflight.judge import DEFAULT_TARGET
 from ..export.preflight.of_model import preflight
 from ..load_testing.load_tested import LoadTested
+from ..load_testing.local_target import LocalTarget
 from ..server.api import model as served
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
@@ -24,11 +25,11 @@ from ..server.observe.why import Why
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
 from .views.open_ports import Ports, open_address
+from .views.opener import open_view, show_progress
 
 if TYPE_CHECKING:
     from ..check.check_result import CheckResult
     from ..load_testing.load_run import LoadTest
-    from ..load_testing.local_target import LocalTarget
     from ..profile.line_profile import LineProfile
     from ..tuning.tune_result import TuneResult
     from ..tuning.tuned_model import Written
@@ -108,8 +109,6 @@ class Model(LoadTested, served.Model):
         It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG; `plot(ax)` of all but a graph,
         and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises InvalidArgumentError for another kind.
         """
-        from .views.record.opening import open_view
-
         return open_view(self, kind, written=self._written, profile=lambda seconds: self.profile(seconds=seconds))
 
     @explains_unknown
@@ -166,13 +165,9 @@ class Model(LoadTested, served.Model):
         return self._workspace.cite(text) if self._workspace is not None else text
 
     def load_target(self) -> LocalTarget:
-        from ..load_testing.local_target import LocalTarget
-
         return LocalTarget(self)
 
     def _show_progress(self, test: LoadTest) -> Callable[[], None]:
-        from .views.card.load_panel import show_progress
-
         return show_progress(test)
 
     @explains_unknown

@@ -23,7 +23,7 @@ from ..views.card.draining import draining_text
 from ..views.card.live_card import LiveCard
 from ..views.card.statistics_text import samples, statistics_text
 from ..views.card.status_table import StatusView
-from ..views.playground.open_playground import open_playground
+from ..views.opener import open_playground
 from ..views.record.record_view import KINDS
 from .artifact_command import artifact
 from .check_command import CHECK

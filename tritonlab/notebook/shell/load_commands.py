@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...load_testing.load_tested import smallest_shapes
 from ..authoring.errors import OptionError
+from ..views.opener import open_load_panel
 
 if TYPE_CHECKING:
     from ..views.card.load_panel import Loadable
@@ -40,11 +42,9 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
     if arguments.shape:
         options["shapes"] = dict(_shape(given) for given in arguments.shape)
     if not options:
-        from ..views.card.load_panel import LoadPanel, smallest_shapes
-
-        options["shapes"] = smallest_shapes(model)
+        options["shapes"] = smallest_shapes(model.config())
         if not arguments.csv and not arguments.json:
-            panel = LoadPanel(model)
+            panel = open_load_panel(model)
             panel.measure(**options)
             return panel
     result = model.load_test(**options, progress=not arguments.json)

@@ -24,8 +24,8 @@ from ....core.explained import Explained
 from ....core.status import ModelError
 from ...authoring.errors import DescribeError
 from ...authoring.workspace import Workspace
+from ..opener import open_playground
 from ..own_load import OwnLoad
-from ..playground.open_playground import open_playground
 from ..record.view_panel import ViewPanel
 from ..widget import LiveView, close_widget, in_kernel
 from .card import REPLACED, card_body, card_text, still_html
