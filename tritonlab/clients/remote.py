@@ -93,7 +93,7 @@ class RemoteServer:
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
-        return RemoteModel(self._link, name, version, self._progress, self._advise)
+        return RemoteModel(self._link, name, version=version, show_progress=self._progress, advise=self._advise)
 
     def close(self) -> None:
         self._link.close()

@@ -100,7 +100,7 @@ def export_whole(
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
             plans.append(plan)
-        files = _plan_beside(root, models, scratch / _BESIDE, repository, wanted)
+        files = _plan_beside(root, models, new=scratch / _BESIDE, repository=repository, include=wanted)
         if files.changed and not overwrite:
             raise ExportConflict(files)
         with Placement(repository) as placement:

@@ -148,12 +148,26 @@ class Model(LoadTested, served.Model):
         if load or (requests is not None and seconds is not None):
             given = {"inputs": list(requests)} if requests is not None else {}
             options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **given, **load}
-            found = profile_lines(self, self.server.instruments, lambda: self.load_test(**options), memory, self._cited)
+            found = profile_lines(
+                self,
+                self.server.instruments,
+                meanwhile=lambda: self.load_test(**options),
+                memory=memory,
+                cite=self._cited,
+            )
         elif requests is not None:
-            found = profile_lines(self, self.server.instruments, lambda: self._send_each(requests), memory, self._cited)
+            found = profile_lines(
+                self,
+                self.server.instruments,
+                meanwhile=lambda: self._send_each(requests),
+                memory=memory,
+                cite=self._cited,
+            )
         else:
             pause = 5.0 if seconds is None else seconds
-            found = profile_lines(self, self.server.instruments, lambda: time.sleep(pause), memory, self._cited)
+            found = profile_lines(
+                self, self.server.instruments, meanwhile=lambda: time.sleep(pause), memory=memory, cite=self._cited
+            )
         return found
 
     def _send_each(self, requests: Sequence[Mapping[str, Any]]) -> None:
@@ -269,7 +283,15 @@ class Model(LoadTested, served.Model):
         from ..check.run import CheckOptions, check_model
 
         call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
-        options = CheckOptions(seconds, seed, relations, example, strategies, side_effects, call)
+        options = CheckOptions(
+            seconds,
+            seed,
+            relations=relations,
+            example=example,
+            strategies=strategies,
+            side_effects=side_effects,
+            progress=call,
+        )
         cite = self._workspace.cite if self._workspace is not None else str
         return check_model(self, options, golden=GoldenSet(), cite=cite)
 

@@ -130,7 +130,7 @@ def place_environment(
         if options.choice == "archive":
             say("environment: pack it")
             made = pack(made, scratch.path / _NAMES["archive"], cancel)
-        stub = _stub_for(python.version, options, report, say, cancel)
+        stub = _stub_for(python.version, options, report=report, say=say, cancel=cancel)
         _put(list(models), made, _NAMES[options.choice], stub)
         report.name = _NAMES[options.choice]
         report.bytes = _bytes_of(made)
@@ -203,7 +203,7 @@ def _place_prefix(
         else:
             say("environment: pack it")
             pack(prefix, made, cancel)
-        stub = _stub_for(version, options, report, say, cancel)
+        stub = _stub_for(version, options, report=report, say=say, cancel=cancel)
         _put(models, made, _NAMES["archive"], stub)
         report.name = _NAMES["archive"]
         report.bytes = _bytes_of(made)

@@ -87,7 +87,7 @@ def verify(
             verdicts.append(work.verdict(_judge_for(release, python, lock, work), ours, own_place))
         except (NoWheel, LookupError, CommandFailed) as error:
             verdicts.append(ReleaseVerdict(release, "none", problem=f"{error}".strip()))
-    return _written(root, models, verdicts, cases, names)
+    return _written(root, models, verdicts=verdicts, cases=cases, names=names)
 
 
 def model_names(models: Path) -> list[str]:
@@ -190,9 +190,9 @@ class _Work:
         verdict = ReleaseVerdict(
             who.release,
             who.name,
-            self.hidden,
-            self.is_hidden,
-            tuple(found),
+            hidden=self.hidden,
+            is_hidden=self.is_hidden,
+            models=tuple(found),
             seconds=seconds,
             restarts=self.restarts,
         )

@@ -153,14 +153,25 @@ class ModelInstance:
         services = self._services
         stub.debugger, stub.label = services.debugger, self.plan.label
         executor = StubExecutor(
-            stub, self.plan, services, self._events, self._record, numbers=self._batches, on_lost=self._on_lost
+            stub,
+            self.plan,
+            services=services,
+            events=self._events,
+            record=self._record,
+            numbers=self._batches,
+            on_lost=self._on_lost,
         )
         with self._life.lock:
             self._executor = executor
             if self._life.stopped:
                 raise self._stopped_while_starting()
         StubMessages(
-            stub, self.plan, executor.inflight, services, executor.keeper, on_call=partial(services.on_call, self)
+            stub,
+            self.plan,
+            inflight=executor.inflight,
+            services=services,
+            keeper=executor.keeper,
+            on_call=partial(services.on_call, self),
         ).handle_all_links()
         stub.on_end = partial(services.on_link_end, stub.link)
         return executor

@@ -72,7 +72,7 @@ class StubPool:
         imports = like.first_imports if like is not None else None
         if imports is None:
             imports = first_imports(model, paths) if model else FirstImports()
-        stub, why = self._fork(self._zygotes, interpreter, tuple(imports.steps), paths, like)
+        stub, why = self._fork(self._zygotes, interpreter, steps=tuple(imports.steps), paths=paths, like=like)
         if not why and imports.missed:
             why = f"'{imports.missed}', because {imports.ended_by} comes first and may change what it does"
         stub.imports_anew, stub.first_imports = why, imports

@@ -73,12 +73,24 @@ def plan(
     """Return what `export` would do with each model and with those that they need, what it would bring, and what
     pre-flight finds; nothing is written. What is refused is said of the choice that it is about."""
     refused: dict[str, JsonAnswer] = {}
-    report = _dry_run(workspace, models, directory, refused, alone, include, target, env, deploy)
+    report = _dry_run(
+        workspace,
+        models,
+        directory=directory,
+        refused=refused,
+        alone=alone,
+        include=include,
+        target=target,
+        env=env,
+        deploy=deploy,
+    )
     captured = _captured(workspace, models, refused) if capture else {}
     users = dict(_users(workspace, models, alone))
     return {
         "directory": str(repository_path(directory)),
-        "models": [_planned(workspace, each, users, captured, include) for each in report.reports],
+        "models": [
+            _planned(workspace, each, users=users, captured=captured, include=include) for each in report.reports
+        ],
         "bytes": report.bytes,
         "beside": _beside(report),
         "environment": _environment(report),
