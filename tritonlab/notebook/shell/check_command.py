@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Protocol
+from typing import Any
 
-from ..model import Model
+from .load_commands import HasModels
 
 _WIDTH = 110
 
 
-class HasCheckable(Protocol):
-    """The part of `Context` that is needed."""
-
-    def model(self, name: str) -> Model: ...
-
-
-def check(context: HasCheckable, arguments: argparse.Namespace) -> Any:
+def check(context: HasModels, arguments: argparse.Namespace) -> Any:
     """Check a model and return the result. An interrupt ends it with what was found until then."""
     relations = arguments.relations.split(",") if arguments.relations else None
     shows = not arguments.json

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ...load_testing.load_tested import smallest_shapes
 from ..authoring.errors import OptionError
+from ..model import Model
 from ..views.opener import open_load_panel
-
-if TYPE_CHECKING:
-    from ..views.card.load_panel import Loadable
 
 #: The arguments, for argparse.
 _ARGUMENTS: tuple[Any, ...] = (
@@ -27,7 +25,7 @@ _ARGUMENTS: tuple[Any, ...] = (
 class HasModels(Protocol):
     """The part of `Context` that is needed."""
 
-    def model(self, name: str) -> Loadable: ...
+    def model(self, name: str) -> Model: ...
 
 
 def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:

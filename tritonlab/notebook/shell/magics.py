@@ -28,13 +28,12 @@ from . import commands
 from .comm import listen
 from .completion import install_completion
 from .debugger_desk import CellLines, NotebookDesk
-from .failure_notice import FailureNotice
 from .golden_commands import named_values, replay
 from .logs import Places
 from .parsing import LineError, line_parser, parse
 from .printed_lines import PrintedLines
 from .prompt_watch import PromptWatch
-from .running_cell import RunningCell
+from .running_cell import FailureNotice, RunningCell
 from .tracebacks import Tracebacks, install
 from .variables import bind
 from .waiting import CellPlaces, WaitingNotice

@@ -16,7 +16,7 @@ from tests.serving import Lab, config
 from tritonlab.core.observe.failure_capsule import MOST_TENSOR
 from tritonlab.core.status import ModelError
 from tritonlab.notebook.model import ShownFailure
-from tritonlab.notebook.shell.failure_notice import FailureNotice
+from tritonlab.notebook.shell.running_cell import FailureNotice
 from tritonlab.notebook.views.card.failure_pane import FailurePane
 from tritonlab.server.api.failures import KeptFailure
 from tritonlab.server.api.model import Model
