@@ -184,6 +184,8 @@ class _Work:
         begun = time.monotonic()
         self.say(f"  {who.name}")
         theirs = self.run(who)
+        if isinstance(who, WheelJudge):
+            self._explain_stubs(who, theirs)
         places = (own_place, self.place)
         found = [judge(ours[name], theirs[name], self.cases, release=who.release, places=places) for name in self.names]
         seconds = time.monotonic() - begun
@@ -198,6 +200,16 @@ class _Work:
         )
         self.say(f"  {verdict.verdict} ({seconds:.0f} s)")
         return verdict
+
+    def _explain_stubs(self, who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
+        """Add to problems that a model brings a stub of another release, with which a server waits in vain."""
+        for name, answers in theirs.items():
+            stub = self.models / name / STUB
+            if answers.problem and stub.is_file() and not who.files.compiled(stub):
+                answers.problem += (
+                    f"; its {STUB} was not compiled for Triton {who.release}: an environment is exported for one "
+                    f"release (--target {who.release})"
+                )
 
 
 def static_findings(models: Path, names: Sequence[str], release: str) -> list[str]:
