@@ -173,14 +173,14 @@ function Check(given: { checked: boolean; toggle: () => void; children: ReactNod
   );
 }
 
-/** One choice: its name on the left, its controls, and below them what is said of it. */
-function Option(given: { name: string; children: ReactNode; said?: ReactNode }): JSX.Element {
+/** One choice: its name on the left, its controls, and below them what there is to know of it. */
+function Option(given: { name: string; children: ReactNode; note?: ReactNode }): JSX.Element {
   return (
     <div className="tritonlab-option" role="group" aria-label={given.name}>
       <span aria-hidden="true">{given.name}</span>
       <div>{given.children}</div>
-      <div className="tritonlab-said" aria-live="polite">
-        {given.said}
+      <div className="tritonlab-note" aria-live="polite">
+        {given.note}
       </div>
     </div>
   );
@@ -223,7 +223,7 @@ function Refused({ why }: { why?: Refusal }): JSX.Element | null {
 
 function Target({ task, fields, choices }: Chosen): JSX.Element {
   const notes = [...new Set((task.plan?.models ?? []).flatMap((one) => one.notes))];
-  const said = (
+  const note = (
     <>
       <Findings task={task} place="target" />
       {notes.map((note) => (
@@ -234,7 +234,7 @@ function Target({ task, fields, choices }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Target" said={said}>
+    <Option name="Target" note={note}>
       <select
         className="jp-mod-styled"
         aria-label="Target"
@@ -264,7 +264,7 @@ function Environments({ task, fields, choices }: Chosen): JSX.Element {
   const [typed, setTyped] = useTyped(task, fields.prefix, (prefix) => task.choose({ prefix }));
   const found = task.plan?.environment;
   const kinds = ["none", ...choices.environments.filter((one) => one !== "none"), PREFIX];
-  const said = (
+  const note = (
     <>
       {found?.text && (
         <p>
@@ -281,7 +281,7 @@ function Environments({ task, fields, choices }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Environment" said={said}>
+    <Option name="Environment" note={note}>
       <select
         className="jp-mod-styled"
         aria-label="Environment"
@@ -317,7 +317,7 @@ function Deploy({ task, fields, choices }: Chosen): JSX.Element {
     task.choose({ deploy: others.length < fields.deploy.length ? others : [...fields.deploy, kind] });
   };
   const why = task.plan?.refused.deploy;
-  const said = (
+  const note = (
     <>
       <Refused why={why} />
       {why?.is_place && (
@@ -328,7 +328,7 @@ function Deploy({ task, fields, choices }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Deploy files" said={said}>
+    <Option name="Deploy files" note={note}>
       {choices.kinds.map((kind) => (
         <Check key={kind} checked={fields.deploy.includes(kind)} toggle={() => toggle(kind)}>
           {KINDS[kind] ?? kind}
@@ -340,7 +340,7 @@ function Deploy({ task, fields, choices }: Chosen): JSX.Element {
 
 function Capture({ task, fields }: Chosen): JSX.Element {
   const written = (task.plan?.models ?? []).filter((one) => one.captured.length);
-  const said = (
+  const note = (
     <>
       {written.map((one) => (
         <p key={one.name}>
@@ -352,7 +352,7 @@ function Capture({ task, fields }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Other cells" said={said}>
+    <Option name="Other cells" note={note}>
       <Check checked={fields.capture} toggle={() => task.choose({ capture: !fields.capture })}>
         Write what other cells define, and a model uses, in front of it
       </Check>
@@ -369,7 +369,7 @@ function Files({ task, fields }: Chosen): JSX.Element {
     const others = fields.include.filter((one) => one !== path);
     task.choose({ include: others.length < fields.include.length ? others : [...fields.include, path] });
   };
-  const said = (
+  const note = (
     <>
       {lines.problem && (
         <p className="tritonlab-error" role="alert">
@@ -386,7 +386,7 @@ function Files({ task, fields }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Files" said={said}>
+    <Option name="Files" note={note}>
       {[...left.values()].map((one) => (
         <Check key={one.path} checked={fields.include.includes(one.path)} toggle={() => toggle(one.path)}>
           Also {one.path}, which is {one.bytes === null ? one.why : `large: ${size(one.bytes)}`}
@@ -411,13 +411,13 @@ function Files({ task, fields }: Chosen): JSX.Element {
 
 function Verify({ task, fields }: Chosen): JSX.Element {
   const [typed, setTyped] = useTyped(task, fields.releases, (releases) => task.choose({ releases }));
-  const said = task.plan?.verify.map((one) => (
+  const note = task.plan?.verify.map((one) => (
     <p key={one.release} className={one.problem ? "tritonlab-warning" : ""}>
       {one.problem ? `${one.release}: ${one.problem}` : one.text}.
     </p>
   ));
   return (
-    <Option name="Proof" said={said}>
+    <Option name="Proof" note={note}>
       <Check checked={fields.verify} toggle={() => task.choose({ verify: !fields.verify })}>
         Start real Triton servers on a copy, and compare their answers
       </Check>

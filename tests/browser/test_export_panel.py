@@ -59,7 +59,7 @@ def option(lab: Any, name: str) -> Any:
 
 
 def said(lab: Any, name: str) -> Any:
-    return option(lab, name).locator(".tritonlab-said")
+    return option(lab, name).locator(".tritonlab-note")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -36,7 +36,7 @@ from .replayed_requests import ModelAnswers, replay
 from .verdict import ReleaseVerdict, Verification, page_of
 from .wheels import NoWheel, find_wheel, unpacked
 
-#: The release that is asked unless another is named.
+#: The release that is tested unless another is named.
 ON_PATH = "path"
 #: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
 _TRIES = 2
@@ -231,10 +231,10 @@ def _written(
     whole = models != root
     page = root / "verify.html" if whole else root.with_name(f"{root.name}.verify.html")
     record = root / "export.json" if whole else root.with_name(f"{root.name}.export.json")
-    asked = {case.model for case in cases}
+    tested = {case.model for case in cases}
     missing = [
         f"the answers of {', '.join(silent)}: no request is kept for them; `%triton golden add` keeps one"
-        for silent in [[name for name in names if name not in asked]]
+        for silent in [[name for name in names if name not in tested]]
         if silent
     ]
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]

@@ -106,7 +106,7 @@ class StubProcess:
         be started, and whatever `begin` raises."""
         self.interpreter = interpreter
         #: which modules the model has to import itself, and why; empty if the process has them all
-        self.imports_anew = ""
+        self.imports_again = ""
         #: those that its model begins with; None if they were not looked for
         self.first_imports: FirstImports | None = None
         #: the zygote that it was forked from; None if it was started as a new process

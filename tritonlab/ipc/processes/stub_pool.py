@@ -75,7 +75,7 @@ class StubPool:
         stub, why = self._fork(self._zygotes, interpreter, steps=tuple(imports.steps), paths=paths, like=like)
         if not why and imports.missed:
             why = f"'{imports.missed}', because {imports.ended_by} comes first and may change what it does"
-        stub.imports_anew, stub.first_imports = why, imports
+        stub.imports_again, stub.first_imports = why, imports
         if self._reported.get(model) != why:
             self._reported[model] = why
             if why:
@@ -91,7 +91,7 @@ class StubPool:
         like: StubProcess | None,
     ) -> tuple[StubProcess, str]:
         """Return the stub, and which imports it has to make itself and why; empty if none."""
-        zygote, why = (like.zygote, like.imports_anew) if like is not None else (None, "")
+        zygote, why = (like.zygote, like.imports_again) if like is not None else (None, "")
         for _ in range(_TRIES):
             if zygote is None:
                 zygote, left_out = zygotes.find(interpreter, steps)

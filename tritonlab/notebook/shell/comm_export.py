@@ -218,7 +218,7 @@ def _planned(
     directory = Path(workspace.server.model(name).directory)
     written = captured.get(name, _Captured([], False))
     findings = found.cited(workspace.cite).findings if found is not None else ()
-    told = {*map(str, findings), *left_out.sentences(read_tree(directory, include=include).left_out)}
+    listed = {*map(str, findings), *left_out.sentences(read_tree(directory, include=include).left_out)}
     return {
         "name": name,
         "needed_by": users.get(name, ""),
@@ -227,7 +227,7 @@ def _planned(
         "differs": plan.differs,
         "bytes": plan.bytes,
         **kinds,
-        "warnings": [each for each in plan.warnings if each not in told],
+        "warnings": [each for each in plan.warnings if each not in listed],
         "findings": [each.to_dict() for each in findings if not (each.row == "P1" and written.is_whole)],
         "notes": list(found.notes) if found is not None else [],
         "captured": written.names,

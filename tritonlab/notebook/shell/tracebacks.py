@@ -131,8 +131,8 @@ class Tracebacks:
         """Return what is wrong with the step of an ensemble that did not load, with its line in the config's cell."""
         if not isinstance(error, ModelLoadError) or (failed := _FAILED_LOAD.search(error.message)) is None:
             return None
-        said = self._config_text(failed[1])
-        return ConfigTextError(ConfigError(error.reason), said) if line_of_step(error.reason, said) else None
+        written = self._config_text(failed[1])
+        return ConfigTextError(ConfigError(error.reason), written) if line_of_step(error.reason, written) else None
 
     def _advice(self, error: object, text: str) -> str:
         """Return what to do about an error of this text; "" if that is not known."""

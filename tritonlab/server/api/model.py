@@ -47,7 +47,7 @@ class Host(Protocol):
     def metrics(self, model: str = "") -> str: ...
 
 
-_Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
+_Resolved: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
 class Model:
@@ -155,7 +155,7 @@ class Model:
 
         `simulated`: whether the server's GPUs are simulated. `gpu_memory`: the bytes that its process holds of each
         GPU, as far as they can be seen. If an instance does not run, `failure` says why, and `next_try` in how many
-        seconds it is started again. `imports_anew` says which modules it had to import itself at its start, and why;
+        seconds it is started again. `imports_again` says which modules it had to import itself at its start, and why;
         empty if it had them already.
         """
         now = self._core.clock.now()
@@ -171,7 +171,7 @@ class Model:
                 "restarts": instance.replacement.count,
                 "last_death": instance.replacement.last_death,
                 "failure": instance.replacement.failure,
-                "imports_anew": stub.process.imports_anew if (stub := instance.stub) is not None else "",
+                "imports_again": stub.process.imports_again if (stub := instance.stub) is not None else "",
                 "next_try": _seconds_until(instance.replacement.next_try, now),
             }
             for instance in self.serving_version().instances
@@ -224,8 +224,10 @@ class Model:
         found = self.serving_version()
         batching = bool(found.config.max_batch_size)
         stubs = [instance.stub for instance in found.instances]
-        told = {stub.process.pid: stub.profile(begin, memory, batching, timeout) for stub in stubs if stub is not None}
-        return {pid: each for pid, each in told.items() if each is not None}
+        found_by_pid = {
+            stub.process.pid: stub.profile(begin, memory, batching, timeout) for stub in stubs if stub is not None
+        }
+        return {pid: each for pid, each in found_by_pid.items() if each is not None}
 
     def expected_shape(self, name: str) -> str:
         """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""
@@ -270,9 +272,9 @@ class Model:
         """Make a request for `infer`. A list becomes a tensor of the input's datatype; where Triton would read it as
         another one, as numpy does, a warning says so, once.
         """
-        return self._asked(None, fields)[0]
+        return self._resolve_request(None, fields)[0]
 
-    def _asked(self, request: InferenceRequest | None, fields: RequestFields) -> _Asked:
+    def _resolve_request(self, request: InferenceRequest | None, fields: RequestFields) -> _Resolved:
         """Return the given request, or make one for the version that is there. Only the function that the user calls
         may call this, because warnings point at its caller.
         """
@@ -301,7 +303,7 @@ class Model:
         that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
         raises a response's error instead of yielding it.
         """
-        request, found = self._asked(request, fields)
+        request, found = self._resolve_request(request, fields)
         core = self._core
         iterator = ResponseIterator(
             request,
@@ -334,7 +336,7 @@ class Model:
         """Start a request as `infer` does, for asyncio: `async for response in model.async_infer(…)`. Call it on the
         running loop.
         """
-        request, found = self._asked(request, fields)
+        request, found = self._resolve_request(request, fields)
         iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response, explain=self._explain)
         try:
             shielded(self._core.infer, request, found)

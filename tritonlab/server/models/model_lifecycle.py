@@ -335,9 +335,9 @@ class VersionLoad:
         """Return what the processes are doing that load it, by instance, as far as each says so in that time."""
         return {stub.instance: text for stub in self._importing if (text := stub.dump_stacks(seconds))}
 
-    def imports_anew(self) -> str:
+    def imports_again(self) -> str:
         """Return which modules it imports itself while it loads, and why; empty if they were ready."""
-        return next((stub.process.imports_anew for stub in self._importing), "")
+        return next((stub.process.imports_again for stub in self._importing), "")
 
     def abort(self) -> None:
         """End all that runs, also while it loads; then `load` raises."""

@@ -27,7 +27,7 @@ def card_text(facts: ModelFacts) -> str:
     if facts.steps:
         longest = max(len(step.model) for step in facts.steps)
         lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
-    notes = (facts.answers, facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _anew(facts))
+    notes = (facts.answers, facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _repeated(facts))
     lines += [f"  {text}" for text in notes if text]
     lines += [f"  warning: {warning}" for warning in facts.warnings]
     lines += [f"  | {record.text}" for record in facts.log[-_TEXT_LOG_LINES:]]
@@ -65,7 +65,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
         + (_step_table(facts.steps) if facts.steps else "")
         + (_notes(facts.warnings, "warn") if facts.warnings else "")
         + (f"<div class='tl-dim tl-text'>{escape(facts.copies)}</div>" if facts.copies else "")
-        + (f"<div class='tl-dim tl-text'>{escape(_anew(facts))}</div>" if facts.imports_anew else "")
+        + (f"<div class='tl-dim tl-text'>{escape(_repeated(facts))}</div>" if facts.imports_again else "")
         + (_log(facts) if facts.log else "")
     )
 
@@ -82,9 +82,9 @@ def _clock(facts: ModelFacts) -> str:
     return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "
 
 
-def _anew(facts: ModelFacts) -> str:
+def _repeated(facts: ModelFacts) -> str:
     word = "imported again" if facts.loading is None else "imports again"
-    return f"{word}: {facts.imports_anew}" if facts.imports_anew else ""
+    return f"{word}: {facts.imports_again}" if facts.imports_again else ""
 
 
 def _tone(facts: ModelFacts) -> str:

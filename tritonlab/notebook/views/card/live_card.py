@@ -96,7 +96,7 @@ class LiveCard(LiveView):
         self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()
         #: the load and the state at which a button's failure was shown
-        self._said_at: tuple[LoadReport | None, str] | None = None
+        self._problem_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
         self._exporting: ExportPanel | None = None
         self._checking: CheckPanel | None = None
@@ -114,7 +114,7 @@ class LiveCard(LiveView):
         #: what is below the buttons, and the box of all
         self._panel: Any = None
         self._whole: Any = None
-        super().__init__(**self._drawn(), said="", busy="")
+        super().__init__(**self._drawn(), problem="", busy="")
 
     # -- what is shown
 
@@ -173,7 +173,7 @@ class LiveCard(LiveView):
             self.facts = facts = replace(facts, executing=self._executing() if facts.draining else "")
             if facts.state != before.state:
                 self._since = time.time()
-            self.update(**self._drawn(), **self._still_said())
+            self.update(**self._drawn(), **self._problem_now())
             self._fill_panel()
             if facts.lasting() != before.lasting() and facts.state != "LOADING":
                 self.freeze()
@@ -184,18 +184,18 @@ class LiveCard(LiveView):
         self._states.leave(self.refresh)
         self.facts = replace(self.facts.lasting(), state=REPLACED, by=cell, kept="")
         self._since, self._opened = time.time(), ""
-        self.update(**self._drawn(), said="")
+        self.update(**self._drawn(), problem="")
         self._fill_panel()
 
-    def _still_said(self) -> dict[str, str]:
+    def _problem_now(self) -> dict[str, str]:
         """Return what else to draw: why a button failed goes once the model serves after a later load or change."""
-        if not self.state["said"] or self.state["busy"]:
+        if not self.state["problem"] or self.state["busy"]:
             return {}
         now = self._workspace.report(self.name), self.facts.state
-        if self._said_at is None:
-            self._said_at = now
-        is_past = now != self._said_at and self.facts.state == "READY" and not self.facts.kept
-        return {"said": ""} if is_past else {}
+        if self._problem_at is None:
+            self._problem_at = now
+        is_past = now != self._problem_at and self.facts.state == "READY" and not self.facts.kept
+        return {"problem": ""} if is_past else {}
 
     def _executing(self) -> str:
         """Return what the old processes execute. They stop for each look, so it is rare."""
@@ -239,8 +239,8 @@ class LiveCard(LiveView):
         action = self._actions.get(do)
         if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
             return
-        self._said_at = None
-        self.update(busy=do, said="")
+        self._problem_at = None
+        self.update(busy=do, problem="")
         problem = ""
         try:
             action()
@@ -249,7 +249,7 @@ class LiveCard(LiveView):
         finally:
             if do != "stop":
                 self._pressing.release()
-        self.update(busy="", said=problem)
+        self.update(busy="", problem=problem)
         self._states.poke(self.name)
 
     def _load(self) -> None:

@@ -72,7 +72,7 @@ class ModelFacts:
     #: in plain words what answers for a model of another backend than Python's
     answers: str = ""
     #: the modules that it imported itself, and why; empty if they were ready
-    imports_anew: str = ""
+    imports_again: str = ""
     #: the bytes that its requests have copied between host and GPU
     copies: str = ""
     #: why the last load failed, if the version shown here is an earlier one
@@ -131,9 +131,9 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
     if progress is not None:
         kept = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
         log, reason = progress.printed(), workspace.cite(workspace.server.debugger.words(name))
-        anew = next((version["imports_anew"] for version in workspace.server.loading(name)), "")
+        again = next((version["imports_again"] for version in workspace.server.loading(name)), "")
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
-        facts = replace(facts, imports_anew=anew)
+        facts = replace(facts, imports_again=again)
     draining = tuple(map(draining_text, lasting(workspace.server.draining(name))))
     hanging = "" if _is_fresh(workspace, model) else hanging_texts(workspace.server, name).get(name, "")
     return replace(facts, draining=draining, hanging=hanging) if draining or hanging else facts
@@ -194,7 +194,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
             *workspace.unchecked_warnings(model.name),
         ),
         answers=answer_words(config),
-        imports_anew=instances[0]["imports_anew"] if instances and not kept else "",
+        imports_again=instances[0]["imports_again"] if instances and not kept else "",
         copies=per_request_text(model),
         log=report.log if report is not None else (),
         kept=kept,
