@@ -21,7 +21,7 @@ from ...authoring.draft import Draft
 from ...authoring.workspace import Workspace
 from .copies_text import per_request_text
 from .draining import draining_text, lasting
-from .hanging import USUAL, hanging_texts
+from .hanging import can_hang, hanging_texts
 from .placement_text import place_text, places_text
 
 if TYPE_CHECKING:
@@ -136,13 +136,14 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
         facts = replace(facts, imports_again=again)
     draining = tuple(map(draining_text, lasting(workspace.server.draining(name))))
     hanging = "" if _is_fresh(workspace, model) else hanging_texts(workspace.server, name).get(name, "")
-    return replace(facts, draining=draining, hanging=hanging) if draining or hanging else facts
+    is_same = (facts.draining, facts.hanging) == (draining, hanging)
+    return facts if is_same else replace(facts, draining=draining, hanging=hanging)
 
 
 def _is_fresh(workspace: Workspace, model: Model) -> bool:
     """Return whether the one version that serves was loaded so recently that none of its requests can hang."""
     report = workspace.report(model.name)
-    return report is not None and time.time() - report.ready_at < USUAL and len(model.versions()) == 1
+    return report is not None and not can_hang(report.ready_at) and len(model.versions()) == 1
 
 
 def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:
