@@ -25,7 +25,7 @@ _BESIDE = ".beside"
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """One model to export: its directory, and what is to be told of it."""
+    """One model to export: its directory, and the facts of its row."""
 
     directory: Path
     warnings: Sequence[str] = ()

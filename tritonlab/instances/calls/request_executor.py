@@ -1,4 +1,4 @@
-"""`RequestExecutor` does BLS: it runs a model's requests to other models and sends it the responses (section 4 of the
+"""BLS: `RequestExecutor` runs a model's requests to other models and sends it the responses (section 4 of the
 rule book)."""
 
 from __future__ import annotations

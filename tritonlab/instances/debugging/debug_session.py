@@ -73,7 +73,7 @@ class DebugSession:
             self.link.reply(self._call, line)
 
     def story(self, why: str) -> str:
-        """Return what is said of a model that goes on because of `why`: what the author would have seen."""
+        """Return the log text about a model that goes on because of `why`: what the author would have seen."""
         if self.attended:
             return f"'{self.instance.name}' goes on at {self.place}, because {why}."
         if not self.live:

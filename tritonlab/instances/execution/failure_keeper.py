@@ -103,5 +103,6 @@ class FailureKeeper:
                 frames=tuple(frames),
                 requests=kept,
                 left_out=left_out,
+                failed_calls=self._book.of_calls(self._stub.instance, batch_id) if batch_id else (),
             )
         )

@@ -47,7 +47,7 @@ class DeviceTensors:
         return tensor.to_host().data
 
     def output(self, tensor: Tensor) -> Lent:
-        """Return what is packed of a tensor that stays on its device, whatever inputs do."""
+        """Return the packed form of a tensor that stays on its device, whether inputs do or not."""
         memory: Any = tensor.data
         array = self._buffers.shared(memory)
         assert array.place is not None

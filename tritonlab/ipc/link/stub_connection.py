@@ -5,7 +5,7 @@ Who reads it when:
 
     a thread that waits for the answer   leads: it holds `_receiving` and reads until it has what it waits for. In the
                                          kernel that is the caller; over the network an event loop whose only client
-                                         has just asked.
+                                         has just sent a request.
     an event loop (`LoopReader`)         otherwise, if the last batch was sent for clients of that loop: it waits for
                                          the socket beside its clients, and writes the replies where it reads the
                                          answers.
@@ -13,7 +13,7 @@ Who reads it when:
                                          another, log lines, the end of the process.
 
 `StubExecutor` says with each batch for whom it is (`read_by`), so a link changes hands when its requests come from
-elsewhere, which costs two system calls, and stays where it is when they do not, also while nothing is asked. While one
+elsewhere, which costs two system calls, and stays where it is when they do not, also while nothing is sent. While one
 thread leads nobody waits for the socket; a thread that reads for itself anyway disarms nothing. Handlers never run on
 two threads at once, and what was there before a link changed hands is reported again to the one that has it now.
 

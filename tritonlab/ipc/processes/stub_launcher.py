@@ -226,8 +226,8 @@ class StubProcess:
         return has_answered
 
     def signal_stacks(self) -> bool:
-        """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if it cannot be
-        asked: there is no such signal, or the stub does not handle it yet and would die of it."""
+        """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if that is
+        impossible: there is no such signal, or the stub does not handle it yet and would die of it."""
         if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
             return False
         if not self._ended.is_set():

@@ -2,8 +2,8 @@
 port.
 
 A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`,
-before that with `{"id": 7, "progress": …}` by what takes long; `comm_calls.CALLS` lists what can be call. Without
-being asked it is told `{"hello": …}` and, at every change, `{"models": […]}`; while a debugger waits for a line
+before that with `{"id": 7, "progress": …}` by what takes long; `comm_calls.CALLS` lists what can be called. Without
+a call it is sent `{"hello": …}` and, at every change, `{"models": […]}`; while a debugger waits for a line
 `{"typing": true}`, which it answers with a call of that name.
 `extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
 """

@@ -71,7 +71,7 @@ def plan(
     verify: Sequence[str] = (),
 ) -> JsonAnswer:
     """Return what `export` would do with each model and with those that they need, what it would bring, and what
-    pre-flight finds; nothing is written. What is refused is said of the choice that it is about."""
+    pre-flight finds; nothing is written. A refusal is part of the choice that it is about."""
     refused: dict[str, JsonAnswer] = {}
     report = _dry_run(
         workspace,
@@ -236,7 +236,7 @@ def _planned(
 
 
 def _left_out(directory: Path, include: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the files that are left out unless they are asked for, also those that are."""
+    """Yield the files that are left out unless they are requested, including those that are."""
     for entry in read_tree(directory).left_out:
         if entry.reason is not Omission.DANGLING:
             large = int(entry.detail) if entry.reason is Omission.LARGE else None

@@ -108,8 +108,17 @@ class Tracebacks:
             lines += ["", f"A client gets ({error.code.text}): {message}"]
         if isinstance(error, EnsembleError):
             lines += ["", error.reason]
+        lines += self._failed_calls(error)
         lines += self._hint(error, str(error.exception))
         return lines
+
+    def _failed_calls(self, error: ModelError) -> list[str]:
+        """Return a line for each model whose answer to a BLS call of this execution was an error."""
+        lines = []
+        for call in error.capsule.failed_calls if error.capsule is not None else ():
+            place = self.place(call.exception.place) if call.exception is not None else ""
+            lines.append(f"It had called '{call.model}', which failed: {call.headline}" + f" ({place})" * bool(place))
+        return ["", *lines] if lines else []
 
     def place(self, place: str) -> str:
         """Return a place that is a line of a model's file as the cell's, and a text that names such lines with the

@@ -115,6 +115,7 @@ class KeptFailure:
         place = capsule.place
         for name, text in place.variables[:_VARIABLES] if place is not None else ():
             lines.append(f"    {name} = {text}")
+        lines += [f"  it had called '{call.model}', which failed: {call.headline}" for call in capsule.failed_calls]
         return "\n".join(lines + _request_lines(capsule))
 
 
