@@ -68,10 +68,10 @@ def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     found = _problem(bench, Known(sample, answer))
     if found is None:
         return None
-    return Judgement(_said(found[1]), None, None, answer, answer.place)
+    return Judgement(_message(found[1]), None, None, answer, answer.place)
 
 
-def _said(words: str) -> str:
+def _message(words: str) -> str:
     return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
@@ -173,7 +173,7 @@ def judge_logged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         time.sleep(0.02)  # what a thread prints comes later
     if found is None:
         return None
-    return Judgement(_said(found[0]), None, None, answer, found[1])
+    return Judgement(_message(found[0]), None, None, answer, found[1])
 
 
 def _find_broken_text(bench: Bench) -> Iterator[Case]:

@@ -17,7 +17,7 @@ from ....core.svg_picture import Scale, SvgPicture
 _MOST_READ = 4_000_000
 #: The fewest elements of a curve, and of an array that gets a line of facts; the most curves.
 _LEAST = 16
-_TOLD = 61
+_FEWEST = 61
 _MOST_ROWS = 4
 _WIDTH, _HEIGHT, _POINTS = 480, 90, 240
 _COLOURS = ("#3f8fd6", "#2ca56e", "#c9a13b", "#b06fc9")
@@ -27,7 +27,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 def facts_text(tensor: Tensor) -> str:
     """Return `268,435,456 elements, 1.07 GB, 0 to 1, mean 0.5`; empty for a few elements, which are all shown."""
     count = int(np.prod(tensor.shape))
-    if count < _TOLD:
+    if count < _FEWEST:
         return ""
     text = f"{count:,} elements, {size_text(tensor.byte_size)}"
     if not _is_numeric(tensor):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MARKS = 6
 #: How many of the last executions a program gets one by one.
-_TOLD = 20
+_LISTED = 20
 
 
 class Timeline(RecordView):
@@ -132,7 +132,7 @@ class Timeline(RecordView):
         facts = {**vars(batch_facts(self.record)), "marks": [list(mark) for mark in list(self.record.marks)[-_MARKS:]]}
         copies = device_copies(self.record)
         facts["copies"] = vars(copies) if copies is not None else None
-        return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
+        return {"model": self.name, **plain(facts), "executions": self.table(_LISTED)}
 
     def figure(self) -> str:
         """Return the last executions as SVG text."""
