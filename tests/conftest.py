@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,30 @@ settings.load_profile("patient")
 BROWSER = "tests/browser/"
 #: But these have servers of their own.
 APART = ("test_behind_a_proxy.py", "test_newcomers_day.py")
+#: These wait for the real server and for kernels most of their time, and keep a processor busy only beside others.
+WAITING = ("tests/conformance/", "notebooks/")
+#: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
+LONG = ("tests/test_", "tests/tuning/", "tests/stub/test_interpreters.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the browser's tests, which take one worker the longest."""
-    items.sort(key=lambda item: not item.nodeid.startswith(BROWSER))
+    """Begin with the browser's tests, which take one worker the longest, and spread those that wait among the rest."""
+    places = file_order(dict.fromkeys(item.nodeid.partition("::")[0] for item in items))
+    items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
+
+
+def file_order(files: Iterable[str]) -> dict[str, float]:
+    """Return the place of each file in a run, from 0 to 1."""
+    groups: dict[str, list[str]] = {}
+    for file in files:
+        begin = next((begin for begin in (BROWSER, *WAITING) if file.startswith(begin)), "")
+        groups.setdefault(begin, []).append(file)
+    places = dict.fromkeys(groups.pop(BROWSER, ()), 0.0)
+    for begin, found in groups.items():
+        found.sort(key=lambda file: not file.startswith(LONG))
+        end = 0.9 if begin else 1.0  # no run ends with one that others have to wait for
+        places |= {file: end * (number + 0.5) / len(found) for number, file in enumerate(found)}
+    return places
 
 
 @pytest.hookimpl(optionalhook=True)
