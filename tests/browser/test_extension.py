@@ -27,6 +27,14 @@ class TritonPythonModel:
     def execute(self, requests):
         return []
 """
+#: Puts the mouse on each toast as it comes: it stays while the mouse is there, else for ten seconds, in which a busy
+#: machine may not look.
+KEEP_TOASTS = """() => new MutationObserver(changes => {
+    for (const added of changes.flatMap(change => [...change.addedNodes])) {
+        const toast = added.closest?.('.Toastify__toast') ?? added.querySelector?.('.Toastify__toast');
+        toast?.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
+    }
+}).observe(document.body, { childList: true, subtree: true })"""
 
 
 def mark(lab: Any, index: int) -> Any:
@@ -179,9 +187,9 @@ def test_the_cell_that_loads_tritonlab_is_added_and_both_are_run(lab: Any) -> No
 
 def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
     open_notebook(lab, "without", [ECHO])
+    lab.page.evaluate(KEEP_TOASTS)
     toolbar(lab).click()
     toast = lab.page.locator(".Toastify__toast", has_text="has not loaded tritonlab")
-    toast.hover()  # it stays while the mouse is there, else for ten seconds
     expect(toast).to_contain_text("pip install 'tritonlab[lab]'")
     lab.shot("ext_without")
     toast.locator("button", has_text="%load_ext tritonlab").click()
