@@ -322,9 +322,13 @@ class Lab:
     def cell(self, index: int) -> Any:
         return self.page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{index}']")
 
+    def scroll_to(self, locator: Any) -> None:
+        """Bring the element into sight; it may be drawn again at that moment, which Playwright's own way refuses."""
+        locator.evaluate("element => element.scrollIntoViewIfNeeded()")
+
     def shot(self, name: str, scroll_to: Any = None) -> None:
         if scroll_to is not None:
-            scroll_to.scroll_into_view_if_needed()
+            self.scroll_to(scroll_to)
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
 
