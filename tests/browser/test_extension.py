@@ -27,14 +27,13 @@ class TritonPythonModel:
     def execute(self, requests):
         return []
 """
-#: Puts the mouse on each toast as it comes: it stays while the mouse is there, else for ten seconds, in which a busy
+#: Keeps the mouse on each toast: it stays while the mouse is there, else for ten seconds, in which a test on a busy
 #: machine may not look.
-KEEP_TOASTS = """() => new MutationObserver(changes => {
-    for (const added of changes.flatMap(change => [...change.addedNodes])) {
-        const toast = added.closest?.('.Toastify__toast') ?? added.querySelector?.('.Toastify__toast');
-        toast?.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
-    }
-}).observe(document.body, { childList: true, subtree: true })"""
+KEEP_TOASTS = """() => {
+    const over = () => new MouseEvent('mouseover', { bubbles: true });
+    const each = () => document.querySelectorAll('.Toastify__toast').forEach(toast => toast.dispatchEvent(over()));
+    window.keepingToasts = setInterval(each, 100);
+}"""
 
 
 def mark(lab: Any, index: int) -> Any:
@@ -192,6 +191,7 @@ def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
     toast = lab.page.locator(".Toastify__toast", has_text="has not loaded tritonlab")
     expect(toast).to_contain_text("pip install 'tritonlab[lab]'")
     lab.shot("ext_without")
+    lab.page.evaluate("clearInterval(window.keepingToasts)")
     toast.locator("button", has_text="%load_ext tritonlab").click()
     lab.run(0)
     marked(lab, 0, "ready")
