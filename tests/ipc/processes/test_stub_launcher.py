@@ -388,7 +388,7 @@ def kernel(tmp_path: Path) -> Iterator[Callable[[str], Kernel]]:
 
 
 def shared_memory_files(pids: list[int]) -> set[Path]:
-    """Return the files in /dev/shm that processes have mapped; others' come and go while tests run beside each other."""
+    """Return the files in /dev/shm that processes have mapped; those of others come and go meanwhile."""
     maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in pids)
     return {Path(path) for path in re.findall(r"/dev/shm/\S+", maps)}
 
