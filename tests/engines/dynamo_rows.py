@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import queue
@@ -120,10 +121,8 @@ def _several_responses(place: Place) -> str:
     client.start_stream(lambda result, error: responses.put((result, error)))
     client.async_stream_infer("stream", [tensor([3])], enable_empty_final_response=True)
     found = [responses.get(timeout=30)[0] for _ in range(3)]
-    try:
+    with contextlib.suppress(queue.Empty):
         found += [responses.get(timeout=1)[0]]
-    except queue.Empty:
-        pass
     client.stop_stream()
     empty = sum(not each.get_response().outputs for each in found)
     final = sum("triton_final_response" in each.get_response().parameters for each in found)

@@ -127,9 +127,10 @@ WORDS_CONFIG = config("TEXT STRING 1", "UPPER STRING 1; LENGTH INT32 1", "max_ba
 
 
 def write_plain(repository: Path) -> Path:
-    """Write `sleeper`, `double`, `one`, `words` and `stream`; return the file that `stream` writes."""
+    """Write `sleeper`, `double`, `one`, `words`, `lists` and `stream`; return the file that `stream` writes."""
     log = repository.with_name("stream.log")
     write_model(repository, "words", WORDS, WORDS_CONFIG)
+    write_model(repository, "lists", WORDS, WORDS_CONFIG.replace("1 ]", "-1 ]"))
     write_model(repository, "sleeper", SLEEPER, SLEEPER_CONFIG)
     write_model(repository, "double", DOUBLE, DOUBLE_CONFIG)
     write_model(repository, "one", DOUBLE, DOUBLE_CONFIG.replace("-1", "1"))

@@ -28,55 +28,53 @@ class TritonPythonModel:
 class Ask(NamedTuple):
     """A request: the model, its inputs as arrays of numpy by name, and which outputs are wanted, all if none."""
 
-    name: str
     model: str
     inputs: Mapping[str, Any]
     outputs: tuple[str, ...] = ()
 
 
-def _scripted(name: str, code: str, *outputs: str, **inputs: Any) -> Ask:
-    return Ask(name, "scripted", {"CODE": np.array([code.encode()], dtype=object), **inputs}, outputs)
+def _scripted(code: str, *outputs: str, **inputs: Any) -> Ask:
+    return Ask("scripted", {"CODE": np.array([code.encode()], dtype=object), **inputs}, outputs)
 
 
 _TEXTS = np.array([b"", b"\xff\x00", "héllo".encode(), b"x" * 70_000], dtype=object)
 _NUMBERS = np.array([np.nan, np.inf, -np.inf, 1e-45, -0.0], np.float32)
 
-ASKS = (
-    _scripted("texts that are not UTF-8", "return [answer(TEXT=tensor(request, 'Y').as_numpy())]", Y=_TEXTS),
-    _scripted("no texts", "return [answer(TEXT=tensor(request, 'Y').as_numpy())]", Y=np.empty(0, object)),
-    _scripted("numbers that are not finite", "return [answer(OUT=tensor(request, 'X').as_numpy())]", X=_NUMBERS),
-    _scripted("no numbers", "return [answer(OUT=tensor(request, 'X').as_numpy())]", X=np.empty(0, np.float32)),
-    _scripted("1 MiB", "return [answer(OUT=tensor(request, 'X').as_numpy())]", X=np.arange(1 << 18, dtype=np.float32)),
-    _scripted("an output that nobody wants", "return [answer(OUT=np.float32([1]), TEXT=np.array([b'a']))]", "TEXT"),
-    _scripted("an output that is not made", "return [answer(OUT=np.float32([1]))]", "TEXT"),
-    _scripted("an output that does not exist", "return [answer(OUT=np.float32([1]))]", "NONE"),
-    _scripted("no output", "return [pb_utils.InferenceResponse([])]"),
-    _scripted("it raises", "raise ValueError('no \\u00e9 \"quoted\" {braces}')"),
-    _scripted("an error of its own", "return [pb_utils.InferenceResponse(error=pb_utils.TritonError('a\\nb'))]"),
-    _scripted(
-        "a code of its own",
+ASKS = {
+    "texts that are not UTF-8": _scripted("return [answer(TEXT=tensor(request, 'Y').as_numpy())]", Y=_TEXTS),
+    "no texts": _scripted("return [answer(TEXT=tensor(request, 'Y').as_numpy())]", Y=np.empty(0, object)),
+    "numbers that are not finite": _scripted("return [answer(OUT=tensor(request, 'X').as_numpy())]", X=_NUMBERS),
+    "no numbers": _scripted("return [answer(OUT=tensor(request, 'X').as_numpy())]", X=np.empty(0, np.float32)),
+    "1 MiB": _scripted("return [answer(OUT=tensor(request, 'X').as_numpy())]", X=np.arange(1 << 18, dtype=np.float32)),
+    "an output that nobody wants": _scripted("return [answer(OUT=np.float32([1]), TEXT=np.array([b'a']))]", "TEXT"),
+    "an output that is not made": _scripted("return [answer(OUT=np.float32([1]))]", "TEXT"),
+    "an output that does not exist": _scripted("return [answer(OUT=np.float32([1]))]", "NONE"),
+    "no output": _scripted("return [pb_utils.InferenceResponse([])]"),
+    "it raises": _scripted("raise ValueError('no \\u00e9 \"quoted\" {braces}')"),
+    "an error of its own": _scripted("return [pb_utils.InferenceResponse(error=pb_utils.TritonError('a\\nb'))]"),
+    "a code of its own": _scripted(
         "return [pb_utils.InferenceResponse(error=pb_utils.TritonError('x', pb_utils.TritonError.NOT_FOUND))]",
     ),
-    _scripted("no answer", "return []"),
-    _scripted("answers too many", "return [answer(), answer()]"),
-    _scripted("another type than declared", "return [answer(OUT=np.int64([1]))]"),
-    _scripted("it dies", "os._exit(3)"),
-    _scripted("after it died", "return [answer(OUT=np.float32([1]))]"),
-    Ask("an input is missing", "scripted", {"X": np.float32([1])}),
-    _scripted("an input too many", "return [answer()]", OTHER=np.float32([1])),
-    _scripted("an input of another type", "return [answer()]", X=np.int32([1])),
-    _scripted("an input of another shape", "return [answer()]", X=np.zeros((2, 2), np.float32)),
-    Ask("no rows", "rows", {"IN": np.empty((0, 3), np.float32)}),
-    Ask("too many rows", "rows", {"IN": np.zeros((9, 3), np.float32)}),
-    Ask("no batch dimension", "rows", {"IN": np.zeros(3, np.float32)}),
-    Ask("a full batch", "rows", {"IN": np.arange(24, dtype=np.float32).reshape(8, 3)}),
-    Ask("a model that does not exist", "nothing", {"IN": np.float32([1])}),
-)
+    "no answer": _scripted("return []"),
+    "answers too many": _scripted("return [answer(), answer()]"),
+    "another type than declared": _scripted("return [answer(OUT=np.int64([1]))]"),
+    "it dies": _scripted("os._exit(3)"),
+    "after it died": _scripted("return [answer(OUT=np.float32([1]))]"),
+    "an input is missing": Ask("scripted", {"X": np.float32([1])}),
+    "an input too many": _scripted("return [answer()]", OTHER=np.float32([1])),
+    "an input of another type": _scripted("return [answer()]", X=np.int32([1])),
+    "an input of another shape": _scripted("return [answer()]", X=np.zeros((2, 2), np.float32)),
+    "no rows": Ask("rows", {"IN": np.empty((0, 3), np.float32)}),
+    "too many rows": Ask("rows", {"IN": np.zeros((9, 3), np.float32)}),
+    "no batch dimension": Ask("rows", {"IN": np.zeros(3, np.float32)}),
+    "a full batch": Ask("rows", {"IN": np.arange(24, dtype=np.float32).reshape(8, 3)}),
+    "a model that does not exist": Ask("nothing", {"IN": np.float32([1])}),
+}
 
 
-def _streamed(name: str, code: str) -> Ask:
+def _streamed(code: str) -> Ask:
     body = "sender = request.get_response_sender()\n" + code
-    return Ask(name, "streamed", {"CODE": np.array([body.encode()], dtype=object)})
+    return Ask("streamed", {"CODE": np.array([body.encode()], dtype=object)})
 
 
 _SEND = "sender.send(answer(OUT=np.float32([{}])))\n"
@@ -84,14 +82,14 @@ _END = "sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"
 _ERROR = "sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError('broken off')))\n"
 
 #: Asked for as streams.
-STREAMS = (
-    _streamed("no response", _END),
-    _streamed("two responses", _SEND.format(1) + _SEND.format(2) + _END),
-    _streamed("a response without outputs", "sender.send(pb_utils.InferenceResponse([]))\n" + _END),
-    _streamed("an error, and a response after it", _SEND.format(1) + _ERROR + _SEND.format(2) + _END),
-    _streamed("a response, then it raises", _SEND.format(1) + "raise ValueError('gone')"),
-    _streamed("a response, then it dies", _SEND.format(1) + "time.sleep(0.3); os._exit(3)"),
-)
+STREAMS = {
+    "no response": _streamed(_END),
+    "two responses": _streamed(_SEND.format(1) + _SEND.format(2) + _END),
+    "a response without outputs": _streamed("sender.send(pb_utils.InferenceResponse([]))\n" + _END),
+    "an error, and a response after it": _streamed(_SEND.format(1) + _ERROR + _SEND.format(2) + _END),
+    "a response, then it raises": _streamed(_SEND.format(1) + "raise ValueError('gone')"),
+    "a response, then it dies": _streamed(_SEND.format(1) + "time.sleep(0.3); os._exit(3)"),
+}
 
 
 def write_odd(repository: Path) -> None:

@@ -28,6 +28,7 @@ def main(repository: str) -> None:
         "a block of which every row fails": all_of_a_block,
         "vectors of 64 bits for an input of 32": vectors,
         "texts, and numbers beside them": texts,
+        "lists of texts, of several lengths": lists,
         "rows for a model without a batch dimension": plain,
         "no rows": nothing,
         "what Ray makes of the result": further,
@@ -82,6 +83,16 @@ def texts(repository: str) -> Pair:
     rows = map_batches(dataset, f"{repository}/words", batch_size=4, num_cpus=0.1).take_all()
     seen = [(bytes(row["UPPER"]).decode(), int(row["LENGTH"]), row["k"], row["error"]) for row in rows]
     return seen, [(word.upper(), len(word.encode()), n, "") for n, word in enumerate(words)]
+
+
+def lists(repository: str) -> Pair:
+    items = [{"TEXT": [f"a{n}"] * (n % 3 + 1), "k": n} for n in range(12)]
+    dataset = ray.data.from_items(items, override_num_blocks=4)
+    rows = map_batches(dataset, f"{repository}/lists", batch_size=3, num_cpus=0.1).sort("k").take_all()
+    seen = [
+        ([bytes(each).decode() for each in row["UPPER"]], list(map(int, row["LENGTH"])), row["error"]) for row in rows
+    ]
+    return seen, [([f"A{n}"] * (n % 3 + 1), [len(f"A{n}")] * (n % 3 + 1), "") for n in range(12)]
 
 
 def plain(repository: str) -> Pair:
