@@ -1,5 +1,5 @@
-"""`make engines`: models on NVIDIA Dynamo, Ray and what KServe runs, each in an environment of its own; at the end, each
-row of pre-flight as it was seen there. Exits with 1 if a proof fails or a bar is missed.
+"""`make engines`: models on NVIDIA Dynamo, Ray and what KServe runs, each in an environment of its own; at the end each
+row of pre-flight, as it was seen there. Exits with 1 if a proof fails or a bar is missed.
 
     python -m tests.engines [units] [dynamo] [ray] [kserve]
 """

@@ -108,30 +108,30 @@ def _error(client: Any, model: str, values: Any, **more: Any) -> str:
 
 
 def as_odd(found: Fleet, direct: Direct, figures: Figures) -> None:
-    """Prove that requests that nobody hopes for are answered as directly, with the frontend's words around errors, and
+    """Prove that requests that nobody hopes for are answered as directly, with the code of an error in its text, and
     that a stream ends with its first error."""
     for name, ask in ASKS.items():
         plain = answer_of(grpcclient, grpcclient.InferenceServerClient(direct.grpc), ask)
         figures.prove(f"as directly: {name}", _unwrapped(answer_of(grpcclient, found.client(), ask)), _worded(plain))
     for name, ask in STREAMS.items():
-        plains = [_worded(each) for each in answers_of(grpcclient.InferenceServerClient(direct.grpc), ask)]
+        plains = answers_of(grpcclient.InferenceServerClient(direct.grpc), ask)
         errors = [place for place, each in enumerate(plains, 1) if each.startswith("error")]
-        expected = plains[: errors[0]] if errors else plains
-        seen = [_unwrapped(each) for each in answers_of(found.client(), ask)]
-        figures.prove(f"a stream as directly, up to an error: {name}", seen, expected)
+        seen = [_unwrapped(each).replace("error: Internal: ", "error: ") for each in answers_of(found.client(), ask)]
+        figures.prove(f"a stream as directly: {name}", seen, plains[: errors[0]] if errors else plains)
 
 
 def _unwrapped(answer: str) -> str:
-    """Return an answer without the words of the frontend and the code, if it is an error."""
-    if "WorkerError: " in answer:
-        return f"error: {answer.rpartition('WorkerError: ')[2].partition(': ')[2]}"
-    return _worded(answer)
+    """Return an answer without what the frontend writes around an error of a worker."""
+    return f"error: {answer.rpartition('WorkerError: ')[2]}" if "WorkerError: " in answer else _worded(answer)
 
 
 def _worded(answer: str) -> str:
-    """Return an answer without the code, if it is an error; the frontend has its own words for an unknown model."""
-    text = re.sub(r"^error: \[StatusCode\.\w+\] ", "error: ", answer)
-    return "error: not found" if "not found" in text and "'nothing'" in text else text
+    """Return an answer with the code of an error as a word; the frontend has its own words for an unknown model."""
+    found = re.match(r"error: \[StatusCode\.(\w+)\] (.*)", answer, re.DOTALL)
+    if found is None:
+        return answer
+    code = found[1].replace("_", " ").capitalize()
+    return f"error: {code}" if "'nothing'" in found[2] else f"error: {code}: {found[2]}"
 
 
 def refused(found: Fleet, scratch: Path, figures: Figures) -> None:

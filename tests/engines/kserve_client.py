@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest, RESTConfig
 
-VALUES = np.array([1, 2], np.float32)
+VALUES = np.array([[1, 2]], np.float32)
 
 
 async def answers(http: str, grpc: str) -> dict[str, Any]:
@@ -20,27 +20,27 @@ async def answers(http: str, grpc: str) -> dict[str, Any]:
     remote = InferenceGRPCClient(grpc)
     found: dict[str, Any] = {}
     for name, binary in (("REST, JSON", False), ("REST, binary", True)):
-        found[name] = await _shown(rest.infer(f"http://{http}", _request(binary), model_name="sleeper"))
-    found["REST, a model's readiness"] = await rest.is_model_ready(f"http://{http}", "sleeper")
+        found[name] = await _shown(rest.infer(f"http://{http}", _request(binary), model_name="double"))
+    found["REST, a model's readiness"] = await rest.is_model_ready(f"http://{http}", "double")
     found["REST, an unknown model"] = await _shown(rest.infer(f"http://{http}", _request(False), model_name="nothing"))
     found["gRPC"] = await _shown(remote.infer(_request(True)))
-    found["gRPC, readiness"] = [await remote.is_server_ready(), await remote.is_model_ready("sleeper")]
+    found["gRPC, readiness"] = [await remote.is_server_ready(), await remote.is_model_ready("double")]
     return found
 
 
 def _request(binary: bool) -> InferRequest:
     tensor = InferInput("IN", list(VALUES.shape), "FP32")
     tensor.set_data_from_numpy(VALUES, binary_data=binary)
-    return InferRequest("sleeper", [tensor], request_id="abc")
+    return InferRequest("double", [tensor], request_id="abc")
 
 
 async def _shown(answer: Any) -> Any:
-    """Return the outputs, without what `sleeper` has seen, or the error."""
+    """Return the outputs, or the error."""
     try:
         found = await answer
     except Exception as error:
         return f"{type(error).__name__} {getattr(getattr(error, 'response', None), 'status_code', '')}"
-    return {each.name: each.as_numpy().tolist() for each in found.outputs if each.name == "OUT"}
+    return {each.name: each.as_numpy().tolist() for each in found.outputs}
 
 
 async def main(addresses: list[str]) -> None:

@@ -13,17 +13,19 @@ from tests.conformance.reference import ReferenceServer
 from tests.engines.direct import direct_server, post
 from tests.engines.environment import ROOT, environment, python_of
 from tests.engines.figures import Figures
+from tests.engines.models import DOUBLE, DOUBLE_CONFIG
 from tests.engines.rows import ROWS, write_models
 from tests.export.deploy.deployments import deployment
+from tests.serving import write_model
 from tritonlab.export.deploy.kserve import serving_runtime
 
 #: Those of the models that a row is about, and one for KServe's client.
-SERVED = ("stream", "total", "sleeper")
+SERVED = ("stream", "total", "double")
 
 EXPECTED = {
     "sequences": "200 [1.0], 200 [3.0], 200 [6.0] by one; 200 [1.0], 400, 200 [4.0] by two in turn",
-    "several responses": "infer 400, generate_stream 3 of 3",
-    "shared memory, gRPC": "a region of another machine 400, ports of the runtime [8080]",
+    "several responses": "infer 501, generate_stream 3 of 3",
+    "shared memory, gRPC": "a region of another machine 500, ports of the runtime [8080]",
 }
 
 
@@ -31,6 +33,7 @@ def run(scratch: Path, figures: Figures) -> None:
     """Prove every row; `scratch` is an empty directory."""
     repository = scratch / "rows" / "models"
     write_models(repository)
+    write_model(repository, "double", DOUBLE, DOUBLE_CONFIG)
     arguments = [f"--load-model={name}" for name in SERVED]
     (scratch / "other").mkdir()
     with (

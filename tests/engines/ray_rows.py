@@ -20,7 +20,7 @@ def prove_rows(port: int, refusal: str, figures: Figures) -> None:
     }
     expected = {
         "sequences": "refused when it is deployed",
-        "several responses": "infer 400, generate_stream 3 of 3",
+        "several responses": "infer 501, generate_stream 3 of 3",
         "shared memory, gRPC": "a region 501, a client of gRPC UNAVAILABLE",
     }
     for row in (each for each in ROWS if each.engine == "ray"):
