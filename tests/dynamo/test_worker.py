@@ -132,6 +132,12 @@ def test_it_joins_and_on_a_signal_leaves_before_it_ends(server: Server) -> None:
     assert serve(server, "double") == (0, ["metrics", "registers double", "serves", "leaves", "ends"])
 
 
+def test_a_repository_without_models_is_refused(server: Server) -> None:
+    worker = Worker(Runtime(), server, WorkerOptions(Path("here")))
+    with pytest.raises(Refused, match="no model is loaded of 'here': a worker serves what is there when it starts"):
+        asyncio.run(worker.serve())
+
+
 def test_a_fleet_with_another_config_is_not_joined(server: Server) -> None:
     with pytest.raises(Refused, match="the fleet serves the model 'double' with another config"):
         serve(server, "double", "other")

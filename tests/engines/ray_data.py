@@ -63,9 +63,10 @@ def all_of_a_block(repository: str) -> Pair:
     dataset = _numbers(list(range(10)), rows=30, blocks=3)
     table = map_batches(dataset, f"{repository}/double", batch_size=10, num_cpus=0.1).to_pandas()
     arrays = [each.tolist() for each in table["OUT"]]
-    again = map_batches(dataset, f"{repository}/one", batch_size=10, num_cpus=0.1).sort("n").to_pandas()["OUT"]
-    seen = arrays[8:12], again.dtype.name, int(again.isna().sum()), again[10:12].tolist()
-    return seen, ([[], [], [20], [22]], "float32", 10, [20, 22])
+    plain = map_batches(dataset, f"{repository}/one", batch_size=10, num_cpus=0.1).sort("n").to_pandas()["OUT"]
+    missing = np.isnan(plain.to_numpy(np.float32))
+    seen = arrays[8:12], np.flatnonzero(missing).tolist(), plain[10:12].tolist()
+    return seen, ([[], [], [20], [22]], list(range(10)), [20, 22])
 
 
 def vectors(repository: str) -> Pair:

@@ -102,6 +102,9 @@ class Worker:
         """Join the fleet, answer until a signal comes, leave, and return the exit status. Raises Refused and
         TritonError for a model that cannot be served, before any was announced."""
         names = sorted({name for name, _ in self._server.models(exclude_not_ready=True)})
+        if not names:
+            repository = self._options.model_repository
+            raise Refused(f"no model is loaded of '{repository}': a worker serves what is there when it starts")
         self._models = [ServedModel(self._server.model(name), self._probe) for name in names]
         self._endpoints = [self._runtime.endpoint(self._path(model.name)) for model in self._models]
         for model, endpoint in zip(self._models, self._endpoints, strict=True):
@@ -158,7 +161,7 @@ class Worker:
             digest = await _ask(client, instance)
             if digest is None:
                 continue
-            if model.keeps_sequences:
+            if model.keeps_sequences:  # its router's session affinity spreads tensors all the same (1.6.1, measured)
                 raise Refused(
                     f"the model '{model.name}' keeps sequences and another worker serves it already: Dynamo would send "
                     "the requests of one sequence to both; run one worker, or take another --namespace"
