@@ -26,9 +26,9 @@ from ..server.api.server import Server
 from .served_model import ASK, ServedModel
 
 LOOPBACK = "127.0.0.1"
-#: Seconds in which the routers of all frontends have heard that a worker leaves.
+#: Seconds without a request after which the routers of all frontends have heard that a worker leaves.
 _LEAVING = 2.0
-#: Seconds that requests under way may take after that.
+#: Seconds that a worker waits for that, and for requests under way.
 _DRAINING = 30.0
 #: Seconds between two looks at the clock, and how late one may come before the fleet has given this worker up: its
 #: lease is of 10 seconds.
@@ -195,14 +195,16 @@ class Worker:
                 last = time.monotonic()
 
     async def _leave(self) -> None:
-        """Leave the fleet, wait until its frontends know, and let requests end."""
+        """Leave the fleet, wait until its frontends know and send nothing more, and let requests end."""
         await asyncio.gather(
             *(endpoint.unregister_endpoint_instance() for endpoint in self._endpoints), return_exceptions=True
         )
-        if not self._status:
-            await asyncio.sleep(_LEAVING)
-        end = time.monotonic() + _DRAINING
-        while any(model.busy for model in self._models) and time.monotonic() < end:
+        left = time.monotonic()
+        heard = 0.0 if self._status else _LEAVING  # a worker that the fleet has given up is sent nothing
+        while time.monotonic() < left + _DRAINING and (
+            any(model.busy for model in self._models)
+            or time.monotonic() < max(left, *(model.last_request for model in self._models)) + heard
+        ):
             await asyncio.sleep(0.05)
         self._runtime.shutdown()
 
