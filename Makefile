@@ -36,7 +36,7 @@ help:
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
-	@echo "make engines  models on NVIDIA Dynamo and Ray Serve (1.5 GB, kept under build/; minutes)"
+	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
 	@echo "make exam    model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
@@ -145,7 +145,12 @@ $(ENGINES)/ray/.stamp: tests/engines/ray.txt
 	$(ENGINES)/ray/bin/python -m pip $(PIP_INSTALL) -r tests/engines/ray.txt
 	@touch $@
 
-engines: $(VENV)/.test $(ENGINES)/dynamo/.stamp $(ENGINES)/ray/.stamp
+$(ENGINES)/kserve/.stamp: tests/engines/kserve.txt
+	$(PYTHON) -m venv $(ENGINES)/kserve
+	$(ENGINES)/kserve/bin/python -m pip $(PIP_INSTALL) -r tests/engines/kserve.txt
+	@touch $@
+
+engines: $(VENV)/.test $(REFERENCE)/.stamp $(ENGINES)/dynamo/.stamp $(ENGINES)/ray/.stamp $(ENGINES)/kserve/.stamp
 	$(PY) -m tests.engines $(ENGINES_ARGS)
 
 EXAM_ARGS ?=
