@@ -48,6 +48,7 @@ html_theme_options = {
 # Docstrings write code as Markdown does, between single backticks.
 default_role = "code"
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["ray"]
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ def main(path: str, keep: bool = False) -> int:
     # the kernel finds this checkout also where it is not installed
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     notebook = nbformat.read(path, as_version=4)
+    start = time.monotonic()
     try:
         PrintingClient(
             notebook,
@@ -112,6 +114,7 @@ def main(path: str, keep: bool = False) -> int:
         ).execute()
     except CellExecutionError:
         return 1
+    print(f"\n{Path(path).name} ran in {time.monotonic() - start:.0f} s")
     if keep:
         write(notebook, path)
     return 0

@@ -1,6 +1,7 @@
-"""This program makes the README's pictures in a real JupyterLab: `python -m tests.browser.film`.
+"""The pictures of the README and of the documentation, made in a real JupyterLab: `python -m tests.browser.film`.
 
-It writes `extension/media/jupyterlab.png`, and `jupyterlab.gif`: a cell becomes a model, is called, watched, exported.
+It writes `extension/media/jupyterlab.png`, and `jupyterlab.gif`: a cell becomes a model, is called, watched, exported;
+and the same of the dark theme, `jupyterlab-dark.png` and `jupyterlab-dark.gif`.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ for n in range(700):
     time.sleep(random.expovariate(250))"""
 #: How long a frame is seen, in milliseconds, and how wide it is.
 STEP, LOOK, WIDTH = 180, 1600, 960
+#: The themes, and what the names of their files end with.
+THEMES = {"light": "", "dark": "-dark"}
 
 
 def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     """Plays the film; each frame with how long it is seen."""
     page = lab.page
-    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, LOAD])
-    lab.open("embed.ipynb")
+    name = f"embed{THEMES[lab.jupyter.theme_name]}.ipynb"
+    lab.jupyter.write(name, ["%load_ext tritonlab", MODEL, CALL, LOAD])
+    lab.open(name)
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     lab.run(0)
     yield LOOK, page.screenshot()
@@ -73,7 +77,7 @@ def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     yield 2 * LOOK, page.screenshot()
 
 
-def write(seen: list[tuple[int, bytes]]) -> None:
+def write(seen: list[tuple[int, bytes]], end: str) -> None:
     """Writes the film, and its most telling frame as a picture."""
     MEDIA.mkdir(exist_ok=True)
     pictures = [Image.open(io.BytesIO(data)).convert("RGB") for _, data in seen]
@@ -86,16 +90,19 @@ def write(seen: list[tuple[int, bytes]]) -> None:
     drawn = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in small]
     times = [time for time, _ in seen]
     drawn[0].save(
-        MEDIA / "jupyterlab.gif", save_all=True, append_images=drawn[1:], duration=times, loop=0, optimize=True
+        MEDIA / f"jupyterlab{end}.gif", save_all=True, append_images=drawn[1:], duration=times, loop=0, optimize=True
     )
-    pictures[-3].quantize(128).save(MEDIA / "jupyterlab.png", optimize=True)
+    pictures[-3].quantize(128).save(MEDIA / f"jupyterlab{end}.png", optimize=True)
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as jupyter, sync_playwright() as api:
         browser: Any = api.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1200, "height": 860})
-        write(list(frames(Lab(jupyter, page))))
+        for theme, end in THEMES.items():
+            jupyter.theme(theme)
+            page = browser.new_page(viewport={"width": 1200, "height": 860})
+            write(list(frames(Lab(jupyter, page))), end)
+            page.close()
         browser.close()
     for path in sorted(MEDIA.iterdir()):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} kB")
