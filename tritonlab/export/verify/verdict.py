@@ -43,10 +43,11 @@ class ReleaseVerdict:
         if bad:
             return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}"
         others = {model.symbol for model in self.models} - {EQUAL}
-        requests = sum(model.requests for model in self.models)
+        count, requests = len(self.models), sum(model.requests for model in self.models)
+        models = f"{count} model{'s' * (count != 1)}"
         if not requests:
-            return f"{len(self.models)} models load, with equal config and metadata; no request was sent"
-        text = f"{len(self.models)} models, {requests} requests: equal"
+            return f"{models} load{'s' * (count == 1)}, with equal config and metadata; no request was sent"
+        text = f"{models}, {requests} request{'s' * (requests != 1)}: equal"
         return f"{text}, but for known differences of this release" if others else text
 
     def to_dict(self) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def verify(
     lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
     wanted = [each for text in ([triton] if isinstance(triton, str) else triton) for each in text.split(",") if each]
     work = _Work(models, names, cases, hide=tuple(hidden), load_seconds=load_seconds, say=say, cancel=cancel)
-    say(f"{len(names)} models, {len(cases)} requests: first here")
+    say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
     ours = work.run(OwnServer())
     own_place = work.place
     verdicts = []
