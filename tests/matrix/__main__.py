@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ UV = Path(sys.executable).with_name("uv")
 ENVIRONMENT = {**os.environ, "UV_CACHE_DIR": str(BUILD / "cache")}
 #: What the table tells of each environment.
 TOLD = ("jupyterlab", "notebook", "ipykernel", "ipython", "numpy", "tritonclient", "protobuf", "grpcio")
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 SECONDS = 900
 
 
@@ -159,7 +161,8 @@ def run(command: Sequence[str | Path], directory: str | Path) -> str:
     """Return what the command printed; raise Failed with the end of it if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=directory, env=ENVIRONMENT)
     if done.returncode:
-        raise Failed((done.stdout + done.stderr).strip()[-1500:] or f"status {done.returncode}: {command[0]}")
+        printed = COLOUR.sub("", done.stdout + done.stderr).strip()
+        raise Failed(printed[-1500:] or f"status {done.returncode}: {command[0]}")
     return done.stdout
 
 
