@@ -26,8 +26,9 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-# The line of a cell magic is not Python, and a `?` in it ends the highlighting of the strict kind.
-suppress_warnings = ["misc.highlighting_failure"]
+# The line of a cell magic is not Python, and a `?` in it ends the highlighting of the strict kind. A type of which
+# pb_utils and tritonserver have one too, such as Tensor, is the page's own, else that of tritonlab, which comes first.
+suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 exclude_patterns = ["_extensions", "_static", "jupyter_execute"]
 html_theme = "pydata_sphinx_theme"
 html_title = f"tritonlab {release}"

@@ -218,8 +218,11 @@ def testing_page() -> str:
 
 def tritonserver_page() -> str:
     about = (inspect.getdoc(tritonserver) or "").partition("\n\n")[0]
-    names = {name: getattr(tritonserver, name) for name in tritonserver.__all__ if not name.startswith("_")}
-    return names_page("tritonlab.tritonserver", about, "tritonlab.tritonserver", names, "inherited-members: Exception")
+    about += " `TritonError`, which its errors are, is that of the [API](api.md)."
+    names = {name: getattr(tritonserver, name) for name in tritonserver.__all__ if name != "__version__"}
+    names = {name: value for name, value in names.items() if value is not tritonlab.TritonError}
+    inherited = "inherited-members: Exception, int"
+    return names_page("tritonlab.tritonserver", about, "tritonlab.tritonserver", names, inherited)
 
 
 def ray_page() -> str:

@@ -311,7 +311,7 @@ function Environments({ task, fields, choices }: Chosen): JSX.Element {
   );
 }
 
-const KINDS: Record<string, string> = { docker: "Docker and compose", k8s: "Kubernetes", kserve: "KServe" };
+const KINDS: Record<string, string> = { docker: "Docker and compose", k8s: "Kubernetes", kserve: "KServe", ray: "Ray Serve" };
 
 function Deploy({ task, fields, choices }: Chosen): JSX.Element {
   const toggle = (kind: string): void => {
