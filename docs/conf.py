@@ -39,6 +39,7 @@ html_favicon = "_static/trident.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": "tritonlab"},
     "show_prev_next": True,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -49,6 +50,8 @@ html_theme_options = {
 # Docstrings write code as Markdown does, between single backticks.
 default_role = "code"
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+add_module_names = False
 autodoc_mock_imports = ["ray"]
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
@@ -59,6 +62,11 @@ nb_execution_mode = os.environ.get("TRITONLAB_DOCS_EXECUTE", "off")
 nb_execution_cache_path = str(HERE.parent / "build" / "docs-executed")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
+if nb_execution_mode != "off":  # ipykernel 7.4 warns at each start that it listens on loopback
+    profile = HERE.parent / "build" / "docs-ipython" / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 'ERROR'\n")
+    os.environ["IPYTHONDIR"] = str(profile.parent)
 nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_heading_anchors = 4

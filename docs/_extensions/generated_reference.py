@@ -104,9 +104,10 @@ def fenced(text: str, language: str = "text") -> str:
     return f"```{language}\n{text.rstrip()}\n```\n"
 
 
-def directive(name: str, target: str, *options: str) -> str:
+def directive(name: str, target: str, **options: str) -> str:
     """Return one of autodoc's directives, which speak reStructuredText, for a page of Markdown."""
-    lines = [f".. {name}:: {target}", *(f"   :{option}:" for option in options)]
+    lines = [f".. {name}:: {target}"]
+    lines += [f"   :{option.replace('_', '-')}: {value}".rstrip() for option, value in options.items()]
     return "```{eval-rst}\n" + "\n".join(lines) + "\n```\n"
 
 
@@ -192,7 +193,7 @@ def api_page() -> str:
         "[what a model imports](in-a-model.md), [what tests import](testing.md), [tritonlab.tritonserver]"
         "(tritonserver.md) and [tritonlab.ray](ray.md)."
     )
-    return names_page("Python API", about, "tritonlab", public_objects(), "inherited-members: Exception")
+    return names_page("Python API", about, "tritonlab", public_objects(), inherited_members="Exception")
 
 
 def in_a_model_page() -> str:
@@ -221,8 +222,8 @@ def tritonserver_page() -> str:
     about += " `TritonError`, which its errors are, is that of the [API](api.md)."
     names = {name: getattr(tritonserver, name) for name in tritonserver.__all__ if name != "__version__"}
     names = {name: value for name, value in names.items() if value is not tritonlab.TritonError}
-    inherited = "inherited-members: Exception, int"
-    return names_page("tritonlab.tritonserver", about, "tritonlab.tritonserver", names, inherited)
+    inherited = "Exception, int"
+    return names_page("tritonlab.tritonserver", about, "tritonlab.tritonserver", names, inherited_members=inherited)
 
 
 def ray_page() -> str:
@@ -232,7 +233,7 @@ def ray_page() -> str:
     return "\n\n".join(["# tritonlab.ray", about, *calls])
 
 
-def names_page(title: str, about: str, module: str, names: Mapping[str, Any], *options: str) -> str:
+def names_page(title: str, about: str, module: str, names: Mapping[str, Any], **options: str) -> str:
     """Return the page of the public names of a module: functions first, then classes, then constants."""
     functions = sorted(name for name, value in names.items() if inspect.isroutine(value))
     classes = sorted(name for name, value in names.items() if inspect.isclass(value))
@@ -241,7 +242,7 @@ def names_page(title: str, about: str, module: str, names: Mapping[str, Any], *o
         parts += ["## Functions", *(directive("autofunction", f"{module}.{name}") for name in functions)]
     parts.append("## Classes")
     for name in classes:
-        parts += [f"### {name}", directive("autoclass", f"{module}.{name}", "members", *options)]
+        parts += [f"### {name}", directive("autoclass", f"{module}.{name}", members="", **options)]
     if constants := sorted(set(names) - {*functions, *classes}):
         rows = [f"| `{name}` | {constant(names[name])} |" for name in constants]
         parts += ["## Constants", "\n".join(["| name | value |", "|---|---|", *rows])]
@@ -292,7 +293,7 @@ def returned_page() -> str:
     for cls in returned_classes():
         parts += [
             f"## {cls.__name__}",
-            directive("autoclass", f"{cls.__module__}.{cls.__name__}", "members", "noindex"),
+            directive("autoclass", f"{cls.__module__}.{cls.__name__}", members="", no_index=""),
         ]
     return "\n\n".join(parts)
 
@@ -301,8 +302,8 @@ def returned_page() -> str:
 
 
 def help_of(parser: argparse.ArgumentParser) -> str:
-    """The help of a parser as text of 100 columns, whatever the terminal is."""
-    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=100, max_help_position=32)
+    """The help of a parser as text of the columns that the site shows, whatever the terminal is."""
+    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=72, max_help_position=26)
     return re.sub(r"^(usage: ::)\s+", "", parser.format_help())
 
 
@@ -310,13 +311,22 @@ def magics_page() -> str:
     parts = ["# Magics", "`%load_ext tritonlab` brings them. `%%triton_model?` shows the same in a notebook."]
     for name in CELL_MAGICS:
         magic = getattr(TritonMagics, name)
-        parts += [f"## %%{name}", inspect.getdoc(magic) or "", fenced(help_of(line_parser(_Bound(magic))))]
+        parser = line_parser(_Bound(magic))
+        parser.prog = f"%%{name}"
+        parts += [f"## %%{name}", description_of(magic), fenced(help_of(parser))]
     parts.append(
         "## %triton\n\nWithout a subcommand it is `%triton status`. `--json` gives what a cell shows to programs."
     )
     for name, command in sorted(COMMANDS.items()):
         parts += [f"### %triton {name}", fenced(help_of(command.parser))]
     return "\n\n".join(parts)
+
+
+def description_of(magic: Any) -> str:
+    """Return what the author wrote of a magic's docstring, to which IPython adds the usage and the options."""
+    paragraphs = (inspect.getdoc(magic) or "").split("\n\n")
+    end = next(n for n, text in enumerate(paragraphs) if text.startswith(("positional arguments:", "options:")))
+    return "\n\n".join(paragraphs[2:end])
 
 
 class _Bound:
