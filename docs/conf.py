@@ -12,6 +12,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_extensions"))
 
+from generated_reference import without_what_they_need  # noqa: E402
+
 import tritonlab  # noqa: E402  the path above comes first
 
 project = "tritonlab"
@@ -29,7 +31,7 @@ extensions = [
 # The line of a cell magic is not Python, and a `?` in it ends the highlighting of the strict kind. A type of which
 # pb_utils and tritonserver have one too, such as Tensor, is the page's own, else that of tritonlab, which comes first.
 suppress_warnings = ["misc.highlighting_failure", "ref.python"]
-exclude_patterns = ["_extensions", "_static", "jupyter_execute"]
+exclude_patterns = ["_extensions", "_static", "jupyter_execute", "reference/matrix.md"]
 html_theme = "pydata_sphinx_theme"
 html_title = f"tritonlab {release}"
 html_static_path = ["_static"]
@@ -62,6 +64,7 @@ nb_execution_mode = os.environ.get("TRITONLAB_DOCS_EXECUTE", "off")
 nb_execution_cache_path = str(HERE.parent / "build" / "docs-executed")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
+nb_execution_excludepatterns = without_what_they_need()
 if nb_execution_mode != "off":  # ipykernel 7.4 warns at each start that it listens on loopback
     profile = HERE.parent / "build" / "docs-ipython" / "profile_default"
     profile.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import argparse
 import ast
 import enum
+import functools
 import importlib
+import importlib.metadata
 import inspect
 import json
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,12 +117,14 @@ def directive(name: str, target: str, **options: str) -> str:
 
 
 class Question(NamedTuple):
-    """A notebook as the index shows it: `answer` is the first sentence of its answer, `time` how long it runs."""
+    """A notebook as the index shows it: `answer` is the first sentence of its answer, `time` how long it runs, `needs`
+    what tritonlab does not install for it."""
 
     name: str
     title: str
     answer: str
     time: str
+    needs: Sequence[str]
 
 
 def question_of(notebook: Path) -> Question:
@@ -128,8 +132,26 @@ def question_of(notebook: Path) -> Question:
     source = "".join(json.loads(notebook.read_text(encoding="utf-8"))["cells"][0]["source"])
     title, answer, *_ = [" ".join(paragraph.split()) for paragraph in source.split("\n\n")]
     time = re.search(r"^\*Runs in about (.+?)\.", source, re.MULTILINE)
-    first_sentence = re.split(r"(?<=[.?!]) ", answer, maxsplit=1)[0]
-    return Question(notebook.stem, title.lstrip("# "), first_sentence, time[1] if time else "")
+    needs = re.search(r" Needs `pip install (.+?)`", source)
+    sentences = re.split(r"(?<=[.?!]) ", answer)
+    answer = " ".join(sentences[: 2 if len(sentences[0]) < 5 else 1])  # a yes wants the next
+    return Question(
+        notebook.stem, title.lstrip("# "), answer, time[1] if time else "", needs[1].split() if needs else ()
+    )
+
+
+def without_what_they_need() -> list[str]:
+    """Return the notebooks that cannot run here, as patterns of pages."""
+    return [
+        f"*/{notebook.name}"
+        for notebook in notebooks()
+        if not {name.lower() for name in question_of(notebook).needs} <= installed()
+    ]
+
+
+@functools.cache
+def installed() -> frozenset[str]:
+    return frozenset(found.name.lower() for found in importlib.metadata.distributions() if found.name)
 
 
 def questions_page() -> str:
