@@ -85,6 +85,13 @@ def test_nothing_public_is_left_out(site: Path, page: str, module: str, names: l
     assert [name for name in names if f"{module}.{name}" not in anchors] == []
 
 
+def test_what_calls_return_is_described(site: Path) -> None:
+    anchors = Links(site / "reference" / "returned.html").anchors
+    returned = ("CheckResult", "Endpoints", "ExportReport", "KeptFailure", "LoadResult", "LogRecord", "TuneResult")
+    assert [name for name in returned if name.lower() not in anchors] == []
+    assert {"inferenceserver", "loadedmodel", "modelstub"}.isdisjoint(anchors)  # what only the server has
+
+
 def test_every_command_and_flag_is_on_its_page(site: Path) -> None:
     reference = {name: (site / "reference" / f"{name}.html").read_text() for name in ("magics", "command-line")}
     assert [name for name in COMMANDS if f'id="triton-{name.replace("_", "-")}"' not in reference["magics"]] == []

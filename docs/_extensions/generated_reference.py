@@ -12,7 +12,7 @@ import importlib.metadata
 import inspect
 import json
 import re
-import typing
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -235,8 +235,14 @@ def testing_page() -> str:
     plugin = ast.parse((PACKAGE / "site_packages" / "pytest_tritonlab.py").read_text(encoding="utf-8"))
     _, fixtures, _ = (ast.get_docstring(plugin) or "").split("\n\n", maxsplit=2)
     with_pytest = "The pytest plugin is installed with tritonlab, and needs no line in a conftest.py:"
-    parts = [about, fenced(table), with_pytest, fenced(inspect.cleandoc(fixtures))]
+    parts = [about, two_columns(table), with_pytest, two_columns(fixtures)]
     return names_page("In tests: tritonlab.testing, and pytest", "\n\n".join(parts), "tritonlab.testing", names)
+
+
+def two_columns(text: str) -> str:
+    """Return lines of a name, blanks and what it is as a table."""
+    rows = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in text.splitlines()]
+    return "\n".join(["| name | |", "|---|---|", *(f"| `{name}` | {cell(about)} |" for name, about in rows)])
 
 
 def tritonserver_page() -> str:
@@ -277,6 +283,13 @@ def constant(value: Any) -> str:
     return f"`{value.value if isinstance(value, enum.Enum) else value!r}`"
 
 
+#: What calls reach, but only the server itself uses.
+INSIDE = ("core", "frontends.shared", "instances", "ipc.", "server.inference_server", "server.models", "stub")
+#: A class that is only the base of a public one, and those of the above that authors get.
+BASES = ("tritonlab.server.api.model", "tritonlab.server.api.server")
+GIVEN_OUT = ("LogRecord",)
+
+
 def returned_classes() -> list[type]:
     """The classes of the package that public calls return and that have no public name, and what theirs return."""
     public = {value for value in public_objects().values() if inspect.isclass(value)}
@@ -294,16 +307,34 @@ def results_of(value: Any) -> Iterator[type]:
     """The package's own classes that a call of `value`, or of a public method of it, returns."""
     calls = [value]
     if inspect.isclass(value):
-        calls = [member for name, member in inspect.getmembers(value) if not name.startswith("_")]
+        names = [name for name in dir(value) if name in ("__getitem__", "__next__") or not name.startswith("_")]
+        calls = [getattr(value, name) for name in names]
     for call in calls:
-        call = call.fget if isinstance(call, property) else call
-        try:
-            hint = typing.get_type_hints(call).get("return")
-        except (NameError, TypeError):  # a name for type checkers only, or no function
-            continue
-        for part in (hint, *typing.get_args(hint)):
-            if inspect.isclass(part) and part.__module__.startswith("tritonlab.") and part.__doc__:
-                yield part
+        call = inspect.unwrap(call.fget if isinstance(call, property) else getattr(call, "__func__", call))
+        if inspect.isfunction(call) and call.__module__.startswith("tritonlab."):
+            for name in re.findall(r"\w+", str(call.__annotations__.get("return"))):
+                cls = class_named(name, call.__module__)
+                if cls is not None and cls.__doc__ and not is_inside(cls):
+                    yield cls
+
+
+def is_inside(cls: type) -> bool:
+    module = cls.__module__
+    if not module.startswith("tritonlab.") or module in BASES:
+        return True
+    return module.removeprefix("tritonlab.").startswith(INSIDE) and cls.__name__ not in GIVEN_OUT
+
+
+@functools.cache
+def class_named(name: str, module: str) -> type | None:
+    """Return the class that a type hint of the module means, also of those imported for type checkers only."""
+    found = getattr(sys.modules[module], name, None)
+    if found is None:
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
+            if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
+                package = sys.modules[module].__package__
+                found = getattr(importlib.import_module("." * node.level + (node.module or ""), package), name)
+    return found if inspect.isclass(found) else None
 
 
 def returned_page() -> str:
