@@ -52,7 +52,6 @@ html_theme_options = {
 # Docstrings write code as Markdown does, between single backticks.
 default_role = "code"
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
 add_module_names = False
 autodoc_mock_imports = ["ray"]
 autodoc_typehints = "signature"

@@ -204,6 +204,11 @@ def list_explained(app: Any, what: str, name: str, value: Any, options: Any, lin
     lines[:] = shown
 
 
+def name_no_lambda(app: Any, what: str, name: str, value: Any, options: Any, signature: str, returned: str) -> Any:
+    """Show a default that is a function without a name as an ellipsis; Sphinx calls it with each signature."""
+    return re.sub(r"<function [^>]*<lambda>[^>]*>", "…", signature or ""), returned
+
+
 def public_objects() -> dict[str, Any]:
     """The public names of the package; `open` is one, though no `import *` may bring it."""
     return {name: getattr(tritonlab, name) for name in sorted([*tritonlab.__all__, "open"])}
@@ -496,6 +501,7 @@ def type_of(field: FieldDescriptor) -> str:
 def setup(app: Any) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", list_explained)
+    app.connect("autodoc-process-signature", name_no_lambda)
     return {"parallel_read_safe": True}
 
 
