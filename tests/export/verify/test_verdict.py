@@ -11,8 +11,8 @@ from tritonlab.export.verify.verdict import ReleaseVerdict
     [
         ((6,), "1 model, 6 requests: equal"),
         ((1, 0), "2 models, 1 request: equal"),
-        ((0,), "1 model loads, with equal config and metadata; no request was sent"),
-        ((0, 0), "2 models load, with equal config and metadata; no request was sent"),
+        ((0,), "1 model loaded, with equal config and metadata; no request was sent"),
+        ((0, 0), "2 models loaded, with equal config and metadata; no request was sent"),
         ((), "not verified: there are no models"),
     ],
 )

@@ -43,10 +43,10 @@ class ReleaseVerdict:
         if bad:
             return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}"
         others = {model.symbol for model in self.models} - {EQUAL}
-        count, requests = len(self.models), sum(model.requests for model in self.models)
-        models = f"{count} model{'s' * (count != 1)}"
+        requests = sum(model.requests for model in self.models)
+        models = f"{len(self.models)} model{'s' * (len(self.models) != 1)}"
         if not requests:
-            return f"{models} load{'s' * (count == 1)}, with equal config and metadata; no request was sent"
+            return f"{models} loaded, with equal config and metadata; no request was sent"
         text = f"{models}, {requests} request{'s' * (requests != 1)}: equal"
         return f"{text}, but for known differences of this release" if others else text
 
