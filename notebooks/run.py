@@ -4,7 +4,7 @@
 
 With `--write` it also keeps the outputs in the file that read well on a page and are the same each time: text,
 pictures, and the static form of cards and views, without the times that it names. Buttons stay out, which need a
-kernel; so does what cells print that are tagged `remove-output`.
+kernel; so does what cells print that are tagged `varies`, which the documentation shows all the same.
 
 Ends with status 1 at the first cell that fails.
 """
@@ -93,7 +93,7 @@ def write(notebook: Any, path: str) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            hidden = "remove-output" in cell.metadata.get("tags", ())
+            hidden = "varies" in cell.metadata.get("tags", ())
             cell.outputs = [] if hidden else [found for found in map(kept, cell.outputs) if found is not None]
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info = {"name": "python"}

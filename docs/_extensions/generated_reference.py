@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from pygments.lexers.python import PythonLexer
 from tritonclient.grpc import model_config_pb2
 
 import tritonlab
@@ -206,7 +207,9 @@ def list_explained(app: Any, what: str, name: str, value: Any, options: Any, lin
 
 def name_no_lambda(app: Any, what: str, name: str, value: Any, options: Any, signature: str, returned: str) -> Any:
     """Show a default that is a function without a name as an ellipsis; Sphinx calls it with each signature."""
-    return re.sub(r"<function [^>]*<lambda>[^>]*>", "…", signature or ""), returned
+    if not signature or "<lambda>" not in signature:
+        return None
+    return re.sub(r"<function [^<>]*<lambda>>", "…", signature), returned
 
 
 def public_objects() -> dict[str, Any]:
@@ -502,6 +505,8 @@ def setup(app: Any) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", list_explained)
     app.connect("autodoc-process-signature", name_no_lambda)
+    # what executed cells are in, and where the body of a cell magic would be plain text
+    app.add_lexer("ipython3", PythonLexer)
     return {"parallel_read_safe": True}
 
 
