@@ -21,6 +21,7 @@ LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 BUNDLE := tritonlab/labextension/sources.sha256
 
 ENGINES := build/engines
+MATRIX := build/matrix/tools
 
 .PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu rules sizes clean extension extension-check watch
 
@@ -123,8 +124,14 @@ docs: $(VENV)/.test
 	TRITONLAB_DOCS_EXECUTE=$(or $(DOCS_EXECUTE),cache) $(PY) -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
 
-matrix: $(VENV)/.test
-	$(PY) -m tests.matrix $(MATRIX_ROWS)
+# A row needs nothing of this checkout but its wheel, and what builds and installs that.
+$(MATRIX)/.stamp: tests/matrix/tools.txt
+	$(PYTHON) -m venv $(MATRIX)
+	$(MATRIX)/bin/python -m pip $(PIP_INSTALL) -r tests/matrix/tools.txt
+	@touch $@
+
+matrix: $(MATRIX)/.stamp
+	$(MATRIX)/bin/python -m tests.matrix $(MATRIX_ROWS)
 
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side
