@@ -1,8 +1,9 @@
 """The exam of `model.check()`: every planted bug of the corpus must be found and said rightly, no right model accused.
 
-python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--notebooks] [--again] [--json FILE]
+python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--notebooks] [--again] [--log FILE]
 
-With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()` must show it, and so must
+With --log each row is appended to a file of JSON lines, and what the file has is not checked again: an exam of hours can
+be interrupted. With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()` must show it, and so must
 the test that `to_pytest` writes, which must pass with the mended model.
 
 Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
@@ -237,16 +238,33 @@ def ask(
     seconds: float,
     width: int,
     mended: Mapping[str, Path] | None = None,
+    log: Path | None = None,
 ) -> Iterator[Row]:
     """Check the models one after the other, print a row for each check, and yield it. `mended`: the directories of
-    mended models, by name."""
+    mended models, by name. `log`: the file with rows of an earlier exam, to which those of this one are added."""
+    known = {(row.model, row.seed): row for row in read_log(log)}
     for directory, entry, seed in entries:
-        row = in_a_process(directory, entry, seconds, seed, (mended or {}).get(entry.name))
+        row = known.get((entry.name, seed))
+        if row is None:
+            row = in_a_process(directory, entry, seconds, seed, (mended or {}).get(entry.name))
+            if log is not None:
+                with log.open("a") as file:
+                    file.write(json.dumps(asdict(row)) + "\n")
         print(
             f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s  {row.verdict:12} {row.why}",
             flush=True,
         )
         yield row
+
+
+def read_log(log: Path | None) -> list[Row]:
+    """Return the rows of a file of JSON lines; none if it is not there."""
+    if log is None or not log.exists():
+        return []
+    rows = [Row(**json.loads(line)) for line in log.read_text().splitlines()]
+    for row in rows:
+        row.findings = [Said(**said) for said in row.findings]  # type: ignore[arg-type]
+    return rows
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -264,9 +282,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10, help="how many seeds each right model is checked with")
     parser.add_argument("--wrong-seeds", type=int, default=1, help="how many seeds each planted bug is looked for with")
     parser.add_argument("--only", nargs="+", default=(), help="names of models")
+    parser.add_argument("--right", action="store_true", help="only the right models")
     parser.add_argument("--notebooks", action="store_true", help="check the models of the notebooks too")
     parser.add_argument("--again", action="store_true", help="only bugs that can be mended: their findings again, too")
-    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--log", type=Path, help="add the rows to this file, and check no more what it has")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.one:
@@ -280,12 +299,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             for models in (WRONG_MODELS, RIGHT_MODELS)
         )
         tasks: list[tuple[Path, PlantedBug | RightModel, int]] = [
-            (wrong, bug, seed) for bug in WRONG for seed in range(options.wrong_seeds)
+            (wrong, bug, seed) for bug in WRONG for seed in range(0 if options.right else options.wrong_seeds)
         ]
-        tasks += [(right, model, seed) for model in RIGHT for seed in range(options.seeds)]
+        tasks += [(right, model, seed) for seed in range(options.seeds) for model in RIGHT]
         if options.notebooks:
             place = Path(scratch) / "notebooks"
-            tasks += [(place, model, seed) for model in notebook_models(place) for seed in range(options.seeds)]
+            found = notebook_models(place)
+            tasks += [(place, model, seed) for seed in range(options.seeds) for model in found]
         tasks = [task for task in tasks if not options.only or task[1].name in options.only]
         mended: dict[str, Path] = {}
         if options.again:
@@ -294,10 +314,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in mended:
                 write_mended(name, wrong, Path(scratch) / "mended")
         width = max((len(entry.name) for _, entry, _ in tasks), default=0)
-        rows = list(ask(tasks, options.seconds, width, mended))
+        rows = list(ask(tasks, options.seconds, width, mended, options.log))
     print(summary(rows))
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     return 0 if rows and all(row.verdict in PASSES for row in rows) else 1
 
 
