@@ -1,10 +1,10 @@
 """The exam of `model.check()`: every planted bug of the corpus must be found and said rightly, no right model accused.
 
-python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--notebooks] [--again] [--log FILE]
+python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--right] [--notebooks] [--again] [--log FILE]
 
-With --log each row is appended to a file of JSON lines, and what the file has is not checked again: an exam of hours can
-be interrupted. With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()` must show it, and so must
-the test that `to_pytest` writes, which must pass with the mended model.
+With --log each row is added to a file of JSON lines, and what the file has is not checked again, so that an exam of
+hours can be interrupted. With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()`
+must show it, and so must the test that `to_pytest` writes, which must pass with the mended model.
 
 Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
 exit status is 1 if a bug was missed or said wrongly, if a right model was accused, or if a check failed.

@@ -218,6 +218,9 @@ class _Run:
                 continue
             is_whole = self._try(bench, relation, share)
             self._tried.append(Tried(relation.name, relation.explanation, cut=not is_whole))
+            if relation.beyond is not None:
+                name, why = relation.beyond
+                self._tried.append(Tried(name, f"A part of {relation.name}.", why))
 
     def _try(self, bench: Bench, relation: Relation, share: float) -> bool:
         """Try a relation; return whether its time was enough."""
@@ -411,7 +414,6 @@ def repeat(model: Model, case: Case, options: CheckOptions) -> Judgement | None:
     with open_scratch(model) as scratch:
         bench = make_bench(scratch, model, options, case.samples)
         scratch.start(**_batching(scratch))
-        bench.deadline = time.monotonic() + max(options.seconds, 30.0)
         answers = [bench.alone(sample) for sample in case.samples]
         for answer in answers:
             bench.recover(answer)

@@ -132,5 +132,6 @@ STREAMS = Relation(
     search,
     {"order": judge_order, "many": judge_many, "cancelled": judge_cancelled, "unended": judge_unended},
     why_not=lambda bench: "" if bench.scratch.decoupled else "the model is not decoupled",
+    beyond=("slow reads", "send() never waits for a client, so that a model cannot see how fast its stream is read"),
     careful=frozenset({"many"}),
 )

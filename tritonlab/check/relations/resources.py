@@ -133,6 +133,8 @@ class RepeatedLoad:
         self.bench = bench
         self.kind = kind
         self.sent = 0
+        #: what is sent to ask the model what it holds: any request, in a replay the only one that is known
+        self.plain = bench.pool[0].sample if bench.pool else sample
         known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
         self._samples = [one.sample for one in known] or [sample]
         self._pool = {id(one) for one in self._samples}
@@ -219,7 +221,7 @@ def _held(load: RepeatedLoad) -> dict[str, float]:
     held = measure(bench.scratch.pids)
     held["blocks"] = float(len(load.blocks()))
     if bench.scratch.probe is not None:
-        held["objects"] = bench.scratch.probe.count(lambda: bench.alone(bench.pool[0].sample))
+        held["objects"] = bench.scratch.probe.count(lambda: bench.alone(load.plain))
     return held
 
 
@@ -251,14 +253,13 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
         return None
     bench.say("looking for the line")
     bench.need(_TRACING)
-    sample = bench.pool[0].sample
     try:
         bench.renew()
-        probe.trace(lambda: bench.alone(sample))
+        probe.trace(lambda: bench.alone(load.plain))
         load.send(_TRACED)
-        probe.mark(lambda: bench.alone(sample))
+        probe.mark(lambda: bench.alone(load.plain))
         load.send(_TRACED)
-        return probe.grown(lambda: bench.alone(sample), _TRACED)
+        return probe.grown(lambda: bench.alone(load.plain), _TRACED)
     except (Broken, OutOfTime):
         return None
     finally:
