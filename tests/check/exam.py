@@ -280,6 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.check.exam", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each check may take")
     parser.add_argument("--seeds", type=int, default=10, help="how many seeds each right model is checked with")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
     parser.add_argument("--wrong-seeds", type=int, default=1, help="how many seeds each planted bug is looked for with")
     parser.add_argument("--only", nargs="+", default=(), help="names of models")
     parser.add_argument("--right", action="store_true", help="only the right models")
@@ -301,11 +302,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         tasks: list[tuple[Path, PlantedBug | RightModel, int]] = [
             (wrong, bug, seed) for bug in WRONG for seed in range(0 if options.right else options.wrong_seeds)
         ]
-        tasks += [(right, model, seed) for seed in range(options.seeds) for model in RIGHT]
+        seeds = range(options.first_seed, options.first_seed + options.seeds)
+        tasks += [(right, model, seed) for seed in seeds for model in RIGHT]
         if options.notebooks:
             place = Path(scratch) / "notebooks"
             found = notebook_models(place)
-            tasks += [(place, model, seed) for seed in range(options.seeds) for model in found]
+            tasks += [(place, model, seed) for seed in seeds for model in found]
         tasks = [task for task in tasks if not options.only or task[1].name in options.only]
         mended: dict[str, Path] = {}
         if options.again:
