@@ -17,14 +17,16 @@ _MANY = 8
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield streams that differ among many, and streams that go on after their cancellation."""
+    bench.say("cancelling streams")
+    yield from _find_deaf(bench)
+    if bench.over():
+        return
     bench.say("the order of a stream")
     longest = max(bench.pool, key=lambda one: len(one.answer.responses))
     if len(longest.answer.responses) > 1:
         case = Case(NAME, "order", (longest.sample,))
         if judge_order(bench, case, False) is not None:
             yield case
-    bench.say("cancelling streams")
-    yield from _find_deaf(bench)
     bench.say("many streams at once")
     many = None if (NAME, "order") in bench.found else _find_many(bench)
     if many is not None:
