@@ -67,7 +67,8 @@ class Said:
 
 @dataclass
 class Row:
-    """One check of one model: the verdict, and why."""
+    """One check of one model: the verdict, and why. `sent`: how many requests; `cut`: the relations for which its time
+    was not enough, as on a machine that is busy."""
 
     model: str
     seed: int
@@ -76,6 +77,8 @@ class Row:
     relation: str = ""
     why: str = ""
     findings: list[Said] = field(default_factory=list)
+    sent: int = 0
+    cut: list[str] = field(default_factory=list)
 
 
 def fault(bug: PlantedBug, said: Said) -> str:
@@ -133,9 +136,9 @@ def fault_again(finding: CheckFinding, directory: Path, mended: Path) -> str:
 
 def check_here(
     directory: Path, name: str, needs: Sequence[str], arguments: Mapping[str, Any], mended: str = ""
-) -> list[dict[str, Any]]:
-    """Check one model in this process and return what was found. `mended`: the directory of the mended model, with
-    which the first finding of its relation is done again."""
+) -> dict[str, Any]:
+    """Check one model in this process and return what was found, and how much was tried. `mended`: the directory of the
+    mended model, with which the first finding of its relation is done again."""
     server = Server(directory, model_control_mode="explicit")
     try:
         for needed in needs:
@@ -144,7 +147,7 @@ def check_here(
         relations = next((bug.relations for bug in WRONG if bug.name == name), ())
         judged = next((one for one in result.findings if one.relation in relations), None)
         again = fault_again(judged, directory / name, Path(mended)) if mended and judged is not None else ""
-        return [
+        findings = [
             {
                 "relation": finding.relation,
                 "sentence": finding.sentence,
@@ -154,6 +157,7 @@ def check_here(
             }
             for finding in result.findings
         ]
+        return {"findings": findings, "sent": result.requests, "cut": [one.relation for one in result.tried if one.cut]}
     finally:
         server.stop(timeout=5)
 
@@ -184,11 +188,13 @@ def in_a_process(
             env={**os.environ, "TMPDIR": str(directory.parent)},  # where models leave sockets and files
         )
         failure = "" if done.returncode == 0 else error_of(done.stderr)
-        findings = [] if failure else [Said(**said) for said in json.loads(done.stdout.splitlines()[-1])]
+        found = {} if failure else json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        failure, findings = f"it goes on after {longest:.0f} s", []
+        failure, found = f"it goes on after {longest:.0f} s", {}
     relation = entry.relation if isinstance(entry, PlantedBug) else ""
+    findings = [Said(**said) for said in found.get("findings", ())]
     row = Row(entry.name, seed, FAILED, time.monotonic() - start, relation, failure, findings)
+    row.sent, row.cut = found.get("sent", 0), found.get("cut", [])
     if not failure and isinstance(entry, PlantedBug):
         row.verdict, row.why = judge_bug(entry, findings)
     elif not failure:
@@ -251,7 +257,8 @@ def ask(
                 with log.open("a") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
         print(
-            f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s  {row.verdict:12} {row.why}",
+            f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s {row.sent:6} requests"
+            f"{f', {len(row.cut)} cut' if row.cut else '':7}  {row.verdict:12} {row.why}",
             flush=True,
         )
         yield row
