@@ -59,9 +59,6 @@ output [{ name: "SUM" data_type: TYPE_INT32 dims: [1] }]
 """
 
 
-SEND = "sender.send(answer(OUT=np.array([number], np.int32)))"
-
-
 @dataclass(frozen=True)
 class Planted:
     """A model. `relation`: what must be found, "" for a correct model; `says`: words of the sentence; `line`: a part of
@@ -184,7 +181,33 @@ BUGS = [
         """),
         "answers",
         "final flag",
-        mend=(SEND, f"{SEND}\n            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"),
+    ),
+    Planted(
+        "dead_worker",
+        STREAM,
+        executes(
+            """
+            for request in requests:
+                self.work.put((get(request, "N"), request.get_response_sender()))
+            """,
+            """
+            self.work = queue.Queue()
+            threading.Thread(target=self.send, daemon=True).start()
+            """,
+            more="""
+            def send(self):
+                while True:
+                    numbers, sender = self.work.get()
+                    for number in range(8 // (int(numbers[0]) - 2)):
+                        sender.send(answer(OUT=np.array([number], np.int32)))
+                    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            """,
+            imports="import queue\nimport threading",
+        ),
+        "answers",
+        "dropped without the final flag|never gets a response|never ends",
+        "8 // (int(numbers[0]) - 2)",
+        mend=("- 2)", "- 2 or 1)"),
     ),
     Planted(
         "deaf_stream",

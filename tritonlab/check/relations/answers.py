@@ -57,7 +57,7 @@ def _problem(bench: Bench, known: Known) -> tuple[str, str] | None:
 
 def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     bench.renew(careful)
-    sample = case.samples[0]
+    sample, since = case.samples[0], len(bench.scratch.server.logs(bench.scratch.name))
     answer = bench.alone(sample)
     if not answer.ended:
         bench.recover(answer)
@@ -68,7 +68,18 @@ def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     found = _problem(bench, Known(sample, answer))
     if found is None:
         return None
-    return Judgement(_said(found[1]), None, None, answer, answer.place)
+    place = answer.place or (_thread_place(bench, since) if rule_broken(answer) else None)
+    return Judgement(_said(found[1]), None, None, answer, place)
+
+
+def _thread_place(bench: Bench, since: int) -> tuple[str, int] | None:
+    """Return the line at which a thread of the model has ended in an exception, which only the log has."""
+    until = time.monotonic() + _SETTLE
+    while True:
+        place = _place_in("\n".join(one.text for one in bench.scratch.server.logs(bench.scratch.name)[since:]))
+        if place is not None or time.monotonic() > until:
+            return place
+        time.sleep(0.02)
 
 
 def _said(words: str) -> str:
