@@ -179,6 +179,26 @@ def test_a_model_that_talks_to_others_is_named_before(load: Load, server: Server
     assert server.model("scaled").statistics()["model_stats"][0]["inference_count"] == before
 
 
+def test_a_model_that_its_example_names_is_there_to_be_called(load: Load, server: Server) -> None:
+    source = answers("""
+        inputs = [pb_utils.Tensor("X", get(request, "X"))]
+        name = get(request, "MODEL")[0].decode()
+        call = pb_utils.InferenceRequest(model_name=name, requested_output_names=["Y"], inputs=inputs)
+        made = call.exec()
+        return pb_utils.InferenceResponse(made.output_tensors(), made.error())
+    """)
+    config = """
+        input [{ name: "MODEL" data_type: TYPE_STRING dims: [1] }, { name: "X" data_type: TYPE_FP32 dims: [1, 4] }]
+        output [{ name: "Y" data_type: TYPE_FP32 dims: [1, 4] }]
+    """
+    load(ALL["scaled"])
+    model = load(Planted("caller_of_any", config, source))
+    example = {"MODEL": [b"scaled"], "X": np.float32([[1, 2, 3, 4]])}
+    assert not model.check(5, relations=["answers"], side_effects=True).checked
+    result = model.check(5, relations=["answers"], side_effects=True, example=example)
+    assert result.ok and result.checked, result.text()
+
+
 def test_what_is_wrong_only_with_other_arrays_is_a_note(load: Load) -> None:
     source = answers("""
         x = get(request, "X")

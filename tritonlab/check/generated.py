@@ -137,11 +137,14 @@ class Generator:
         self.given_names = frozenset(given)
         self.has_given = bool(given)
 
-    def candidates(self, fill: Fill) -> Iterator[Sample]:
-        """Yield requests without end, the first ones of one row and one size."""
+    def candidates(self, fill: Fill, is_taken: Callable[[], bool]) -> Iterator[Sample]:
+        """Yield requests without end: of any size until the model has taken one, then the most of that size first."""
         sizes = _SIZES if self.shape.is_variable else (1,)
+        size, taken = sizes[0], 0
         for number in range(1 << 30):
-            size = sizes[0] if number < 8 else sizes[number % len(sizes)]
+            taken += is_taken()
+            if not 0 < taken < 8:
+                size = sizes[number % len(sizes)]
             rows = 1 if number % 4 < 3 or not self.shape.batches else min(2 + number % 3, self.shape.most_rows)
             made = self.one(fill, rows, size)
             if number % 2 and self.shape.optional and len(self.shape.optional) < len(made.inputs):

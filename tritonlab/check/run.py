@@ -146,7 +146,7 @@ class _Run:
         bench: Bench | None = None
         try:
             self._say("copying the model")
-            with open_scratch(self._model) as scratch:
+            with open_scratch(self._model, given) as scratch:
                 bench = self._bench(scratch, given)
                 self._go(bench, relations)
         except KeyboardInterrupt:
@@ -316,12 +316,12 @@ def _batching(scratch: ScratchModel) -> dict[str, Any]:
     return {}
 
 
-def open_scratch(model: Model) -> ScratchModel:
-    """Return a copy of a model that serves, and of those that it needs."""
+def open_scratch(model: Model, given: Sequence[Sample] = ()) -> ScratchModel:
+    """Return a copy of a model that serves, and of those that it needs, also for the requests that are given."""
     core = model.server.core
     version = core.find(model.name, model.version)
     others = []
-    for name in _needed(model):
+    for name in _needed(model, given):
         with suppress(TritonError):
             others.append((name, core.find(name).files.directory))
     is_python = not is_ensemble(version.config) and version.config.backend == "python"
@@ -335,18 +335,21 @@ def open_scratch(model: Model) -> ScratchModel:
     )
 
 
-def _needed(model: Model) -> list[str]:
-    """Return the models that it consists of or has called, and what these need."""
+def _needed(model: Model, given: Sequence[Sample]) -> list[str]:
+    """Return the models that it consists of or has called, or that its source or a request names, and what these
+    need."""
     core = model.server.core
     found: list[str] = []
     todo = [model.name]
     known = {one.identifier for one in core.models()}
+    in_requests = [text for one in given for text in one.texts() if text in known]
     while todo:
         name = todo.pop()
         with suppress(TritonError):
             version = core.find(name)
             called = [*composing_models(version.config), *(one for each in version.instances for one in each.called)]
             called += [one for one in Contacts.named_in(version.files.directory) if one in known]
+            called += in_requests
             for one in called:
                 if one not in found and one != model.name:
                     found.append(one)
@@ -411,7 +414,7 @@ def _nothing_taken(bench: Bench) -> str:
 def repeat(model: Model, case: Case, options: CheckOptions) -> Judgement | None:
     """Do a case again with the model as it is now."""
     relation = next(one for one in RELATIONS if one.name == case.relation)
-    with open_scratch(model) as scratch:
+    with open_scratch(model, case.samples) as scratch:
         bench = make_bench(scratch, model, options, case.samples)
         scratch.start(**_batching(scratch))
         answers = [bench.alone(sample) for sample in case.samples]

@@ -291,9 +291,7 @@ class ScratchModel:
                     scheduler.instance_idle(other)
         else:
             self._cancel_executing(asked)
-        until = time.monotonic() + (timeout if timeout is not None else self.timeout)
-        for one in asked:
-            one.done.wait(max(until - time.monotonic(), 0.0))
+        _wait(asked, timeout if timeout is not None else self.timeout)
         died = len(self.watch.deaths) > before
         return [self._answer(one, died) for one in asked]
 
@@ -341,6 +339,17 @@ class ScratchModel:
             died=died,
             busy=not ended and any(each.payload is not None for each in self.instances),
         )
+
+
+def _wait(asked: Sequence[_Asked], timeout: float) -> None:
+    """Wait for the ends of requests, until none has come for so many seconds: they may be executed one by one."""
+    for one in asked:
+        ended = time.monotonic()
+        while not one.done.wait(max(ended + timeout - time.monotonic(), 0.0)):
+            latest = max(each.ended_at for each in asked)
+            if latest <= ended:
+                return
+            ended = latest
 
 
 class _StillBusy(RuntimeError):

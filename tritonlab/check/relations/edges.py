@@ -33,6 +33,8 @@ _ROWS = 32
 _SHAPES = re.compile(
     "zero-size array|empty sequence|could not be broadcast|cannot reshape|not aligned|at least one array"
 )
+#: The edges that are extremes of a datatype.
+_EXTREME = re.compile(r" is the (largest|smallest) number$")
 #: The edges that are ordinary numbers.
 _MODERATE = re.compile(r" is -?1000$")
 
@@ -60,7 +62,8 @@ def _harm(bench: Bench, known: Known) -> str:
     if answer.died:
         return "died"
     if not answer.ended:
-        return "hangs"
+        # so large a number may well be much to do
+        return "" if answer.busy and _EXTREME.search(known.words) else "hangs"
     if is_accident(answer):
         return "accident"
     if _is_nan_of_numbers(bench, known):

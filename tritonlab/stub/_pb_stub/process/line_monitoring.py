@@ -16,8 +16,8 @@ from .line_samples import AuthorFiles, LineTimes
 #: The share of the author's time that events may take, and the nanoseconds that they may take at first.
 _SHARE, _SLACK = 0.02, 300_000
 #: The nanoseconds of the author's time after which events end anyway: a loop within one line makes none, and is still
-#: some 10 % slower while they are on.
-_LONGEST = 1_500_000_000
+#: some 10 % slower while they are on. That is 5 % of half a second, and less of any longer profile.
+_LONGEST = 250_000_000
 #: Between how many events of a thread the price is looked at.
 _LOOKS = 64
 
