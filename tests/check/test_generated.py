@@ -19,11 +19,9 @@ output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }]
 def test_all_sizes_are_tried_until_one_is_taken_and_that_one_more_often_then() -> None:
     shape = RequestShape(parse_pbtxt(ANY_SIZE, "config.pbtxt"))
     made = Generator(shape, np.random.default_rng(0), {})
-    is_taken = False
-    sizes = []
-    for sample in itertools.islice(made.candidates(FILLS[0], lambda: is_taken), 24):
+    sizes: list[int] = []
+    for sample in itertools.islice(made.candidates(FILLS[0], lambda: 3 in sizes), 24):
         sizes.append(sample.inputs["X"].shape[1])
-        is_taken = is_taken or sizes[-1] == 3
     first = sizes.index(3)
     assert len(set(sizes[:first])) == first < 6
     assert set(sizes[first : first + 7]) == {3}

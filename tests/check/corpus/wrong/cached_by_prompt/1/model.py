@@ -22,7 +22,7 @@ class TritonPythonModel:
         for request in requests:
             prompts = pb_utils.get_input_tensor_by_name(request, "PROMPT").as_numpy()
             temperatures = pb_utils.get_input_tensor_by_name(request, "TEMPERATURE").as_numpy()
-            out = [[self.logit(p, t)] for p, t in zip(prompts.reshape(-1), temperatures.reshape(-1))]
+            out = [[self.logit(p, t)] for p, t in zip(prompts.flat, temperatures.flat, strict=True)]
             out = np.nan_to_num(np.array(out, np.float32).reshape(-1, 1))
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("LOGIT", out)]))
         return responses
