@@ -436,11 +436,12 @@ SHOWS: dict[str, Callable[[Asker], None]] = {
     proof.__name__: proof
     for proof in (
         mean_pooling, detector, length_sorted, train_mode_norm, sampler, attention_buckets, sticky_threshold,
-        cached_by_prompt, calibrates_itself, number_parser, finite_guard, skips_the_bad_one, cancels_all, shortest_deadline,
-        double_precision, squeezed, silent_when_empty, usage_after_final, in_place_mean, cut_text, deaf_generator,
-        chunks_in_a_pool, one_position_for_all, cancelled_and_open, state_by_place, restart_goes_on, state_by_modulo,
-        request_history, unbounded_cache, keeps_errors, log_handlers, watchdog_after_error, shared_blocks,
-        metrics_socket, endless_flusher, unpacks_twice, empty_signal, plain_softmax, token_table, first_letter, eight_rows,
+        cached_by_prompt, calibrates_itself, number_parser, finite_guard, skips_the_bad_one, cancels_all,
+        shortest_deadline, double_precision, squeezed, silent_when_empty, usage_after_final, in_place_mean, cut_text,
+        deaf_generator, chunks_in_a_pool, one_position_for_all, cancelled_and_open, state_by_place, restart_goes_on,
+        state_by_modulo, request_history, unbounded_cache, keeps_errors, log_handlers, watchdog_after_error,
+        shared_blocks, metrics_socket, endless_flusher, unpacks_twice, empty_signal, plain_softmax, token_table,
+        first_letter, eight_rows,
     )
 }  # fmt: skip
 
