@@ -94,7 +94,7 @@ class Backends:
         if choice is not None and choice.use is not Use.REAL:
             instead = self._instead(filled, choice)
             check(filled)
-            return filled, _based_source(filled, directory, version, KERNEL, instead)
+            return filled, _based_source(filled, directory, version=version, interpreter=KERNEL, home=instead)
         home = self._home(filled, directory, version)
         check(filled)
         if home is not None and ENVIRONMENT not in filled.parameters and (home / _PACKED_ENVIRONMENT).exists():
@@ -106,7 +106,7 @@ class Backends:
             raise ModelError(str(error)) from error
         if home is None:
             return filled, _source(filled, directory, version, interpreter)
-        return filled, _based_source(filled, directory, version, interpreter, home)
+        return filled, _based_source(filled, directory, version=version, interpreter=interpreter, home=home)
 
     def _instead(self, config: ModelConfig, choice: BackendChoice) -> Path:
         """Return the directory of the backend that answers in the place of the model's own, and mark the config. Raises
