@@ -12,15 +12,16 @@ import re
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.check.planted import BUGS, CORRECT, HEAD, VECTOR, Planted, answers
+from tests.check.planted import ANY_SIZE, BUGS, CORRECT, HEAD, VECTOR, Planted, answers
 from tritonlab.check.check_result import CheckResult, junit_xml
-from tritonlab.check.run import RELATIONS, Doing
+from tritonlab.check.run import RELATIONS, CheckOptions, Doing, make_bench, open_scratch
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.model import Model
 from tritonlab.notebook.server import Server
@@ -249,6 +250,18 @@ def test_an_ensemble_is_checked_as_one_model(load: Load) -> None:
     assert (found.relation, found.case.kind) == ("company", "state")
     assert "keeps something between requests" in found.sentence
     assert found.replay()
+
+
+def test_a_copy_goes_on_to_batch_and_to_keep_sequences_when_its_instances_were_changed(load: Load) -> None:
+    for planted in (replace(ALL["scaled"], config=ANY_SIZE.replace("dynamic_batching {}", "")), ALL["accumulator"]):
+        model = load(planted)
+        with open_scratch(model) as scratch:
+            make_bench(scratch, model, CheckOptions(), [])
+            for count in (1, 2, 1):
+                scratch.start(instance_group=[{"count": count, "kind": "KIND_CPU"}])
+            scratch.start()
+            batching = scratch.version.config.sequence_batching
+            assert scratch.batches or batching.max_sequence_idle_microseconds == 60_000_000
 
 
 def test_wrong_options_are_refused(load: Load) -> None:

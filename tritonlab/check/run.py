@@ -57,6 +57,8 @@ _NO_TIME = "no time was left"
 _CONFIRM = 20.0
 #: Seconds between two reports of what is done.
 _EVERY = 0.25
+#: The microseconds after which a sequence expires, at least; `sequences` tries expiry with less.
+_SEQUENCE_IDLE = 60_000_000
 #: The requests of earlier failures that are sent, at most.
 _FAILED = 4
 #: Findings of one relation, at most.
@@ -187,7 +189,7 @@ class _Run:
         bench.say, bench.poll = self._say, self._poll
         scratch.timeout = max(scratch.timeout, self._options.seconds * _FIRST)
         self._say("starting the copy")
-        scratch.start(**_batching(scratch))
+        scratch.start()
         bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)
         return bench
 
@@ -296,6 +298,8 @@ class _Run:
 
 
 def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, given: Sequence[Sample]) -> Bench:
+    """Return a bench for a copy that is not started yet."""
+    scratch.base = _batching(scratch)
     random = np.random.default_rng(options.seed)
     shape = RequestShape(scratch.config)
     generator = Generator(shape, random, drawing(options.strategies, options.seed))
@@ -304,9 +308,12 @@ def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, given
 
 def _batching(scratch: ScratchModel) -> dict[str, Any]:
     """Return what of the config differs in the copy: a model that takes batches gets them, also if its author has not
-    said yet that requests are to be joined."""
+    said yet that requests are to be joined. Sequences do not expire where the machine is busy."""
     config = scratch.config
-    if config.max_batch_size > 1 and not config.HasField("sequence_batching") and not is_ensemble(config):
+    if config.HasField("sequence_batching"):
+        kept = max(int(config.sequence_batching.max_sequence_idle_microseconds), _SEQUENCE_IDLE)
+        return {"sequence_batching": {**scratch.written()["sequence_batching"], "max_sequence_idle_microseconds": kept}}
+    if config.max_batch_size > 1 and not is_ensemble(config):
         if not config.HasField("dynamic_batching"):
             return {"dynamic_batching": {}}
         batching = dict(scratch.written()["dynamic_batching"])
@@ -416,7 +423,7 @@ def repeat(model: Model, case: Case, options: CheckOptions) -> Judgement | None:
     relation = next(one for one in RELATIONS if one.name == case.relation)
     with open_scratch(model, case.samples) as scratch:
         bench = make_bench(scratch, model, options, case.samples)
-        scratch.start(**_batching(scratch))
+        scratch.start()
         answers = [bench.alone(sample) for sample in case.samples]
         for answer in answers:
             bench.recover(answer)
