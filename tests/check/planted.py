@@ -383,6 +383,15 @@ CORRECT = [
         ),
     ),
     Planted(
+        "sometimes_doubtful",
+        VECTOR.rstrip()[:-1] + ', { name: "DOUBT" data_type: TYPE_FP32 dims: [1] }]',
+        answers("""
+            x = get(request, "X")
+            doubt = x.max(axis=1, initial=-np.inf, keepdims=True)
+            return answer(Y=x, DOUBT=doubt) if (doubt < 4).all() else answer(Y=x)
+        """),
+    ),
+    Planted(
         "careful_numbers",
         TEXT,
         answers("""

@@ -108,8 +108,9 @@ def test_each_relation_has_a_bug_that_can_be_mended() -> None:
     assert {one.relation for one in BUGS if one.mend[0]} == {one.name for one in RELATIONS}
 
 
-def test_a_correct_model_raises_no_alarm(load: Load) -> None:
-    result = load(ALL["careful_numbers"]).check(SECONDS, relations=["answers", "company", "neighbours", "edges"])
+@pytest.mark.parametrize("name", ["careful_numbers", "sometimes_doubtful"])
+def test_a_correct_model_raises_no_alarm(load: Load, name: str) -> None:
+    result = load(ALL[name]).check(SECONDS, relations=["answers", "company", "neighbours", "edges"])
     assert result.ok and result.checked, result.text()
     assert [one.left_out for one in result.tried] == [""] * 4
 

@@ -17,7 +17,7 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from .generated import FILLS, Generator, RequestShape, filled, new_values, value_edges, with_rows
 from .noise import AnswerNoise
-from .problems import breaks_a_rule
+from .problems import answer_problems, breaks_a_rule
 from .sample import ModelAnswer, Sample
 from .scratch_model import ScratchModel
 
@@ -162,6 +162,20 @@ class Bench:
         if answer.died or not answer.ended:
             self.scratch.stop(0.2)
             self.scratch.fresh()
+
+    # -- what is wrong with an answer by itself
+
+    def problems(self, sample: Sample, answer: ModelAnswer) -> Iterator[tuple[str, str]]:
+        """Yield what an answer has that the config does not promise, or lacks, as the output and a sentence."""
+        for name, words in answer_problems(self.scratch.version.config, sample, answer, self.shape.rows(sample)):
+            if not self.is_left_out_at_times(words):
+                yield name, words
+
+    def is_left_out_at_times(self, words: str) -> bool:
+        """Return whether a sentence says that an output is missing which other answers have: there may be nothing to
+        say."""
+        names = {name for one in (*self.pool, *self.edges) for outputs in one.answer.responses for name in outputs}
+        return any(f"does not have '{name}', which" in words for name in names)
 
     # -- what the model is like
 
