@@ -222,7 +222,7 @@ def test_the_last_requests_are_among_those_that_are_tried(load: Load, server: Se
     for value in (2e6, 5e6):
         model(X=np.full((1, 4), value, np.float32))
         time.sleep(0.11)  # one request in a tenth of a second is kept
-    (found,) = model.check(12, relations=["company"], progress=until_found).findings
+    (found,) = model.check(SECONDS, relations=["company"], progress=until_found).findings
     assert found.case.kind == "state"
 
 
@@ -247,7 +247,7 @@ def test_an_ensemble_is_checked_as_one_model(load: Load) -> None:
     right = load(Planted("both_right", config.replace("SECOND", "right_step"), "")).check(5, relations=PIPELINE)
     assert right.ok and right.checked, right.text()
     wrong = load(Planted("one_keeps", config.replace("SECOND", "keeping_step"), ""))
-    (found,) = wrong.check(12, relations=PIPELINE, progress=until_found).findings
+    (found,) = wrong.check(SECONDS, relations=PIPELINE, progress=until_found).findings
     assert (found.relation, found.case.kind) == ("company", "state")
     assert "keeps something between requests" in found.sentence
     assert found.replay()

@@ -7,13 +7,22 @@ import itertools
 import numpy as np
 
 from tritonlab.check.generated import FILLS, Generator, RequestShape
+from tritonlab.check.sample import Sample
 from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.tensor import Tensor
 
 ANY_SIZE = """
 max_batch_size: 4
 input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
 output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }]
 """
+
+
+def test_a_batch_dimension_is_added_where_there_is_none() -> None:
+    shape = RequestShape(parse_pbtxt(ANY_SIZE, "config.pbtxt"))
+    for given in (np.float32([1, 2]), np.float32([[1, 2]])):
+        sample = shape.with_batch(Sample({"X": Tensor.from_numpy(given)}))
+        assert sample.inputs["X"].numpy().tolist() == [[1, 2]]
 
 
 def test_all_sizes_are_tried_until_one_is_taken_and_that_one_more_often_then() -> None:

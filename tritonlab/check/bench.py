@@ -82,7 +82,7 @@ class Bench:
         #: called before each request; raises Stopped
         self.poll: Callable[[], None] = lambda: None
         self.sent = 0
-        self._given = given
+        self.given = given
         self._is_random = is_random
         self._clock = clock
         self._ids = itertools.count(1)
@@ -200,9 +200,9 @@ class Bench:
             self._learn_of(self.pool[0].sample, 2)
 
     def _fill_pool(self) -> None:
-        for sample in self._given:
+        for sample in self.given:
             self._try(sample)
-        if self.pool and self._given and not self.generator.has_given and len(self.pool) >= _POOL:
+        if self.pool and self.given and not self.generator.has_given and len(self.pool) >= _POOL:
             return
         for fill in FILLS:
             taken = len(self.pool)

@@ -116,6 +116,15 @@ class RequestShape:
             for name, datatype in self.types.items()
         }
 
+    def with_batch(self, sample: Sample) -> Sample:
+        """Return the request with a batch dimension, if its inputs have none and the model wants one."""
+        lacks = [len(one.shape) == len(self.dims.get(name, [])) for name, one in sample.inputs.items()]
+        if not (self.batches and all(lacks)):
+            return sample
+        return sample.with_inputs(
+            {name: Tensor(one.datatype, (1, *one.shape), one.data) for name, one in sample.inputs.items()}
+        )
+
     def rows(self, sample: Sample) -> int:
         first = next(iter(sample.inputs.values()), None)
         return int(first.shape[0]) if self.batches and first is not None and first.shape else 1

@@ -369,7 +369,8 @@ def _examples(model: Model, example: Any) -> list[Sample]:
     if example is None:
         return []
     several = example if isinstance(example, (list, tuple)) else [example]
-    types = model.server.core.find(model.name, model.version).rules.input_types
+    version = model.server.core.find(model.name, model.version)
+    types, shape = version.rules.input_types, RequestShape(version.config)
     found = []
     for one in several:
         if isinstance(one, InferenceRequest):
@@ -380,7 +381,7 @@ def _examples(model: Model, example: Any) -> list[Sample]:
                 if name not in types:
                     raise InvalidArgumentError(f"example names '{name}', which is not an input of '{model.name}'")
                 tensors[name] = Tensor.from_any(value, types[name])
-            found.append(Sample(tensors))
+            found.append(shape.with_batch(Sample(tensors)))
         else:
             kind = type(one).__name__
             raise InvalidArgumentError(f"example is of type {kind}; give inputs by name, a request, or a list of them")
@@ -411,6 +412,8 @@ def _failed(model: Model) -> list[Sample]:
 
 
 def _nothing_taken(bench: Bench) -> str:
+    if (example := next(iter(bench.refused), None)) is not None and example.sample in bench.given:
+        return f"Nothing could be checked: the model refuses the request that was given: {example.answer.summary}."
     refused = bench.refused[-1].answer.summary if bench.refused else "no answer"
     return (
         f"Nothing could be checked: the model refuses every request that was generated, the last one with: {refused}. "
