@@ -1,4 +1,4 @@
-"""What a profile of lines costs while it is on: `python -m tests.benchmarks.line_profiling [--rounds 12] [--seconds 1]`.
+"""What a profile of lines costs while it is on: `python -m tests.benchmarks.line_profiling [--rounds 12]`.
 
 Each round sends requests with the profile off and on, in turn the one and the other first, until `execute` has taken so
 many seconds: a profile of the default 3 seconds is longer. The model answers with the CPU time that its thread took in
