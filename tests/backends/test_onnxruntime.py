@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from tests.backends.in_process import Spy, in_process
 from tests.backends.onnx_models import onnx_model, three_layers, write
 from tests.conformance.rules import rule
 from tritonlab import Server
 from tritonlab.core.status import Code, InternalError, InvalidArgumentError, ModelLoadError
+from tritonlab.testing import build_request
 
 FLOAT = TensorProto.FLOAT
+MLP = """backend: "onnxruntime" max_batch_size: 4
+input { name: "x" data_type: TYPE_FP32 dims: 64 } output { name: "y" data_type: TYPE_FP32 dims: 16 }
+"""
 IDENTITY = [helper.make_node("Identity", ["x"], ["y"])]
 
 
@@ -325,9 +332,77 @@ def test_what_the_compiled_backend_has_and_this_one_does_not(server: Server, rep
         ' output { name: "y" data_type: TYPE_FP32 dims: 3 }'
         ' batch_input { kind: BATCH_ELEMENT_COUNT target_name: "n" data_type: TYPE_FP32 source_input: "x" }'
     )
-    assert refused(server, repository, "ragged", {"model.onnx": SMALL}, config) == (
-        "Unsupported: model 'ragged' has batch_input, which tritonlab's onnxruntime backend is without"
+    text = (
+        "Unsupported: model 'ragged' has {}, which tritonlab's onnxruntime backend is without. "
+        'tritonlab.reset(backends={{"ragged": "borrow:HOST:8001"}}) lets a running server answer for it, "stand-in" '
+        "invents answers of the right shapes"
     )
+    assert refused(server, repository, "ragged", {"model.onnx": SMALL}, config) == text.format("batch_input")
+    ragged = config.partition(" batch_input")[0].replace("dims: 3 }", "dims: -1 allow_ragged_batch: true }", 1)
+    assert refused(server, repository, "ragged", {"model.onnx": SMALL}, ragged) == text.format("allow_ragged_batch")
+    state = (
+        "sequence_batching { state { input_name: 's' output_name: 't' data_type: TYPE_FP32 dims: 1 } control_input {"
+        " name: 'go' control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } } }"
+    )
+    found = refused(server, repository, "ragged", {"model.onnx": SMALL}, ragged.replace("-1 allow", "3 allow") + state)
+    assert found == text.format("sequence_batching.state and allow_ragged_batch")
+
+
+@rule("2.14.6")
+def test_settings_of_the_server(tmp_path: Path) -> None:
+    """The batch size of a model that does not say it; one for all backends counts where this one has none."""
+    for name in ("a", "b"):
+        write(tmp_path, name, {"model.onnx": three_layers()})
+    for settings, size in (
+        ({"default-max-batch-size": "8"}, 8),
+        ({"default-max-batch-size": "8", "onnxruntime": {"default-max-batch-size": "2"}, "pytorch": {"x": "1"}}, 2),
+        ({"onnxruntime": {"default-max-batch-size": "0"}}, 0),
+    ):
+        with Server(tmp_path, model_control_mode="explicit", backend_config=settings) as server:
+            config = server.load("a").config()
+            assert config["max_batch_size"] == size
+            assert config["input"][0]["dims"] == ([64] if size else [-1, 64])
+            assert not config.get("parameters")
+    wrong = {"onnxruntime": {"default-max-batch-size": "many"}}
+    with (
+        Server(tmp_path, model_control_mode="explicit", backend_config=wrong) as server,
+        pytest.raises(ModelLoadError, match="failed to convert 'many' to integral number"),
+    ):
+        server.load("b")
+
+
+@rule("2.14.6")
+@pytest.mark.parametrize(
+    ("settings", "threads"),
+    [
+        ({"intra_op_thread_count": "3"}, (5, 0)),  # without the shared pool only the model's own counts
+        ({"enable-global-threadpool": "1", "intra_op_thread_count": "3", "inter_op_thread_count": "2"}, (3, 2)),
+        ({"enable-global-threadpool": "true"}, (0, 0)),
+    ],
+)
+def test_the_threads_of_the_shared_pool_are_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], threads: tuple[int, int]
+) -> None:
+    monkeypatch.setenv("TRITONLAB_BACKEND_CONFIG", json.dumps(settings))
+    five = 'parameters { key: "intra_op_thread_count" value { string_value: "5" } }'
+    model = write(tmp_path, "mlp", {"model.onnx": three_layers()}, MLP + five)
+    options = in_process("onnxruntime", model, monkeypatch)._session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == threads
+
+
+def test_tensors_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime reads the request's array where it lies, and what it has made is what is sent."""
+    model = write(tmp_path, "mlp", {"model.onnx": three_layers()}, MLP)
+    instance = in_process("onnxruntime", model, monkeypatch)
+    session = instance._session
+    spy = Spy(session.run)
+    monkeypatch.setattr(instance, "_session", SimpleNamespace(run=spy))
+    request = build_request({"x": np.ones((2, 64), np.float32)}, requested_outputs=["y"])
+    (response,) = instance.execute([request])
+    _, fed, _ = spy.given
+    assert np.shares_memory(fed["x"], request.inputs()[0].as_numpy())
+    assert np.shares_memory(response.output_tensors()[0].as_numpy(), spy.returned[0])
+    assert not spy.returned[0].flags.owndata  # it is ONNX Runtime's own memory
 
 
 def test_sequences_and_maps_are_not_tensors(server: Server, repository: Path) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.backends.in_process import in_process
 from tests.backends.onnx_models import write
 from tests.conformance.rules import rule
 from tests.serving import config
 from tritonlab import Server
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError
+from tritonlab.testing import build_request
 
 torch = pytest.importorskip("torch")
 
@@ -210,6 +212,9 @@ PARAMETERS = [
         "ENABLE_JIT_PROFILING": "false",
         "ENABLE_TENSOR_FUSER": "0",
         "ENABLE_NVFUSER": "off",
+        "DISABLE_CUDNN": "true",
+        "INTRA_OP_THREAD_COUNT": "3",
+        "INTER_OP_THREAD_COUNT": "2",
     }.items()
 ]
 
@@ -223,6 +228,30 @@ def test_parameters(server: Server, repository: Path, scripted: Any) -> None:
     wrong = 'parameters { key: "INFERENCE_MODE" value { string_value: "maybe" } }'
     text = refused(server, repository, "wrong", {"model.pt": scripted("Same")}, torch_config(*same, wrong))
     assert text == "Invalid argument: failed to convert 'maybe' to boolean"
+    wrong = 'parameters { key: "INTRA_OP_THREAD_COUNT" value { string_value: "many" } }'
+    text = refused(server, repository, "wrong", {"model.pt": scripted("Same")}, torch_config(*same, wrong))
+    assert text == "Invalid argument: failed to convert 'many' to integral number"
+    state = """sequence_batching { state { input_name: "s" output_name: "t" data_type: TYPE_FP32 dims: 1 } }"""
+    text = refused(server, repository, "state", {"model.pt": scripted("Same")}, torch_config(*same, state))
+    assert text.startswith(
+        "Unsupported: model 'state' has sequence_batching.state, which tritonlab's pytorch backend is without. "
+    )
+
+
+@rule("2.15.3")
+def test_threads_and_the_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripted: Any) -> None:
+    """torch reads the request's array where it lies, and what the module returns is what is sent."""
+    count = 'parameters { key: "INTRA_OP_THREAD_COUNT" value { string_value: "3" } }'
+    model = write(tmp_path, "same", {"model.pt": scripted("Same")}, torch_config("x FP32 -1", "y FP32 -1", count))
+    before = torch.get_num_threads()
+    try:
+        instance = in_process("pytorch", model, monkeypatch)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    request = build_request({"x": np.ones(4, np.float32)}, requested_outputs=["y"])
+    (response,) = instance.execute([request])
+    assert np.shares_memory(response.output_tensors()[0].as_numpy(), request.inputs()[0].as_numpy())
 
 
 @rule("2.15.3")

@@ -15,6 +15,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonlab_backend import BackendError
 from tritonlab_recordings import NUMPY, RawTensor, Recordings, Response, key_of
 
 _PARAMETER = "TRITONLAB_BACKEND"
@@ -41,13 +42,6 @@ _CODES = {
 }
 #: Parameters of a response that are about its transport.
 _TRANSPORT = ("triton_final_response",)
-
-
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(f"{code}: {text}")
 
 
 class TritonPythonModel:
@@ -210,7 +204,7 @@ class _BorrowedServer:
             response = self._stub.ModelConfig(request, timeout=min(_LOAD_SECONDS, self._timeout), wait_for_ready=True)
         except grpc.RpcError as error:
             away = error.code() in _AWAY
-            raise BackendError("Unavailable", self._away(error) if away else self._refusal(error)) from None
+            raise BackendError(self._away(error) if away else self._refusal(error), "Unavailable") from None
         found: dict[str, Any] = json_format.MessageToDict(response.config, preserving_proto_field_name=True)
         return found
 
@@ -391,7 +385,7 @@ def _complete(config: dict[str, Any], found: Mapping[str, Any]) -> None:
         config["model_transaction_policy"] = {"decoupled": True}
     if not config["output"]:
         text = f"'{config['name']}' has no outputs in its config.pbtxt, and its recordings have no config.json"
-        raise BackendError("Invalid argument", text)
+        raise BackendError(text)
 
 
 def _described(tensor: Mapping[str, Any]) -> dict[str, Any]:
@@ -406,9 +400,9 @@ def _compare(model: str, role: str, ours: Sequence[Mapping[str, Any]], theirs: S
         other = there.get(each["name"])
         here = f"config.pbtxt of '{model}' has the {role} {_words(each)}"
         if other is None:
-            raise BackendError("Invalid argument", f"{here}, and where it is borrowed from there is none of that name")
+            raise BackendError(f"{here}, and where it is borrowed from there is none of that name")
         if _words(each) != _words(other):
-            raise BackendError("Invalid argument", f"{here}, and where it is borrowed from it is {_words(other)}")
+            raise BackendError(f"{here}, and where it is borrowed from it is {_words(other)}")
 
 
 def _words(tensor: Mapping[str, Any]) -> str:
