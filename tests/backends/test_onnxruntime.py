@@ -353,12 +353,12 @@ def test_settings_of_the_server(tmp_path: Path) -> None:
     """The batch size of a model that does not say it; one for all backends counts where this one has none."""
     for name in ("a", "b"):
         write(tmp_path, name, {"model.onnx": three_layers()})
-    for settings, size in (
+    for given_settings, size in (
         ({"default-max-batch-size": "8"}, 8),
         ({"default-max-batch-size": "8", "onnxruntime": {"default-max-batch-size": "2"}, "pytorch": {"x": "1"}}, 2),
         ({"onnxruntime": {"default-max-batch-size": "0"}}, 0),
     ):
-        with Server(tmp_path, model_control_mode="explicit", backend_config=settings) as server:
+        with Server(tmp_path, model_control_mode="explicit", backend_config=given_settings) as server:
             config = server.load("a").config()
             assert config["max_batch_size"] == size
             assert config["input"][0]["dims"] == ([64] if size else [-1, 64])

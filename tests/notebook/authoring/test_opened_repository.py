@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import threading
+import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -314,3 +318,52 @@ def test_hidden_files_are_left_out_and_named(opened: OpenedRepository, tmp_path:
     assert not (tmp_path / "out" / "pre" / ".env").exists()
     opened.export(tmp_path / "whole", include=".env")
     assert contents(tmp_path / "whole") == contents(opened.path)
+
+
+# -- while models load
+
+SLOW = b"""\
+import time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        time.sleep(60)
+"""
+
+
+def write_slow(root: Path, count: int) -> None:
+    for number in range(count):
+        directory = root / f"slow{number}" / "1"
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_bytes(SLOW)
+        (directory.parent / "config.pbtxt").write_text('backend: "python"\n')
+
+
+def test_an_interrupt_ends_what_loads_and_keeps_what_serves(workspace: Workspace, root: Path) -> None:
+    write_slow(root, 6)
+
+    def interrupt() -> None:
+        def is_under_way() -> bool:
+            found = states(cast(OpenedRepository, workspace.repositories[root])) if workspace.repositories else {}
+            return sorted(found.get(f"slow{number}", "") for number in range(6)) == ["LOADING"] * 4 + ["WAITING"] * 2
+
+        eventually(is_under_way)
+        signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        OpenedRepository.open(workspace, root)
+    thread.join()
+    assert time.monotonic() - began < 40
+    opened = cast(OpenedRepository, workspace.repositories[root])
+    eventually(lambda: not workspace.server.core.loading())
+    found = states(opened)
+    assert found["post"] == "READY" and "LOADING" not in found.values() and "WAITING" not in found.values()
+    assert [found[f"slow{number}"] for number in range(6)].count("NOT LOADED") == 2
+    assert all(row.advice == "open the repository again" for row in opened.facts() if row.state == "NOT LOADED")
+    for number in range(6):
+        shutil.rmtree(root / f"slow{number}")
+    assert OpenedRepository.open(workspace, root) is opened
+    assert answer(workspace) == [3, 5]

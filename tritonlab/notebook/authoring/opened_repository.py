@@ -42,8 +42,9 @@ _SHARE = 0.02
 class OpenedFacts:
     """What is to be told of one model of an opened repository.
 
-    `kind`: `Python`, `ensemble`, or `backend NAME`; "" if its config cannot be read. `state`: READY, LOADING,
-    UNLOADED, FAILED, NOT SERVED (another model of the name is), CLOSED or NOT OPENED (only others were asked for).
+    `kind`: `Python`, `ensemble`, or `backend NAME`; "" if its config cannot be read. `state`: READY, LOADING, WAITING
+    (others load first), UNLOADED, FAILED, NOT LOADED, NOT SERVED (another model of the name is), CLOSED or NOT OPENED
+    (only others were asked for).
     `in_cells`: cells of the notebook write it now. `reason` says why it does not serve, `advice` what to do.
     """
 
@@ -144,6 +145,8 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         self._lock = threading.Lock()  # guards the two below
         self._closed = False
         self._poller: RepositoryPoller | None = None
+        #: whether models are loaded that were not before
+        self._is_loading = False
         workspace.server.core.register_model_repository(path, behind=True)
         workspace.repositories[path] = self
 
@@ -186,7 +189,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def refresh(self, names: Sequence[str] | None = None) -> None:
         """Load what has changed, and try again what failed. `names`: the only ones to serve from now on, None for all.
-        Blocks until every model serves or has failed."""
+        Blocks until every model serves or has failed; an interrupt ends the loads, and what serves goes on."""
         self._names = None if names is None else list(names)
         with self._lock:
             first, self._poller = self._poller is None, self._poller or self._new_poller()
@@ -194,9 +197,13 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         if first:
             poller.start()
         loaded = [name for name in self if self._is_served_from_here(name)]
-        self.workspace.server.core.load_all(loaded)
-        for name in loaded:
-            self.workspace.changed(name)
+        self._is_loading = True
+        try:
+            self.workspace.server.core.load_all(loaded)
+        finally:
+            self._is_loading = False
+            for name in loaded:
+                self.workspace.changed(name)
 
     def _new_poller(self) -> RepositoryPoller:
         began = time.perf_counter()
@@ -344,8 +351,10 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         elif state == "UNAVAILABLE":
             unloaded = server.model(seen.name).reason == "unloaded"
             state, reason = ("UNLOADED", "") if unloaded else ("FAILED", server.model(seen.name).reason)
+        elif state == "UNKNOWN" and self._is_loading:
+            state = "WAITING"
         elif state == "UNKNOWN":
-            state = "NOT LOADED"
+            state, advice = "NOT LOADED", "open the repository again"
         return replace(seen, state=state, version=version, reason=reason, advice=advice)
 
     def _why(self, name: str, failure: TritonError, *, serves: bool) -> tuple[str, str]:
