@@ -146,6 +146,17 @@ def test_closing_unloads_what_it_served(workspace: Workspace, opened: OpenedRepo
     opened.close()
 
 
+def test_what_failed_does_not_keep_the_server_from_being_ready_after_the_end(
+    workspace: Workspace, opened: OpenedRepository
+) -> None:
+    assert not workspace.server.core.ready()
+    opened.close()
+    eventually(workspace.server.core.ready)
+    assert [entry for entry in workspace.server.core.index() if entry["name"] in ("resnet", "template")] == []
+    with pytest.raises(NotFoundError, match=r"^Request for unknown model: 'resnet' is not found$"):
+        workspace.server.model("resnet")(X=ROW)
+
+
 # -- cells
 
 
@@ -361,7 +372,7 @@ def test_an_interrupt_ends_what_loads_and_keeps_what_serves(workspace: Workspace
     eventually(lambda: not workspace.server.core.loading())
     found = states(opened)
     assert found["post"] == "READY" and "LOADING" not in found.values() and "WAITING" not in found.values()
-    assert [found[f"slow{number}"] for number in range(6)].count("NOT LOADED") == 2
+    assert sorted(found[f"slow{number}"] for number in range(6)) == ["FAILED"] * 3 + ["NOT LOADED"] * 3
     assert all(row.advice == "open the repository again" for row in opened.facts() if row.state == "NOT LOADED")
     for number in range(6):
         shutil.rmtree(root / f"slow{number}")

@@ -270,6 +270,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         self.workspace.repositories.pop(self.path, None)
         for name in reversed(served):
             self.workspace.unload(name, wait=False)
+            self.workspace.server.core.drop_failed(name)
 
     # -- what it gives
 

@@ -291,6 +291,15 @@ class ModelControl:
             self._reload_dependents([], f"since '{identifier}' was unloaded")
         return endings
 
+    def drop_failed(self, name: str) -> None:
+        """Forget the models of this name that could not be loaded and that no repository has any more: the server is
+        not ready while it knows them, and nobody can repair them. Triton remembers them (rule 5.11.9)."""
+        for model in self.models.known(name):
+            with model.lock:
+                if not (model.versions or model.settled() or model.identifier in self.repository.names()):
+                    model.forget()
+                    model.ended = {}
+
     # -- state
 
     def running(self, name: str = "") -> list[ModelVersion]:
