@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from tests.notebook.repositories import DESCRIBED, POST, contents, write_repository
+from tests.notebook.repositories import DESCRIBED, POST, config, contents, write_repository
 from tests.serving import eventually
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, NotFoundError
 from tritonlab.export.report import ExportConflict
@@ -97,6 +97,24 @@ def test_what_is_no_repository_is_refused_in_words(workspace: Workspace, root: P
     with pytest.raises(FileError, match="is one model, not a repository: open"):
         OpenedRepository.open(workspace, root / "pre")
     assert workspace.repositories == {}
+
+
+def test_models_without_versions_are_copied_into_a_repository(workspace: Workspace, tmp_path: Path) -> None:
+    examples, models = tmp_path / "examples", tmp_path / "models"
+    (examples / "post").mkdir(parents=True)
+    (examples / "post" / "model.py").write_bytes(POST)
+    (examples / "post" / "config.pbtxt").write_bytes(config("post", "T", "Y"))
+    for directory in (examples, examples / "post"):
+        with pytest.raises(FileError, match=r"as in the examples of NVIDIA's python_backend \(post\): %triton open"):
+            OpenedRepository.open(workspace, directory)
+    opened = OpenedRepository.open(workspace, examples, into=models)
+    assert opened.path == models and states(opened) == {"post": "READY"}
+    assert workspace.server.model("post")(T=ROW)["Y"].tolist() == [2, 3]
+    (models / "post" / "1" / "model.py").write_bytes(POST.replace(b"x + 1", b"x + 5"))
+    assert OpenedRepository.open(workspace, examples, into=models) is opened
+    assert workspace.server.model("post")(T=ROW)["Y"].tolist() == [6, 7]
+    with pytest.raises(FileError, match="has no models without version directories"):
+        OpenedRepository.open(workspace, models, into=tmp_path / "other")
 
 
 def test_a_change_of_its_files_is_served(workspace: Workspace, opened: OpenedRepository) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,9 @@ from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...export.machine_bound import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import CONFIG_FILE, fingerprint, version_numbers
+from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
+from ...repository.place import make_repository
 from ...schedulers.timer import Timer
 from ...server.models.backend_choice import choice_words
 from ...server.models.backends import answer_words
@@ -151,13 +154,21 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         workspace.repositories[path] = self
 
     @classmethod
-    def open(cls, workspace: Workspace, directory: str | PathLike[str], names: Sequence[str] | None = None) -> Self:
+    def open(
+        cls,
+        workspace: Workspace,
+        directory: str | PathLike[str],
+        names: Sequence[str] | None = None,
+        *,
+        into: str | PathLike[str] | None = None,
+    ) -> Self:
         """Serve the models of a repository in the workspace's server. One that is open already looks again. `names`:
-        the only ones to serve; None serves all, also those that come later.
+        the only ones to serve; None serves all, also those that come later. `into`: the repository into which models
+        without version directories are copied first; one that is there already stays as it is.
 
         Raises FileError for what is not a repository, NotFoundError for a name that is not in it.
         """
-        path = repository_in(directory)
+        path = repository_in(directory) if into is None else _arranged(directory, into)
         there = ModelRepositoryManager([path]).names()
         for name in names or ():
             if name not in there:
@@ -395,10 +406,38 @@ def text_of(rows: Sequence[OpenedFacts]) -> str:
 
 def repository_in(directory: str | PathLike[str]) -> Path:
     """Return the path of a repository. Raises FileError for what is not one."""
-    path = Path(os.path.abspath(Path(directory).expanduser()))
-    if not path.is_dir():
-        raise FileError(f"there is no directory {os.fspath(directory)!r}", field=os.fspath(directory))
+    path = _existing(directory)
+    if loose := find_loose_models(path):
+        command = f"%triton open {shlex.quote(os.fspath(directory))} --into models"
+        names = ", ".join(model.name for model in loose[:3]) + (f" and {len(loose) - 3} more" if len(loose) > 3 else "")
+        fix = f"{command} copies them to models/NAME/1 and serves those"
+        raise FileError(
+            f"{os.fspath(directory)!r} is not a repository: its models have no version directories, as in the examples "
+            f"of NVIDIA's python_backend ({names}): {fix}",
+            field=str(path),
+            fix=fix,
+        )
     if (path / CONFIG_FILE).is_file() or version_numbers(path):
         fix = f"open {os.fspath(path.parent)!r}, or load this one: %triton load {path.name} {os.fspath(directory)}"
         raise FileError(f"{os.fspath(directory)!r} is one model, not a repository: {fix}", field=str(path), fix=fix)
+    return path
+
+
+def _existing(directory: str | PathLike[str]) -> Path:
+    path = Path(os.path.abspath(Path(directory).expanduser()))
+    if not path.is_dir():
+        raise FileError(f"there is no directory {os.fspath(directory)!r}", field=os.fspath(directory))
+    return path
+
+
+def _arranged(directory: str | PathLike[str], into: str | PathLike[str]) -> Path:
+    """Copy the models of a directory that have no version directories into a repository, and return its path. Raises
+    FileError if there are none, NoRepository."""
+    loose = find_loose_models(_existing(directory))
+    if not loose:
+        fix = "open it without a place to copy its models to"
+        text = f"{os.fspath(directory)!r} has no models without version directories: {fix}"
+        raise FileError(text, field=os.fspath(directory), fix=fix)
+    path = make_repository(into)
+    arrange(loose, path)
     return path
