@@ -23,6 +23,8 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _START, _END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 #: Seconds that a server may take to say what its model is like.
 _LOAD_SECONDS = 10.0
+#: Seconds that a server may take to say that it is there.
+_LIVE_SECONDS = 2.0
 #: Seconds between two looks at whether requests were cancelled.
 _LOOK_SECONDS = 0.05
 _TIMEOUT = 60.0
@@ -279,12 +281,31 @@ class _BorrowedServer:
             self._forget(exchange)
 
     def _failed(self, exchange: _Exchange, error: Any, away: Callable[[str], None]) -> None:
-        if error.code() in _AWAY:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            self._unavailable(exchange, error, away)
+        elif error.code() in _AWAY:
             away(self._away(error))
         elif error.code() is grpc.StatusCode.CANCELLED:
             self._cancelled(exchange, away)
         else:
             exchange.fail(error.details(), _CODES.get(error.code(), "INTERNAL"))
+
+    def _unavailable(self, exchange: _Exchange, error: Any, away: Callable[[str], None]) -> None:
+        """End a call whose code says that the server cannot be reached, or that its queue is full, the time there is
+        over, or the model is not ready. Only a server that is there says the latter."""
+
+        def settle(call: Any) -> None:
+            if call.exception() is None:
+                exchange.fail(error.details(), "UNAVAILABLE")
+            else:
+                away(self._away(error))
+
+        try:
+            self._stub.ServerLive.future(service_pb2.ServerLiveRequest(), timeout=_LIVE_SECONDS).add_done_callback(
+                settle
+            )
+        except ValueError:  # the channel is closed
+            away(self._away(error))
 
     def _cancelled(self, exchange: _Exchange, away: Callable[[str], None]) -> None:
         """End a call that the watch has cancelled, or that the server has."""
