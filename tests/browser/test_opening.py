@@ -116,6 +116,7 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
             "ensemble_image(IMAGE=np.array([[0, 255, 255]], np.uint8))['SCORE']",
             "ensemble_image.view('graph')",
             "tritonlab.open('image_models').export('exported')",
+            "tritonlab.open('image_models')['resnet50'].choose('stand-in')",
         ],
     )
     lab.open(f"opening_{theme}/opening.ipynb")
@@ -148,6 +149,13 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     exported = lab.run(7)
     lab.wait_text(exported, "resnet50")
     expect(exported).not_to_contain_text("it did not answer itself here")
+    lab.run(8)
+    lab.wait_text(table, "stand-in that invents its answers (zeros)")
+    real = table.get_by_role("button", name="Real")
+    real.focus()
+    lab.page.keyboard.press("Enter")
+    expect(real).to_have_count(0)  # its own backend answers, so there is nothing to choose
+    expect(table.locator("td.tl-tensor:text-is('resnet50')")).to_be_focused()
     after = contents(folder / "exported")
     assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {
         "preprocess/1/model.py"
@@ -175,9 +183,13 @@ def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, the
     borrow.fill("nowhere")
     borrow.press("Enter")
     lab.wait_text(table, "expected the gRPC address of a server")
-    table.get_by_role("button", name="Stand-in").click()
+    table.get_by_role("button", name="Stand-in").focus()
+    lab.page.keyboard.press("Enter")
     lab.wait_text(row(table, "resnet50"), "READY")
     lab.wait_text(table, "stand-in that invents its answers (zeros)")
+    expect(table.get_by_role("button", name="Stand-in")).to_be_focused()
+    lab.page.keyboard.press("Tab")
+    expect(table.get_by_role("button", name="Recorded")).to_be_focused()
     lab.shot(f"opened_chosen_{theme}", table)
 
     lab.page.locator(".lm-TabBar-tab", has_text="Launcher").click()
