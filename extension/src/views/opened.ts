@@ -43,11 +43,13 @@ function focusAgain(panel: HTMLElement, { model, row }: DOMStringMap): void {
   const same = [...panel.querySelectorAll<HTMLElement>("[data-model]")].find((each) => each.dataset.model === model);
   const name = [...panel.querySelectorAll<HTMLElement>("td.tl-tensor")].find((each) => each.textContent === row);
   if (same) same.focus();
-  else if (name) focusCell(name);
+  else if (name) focusCell(name, row);
 }
 
-function focusCell(cell: HTMLElement): void {
+/** Focuses a cell of a row, for as long as the table is drawn. */
+function focusCell(cell: HTMLElement, row?: string): void {
   cell.tabIndex = -1;
+  cell.dataset.row = row;
   cell.focus();
 }
 
@@ -68,7 +70,7 @@ function render({ model, el }: RenderContext<{ html: string }>): Cleanup {
         // without the extension, as in VS Code, the magic does it
         if (!button.dispatchEvent(asked)) return;
         place.innerHTML = command;
-        focusCell(place);
+        focusCell(place, name);
       };
     }
     for (const place of panel.querySelectorAll<HTMLElement>("[data-choose]")) offer(model, place, typed);
