@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import json
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -405,19 +407,168 @@ def test_tensors_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not spy.returned[0].flags.owndata  # it is ONNX Runtime's own memory
 
 
-def test_sequences_and_maps_are_not_tensors(server: Server, repository: Path) -> None:
-    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [1]))
+def typed_model(node: Any, inputs: dict[str, Any], outputs: dict[str, Any], domain: str = "") -> Any:
+    """Return a model of one node whose inputs and outputs have any types, by type protos."""
     graph = helper.make_graph(
-        [helper.make_node("SequenceConstruct", ["x"], ["y"])],
+        [node],
         "graph",
-        [helper.make_tensor_value_info("x", FLOAT, [1])],
-        [helper.make_value_info("y", sequence)],
+        [helper.make_value_info(name, kind) for name, kind in inputs.items()],
+        [helper.make_value_info(name, kind) for name, kind in outputs.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    opsets = [helper.make_opsetid("", 18), *([helper.make_opsetid(domain, 3)] if domain else [])]
+    model = helper.make_model(graph, opset_imports=opsets)
     model.ir_version = 8
-    onnx.checker.check_model(model)
-    assert refused(server, repository, "sequence", {"model.onnx": model}) == (
-        "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'y', expected 'ONNX_TYPE_TENSOR'."
+    return model
+
+
+ML = "ai.onnx.ml"
+ONE = helper.make_tensor_type_proto(FLOAT, [2])
+NOT_TENSORS = {
+    "x SEQUENCE": typed_model(
+        helper.make_node("ConcatFromSequence", ["x"], ["y"], axis=0),
+        {"x": helper.make_sequence_type_proto(ONE)},
+        {"y": helper.make_tensor_type_proto(FLOAT, ["N"])},
+    ),
+    "z SEQUENCE": typed_model(  # what sklearn's converters make of probabilities unless they are not to
+        helper.make_node("ZipMap", ["p"], ["z"], domain=ML, classlabels_strings=["a", "b"]),
+        {"p": helper.make_tensor_type_proto(FLOAT, ["N", 2])},
+        {
+            "z": helper.make_sequence_type_proto(
+                helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, []))
+            )
+        },
+        ML,
+    ),
+    "x UNKNOWN": typed_model(
+        helper.make_node("OptionalGetElement", ["x"], ["y"]), {"x": helper.make_optional_type_proto(ONE)}, {"y": ONE}
+    ),
+}
+
+
+@rule("2.14.3")
+@pytest.mark.parametrize("what", NOT_TENSORS)
+def test_what_is_not_a_tensor_is_refused(server: Server, repository: Path, what: str) -> None:
+    name, kind = what.split()
+    found = refused(server, repository, f"not_a_tensor_{name}_{kind}", {"model.onnx": NOT_TENSORS[what]})
+    assert found == (
+        f"Unsupported: Unsupported ONNX Type 'ONNX_TYPE_{kind}' for I/O '{name}', expected 'ONNX_TYPE_TENSOR'."
+    )
+
+
+def test_a_model_that_torch_has_exported(server: Server, repository: Path) -> None:
+    torch = pytest.importorskip("torch")
+    network = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)).eval()
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        axes = {"features": {0: "batch"}, "scores": {0: "batch"}}
+        names = {"input_names": ["features"], "output_names": ["scores"], "dynamic_axes": axes}
+        torch.onnx.export(network, (torch.zeros(1, 3),), file, dynamo=False, **names)
+    write(repository, "exported", {"model.onnx": file.getvalue()})
+    config = server.load("exported").config()
+    assert (config["max_batch_size"], config["input"][0]["dims"], config["output"][0]["dims"]) == (4, [3], [2])
+    x = np.random.default_rng(2).standard_normal((3, 3), np.float32)
+    with torch.no_grad():
+        expected = network(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(one(server, "exported", features=x)["scores"], expected, rtol=1e-5)
+
+
+def test_texts_as_classifiers_have_them(server: Server, repository: Path) -> None:
+    """Text in, numbers out, and the other way round; the elements that are sent are bytes."""
+    encode = helper.make_node(
+        "LabelEncoder", ["word"], ["label"], domain=ML, keys_strings=["ä", "b"], values_int64s=[1, 2], default_int64=-1
+    )
+    decode = helper.make_node(
+        "LabelEncoder", ["label"], ["again"], domain=ML, keys_int64s=[1, 2], values_strings=["ä", ""]
+    )
+    text, number = TensorProto.STRING, TensorProto.INT64
+    outputs = {"label": (number, ["N", 2]), "again": (text, ["N", 2])}
+    model = onnx_model([encode, decode], {"word": (text, ["N", 2])}, outputs)
+    model.opset_import.append(helper.make_opsetid(ML, 3))
+    write(repository, "classifier", {"model.onnx": model})
+    server.load("classifier")
+    found = one(server, "classifier", word=np.array([["ä".encode(), b"b"], [b"", b"b"]], np.object_))
+    assert found["label"].tolist() == [[1, 2], [-1, 2]]
+    assert found["again"].tolist() == [["ä".encode(), b""], [b"_Unused", b""]]
+    (response,) = server.model("classifier").infer(
+        inputs={"word": np.array([[b"b", b"b"]], np.object_)}, requested_outputs=["again"]
+    )
+    assert {name: tensor.numpy().tolist() for name, tensor in response.outputs.items()} == {"again": [[b"", b""]]}
+
+
+def test_weights_in_a_file_of_their_own(server: Server, repository: Path) -> None:
+    model = three_layers()
+    expected = directly(model, x=np.ones((1, 64), np.float32))[0]
+    for name in ("external", "lost"):
+        place = repository / name / "1"
+        place.mkdir(parents=True)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        onnx.save(copy, place / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (repository / "lost" / "1" / "weights.bin").unlink()
+    server.load("external")
+    np.testing.assert_array_equal(one(server, "external", x=np.ones((1, 64), np.float32))["y"], expected)
+    text = refused(server, repository, "lost", {})
+    assert text.startswith("Internal: onnx runtime error ") and "<repository>/lost/1/weights.bin" in text
+
+
+@rule("2.14.1")
+def test_files_of_another_age_and_broken_ones(server: Server, repository: Path) -> None:
+    new_opset, new_format = (onnx_model(IDENTITY, {"x": (FLOAT, ["N"])}, {"y": (FLOAT, ["N"])}) for _ in range(2))
+    new_opset.opset_import[0].version = 99
+    new_format.ir_version = 99
+    files = {
+        "new_opset": (new_opset, "ONNX Runtime only *guarantees* support for models stamped with"),
+        "new_format": (new_format, "Unsupported model IR version: 99"),
+        "cut": (three_layers().SerializeToString()[:5000], "Protobuf parsing failed."),
+        "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 3\n", "Protobuf parsing failed."),
+    }
+    for name, (content, words) in files.items():
+        text = refused(server, repository, name, {"model.onnx": content})
+        assert text.startswith("Internal: onnx runtime error ") and words in text, text
+
+
+def test_no_elements_and_odd_names(server: Server, repository: Path) -> None:
+    nodes = [helper.make_node("Identity", ["in:0"], ["out/é"]), helper.make_node("Neg", ["in:0"], ["b"])]
+    model = onnx_model(nodes, {"in:0": (FLOAT, ["N", "M"])}, {"out/é": (FLOAT, ["N", "M"]), "b": (FLOAT, ["N", "M"])})
+    write(repository, "odd", {"model.onnx": model})
+    server.load("odd")
+    for shape in ((2, 0), (1, 3)):
+        array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        found = one(server, "odd", **{"in:0": array})
+        np.testing.assert_array_equal(found["out/é"], array)
+        np.testing.assert_array_equal(found["b"], -array)
+
+
+CONTROLLED = """backend: "onnxruntime" max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "y" data_type: TYPE_FP32 dims: 1 } sequence_batching { control_input { name: "go" control {
+kind: CONTROL_SEQUENCE_START %s_false_true: [ 0, 10 ] } } }"""
+
+
+@rule("2.14.3")
+def test_controls_of_sequences_are_inputs_of_the_model(server: Server, repository: Path) -> None:
+    def model(*shape: Any) -> Any:
+        inputs = {"x": (FLOAT, ["N", 1])} | ({"go": (FLOAT, shape)} if shape else {})
+        return onnx_model(
+            [helper.make_node("Sum", ["x", *(["go"] if shape == ("N", 1) else [])], ["y"])],
+            inputs,
+            {"y": (FLOAT, ["N", 1])},
+        )
+
+    write(repository, "controlled", {"model.onnx": model("N", 1)}, CONTROLLED % "fp32")
+    handle, x = server.load("controlled"), np.array([[5]], np.float32)
+    found = [next(iter(handle.infer(inputs={"x": x}, correlation_id=7, flags=flags))).outputs["y"] for flags in (1, 2)]
+    assert [each.numpy().tolist() for each in found] == [[[15]], [[5]]]
+    of_control = "Invalid argument: unable to load model '{}', sequence control 'go'"
+    assert refused(server, repository, "typed", {"model.onnx": model("N", 1)}, CONTROLLED % "int32") == (
+        f"{of_control.format('typed')}, the model expects data-type FLOAT but the model configuration specifies "
+        "data-type TYPE_INT32"
+    )
+    assert refused(server, repository, "shaped", {"model.onnx": model("N", 2)}, CONTROLLED % "fp32") == (
+        f"{of_control.format('shaped')} in model has dims [2] but dims [1] is expected"
+    )
+    assert refused(server, repository, "without", {"model.onnx": model()}, CONTROLLED % "fp32") == (
+        "Internal: configuration specified sequence control 'go', but model does not provide that input"
     )
 
 

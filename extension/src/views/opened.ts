@@ -38,18 +38,19 @@ function offer(model: Model, place: HTMLElement, typed: Map<string, string>): vo
   place.append(address);
 }
 
-/** Gives the focus to what had it before the table was drawn again, or to its row where that is gone. */
+/** Gives the focus to what had it before the table was drawn again; where that is gone, as buttons are while a model
+ * loads, to its row until it comes back. */
 function focusAgain(panel: HTMLElement, { model, row }: DOMStringMap): void {
   const same = [...panel.querySelectorAll<HTMLElement>("[data-model]")].find((each) => each.dataset.model === model);
   const name = [...panel.querySelectorAll<HTMLElement>("td.tl-tensor")].find((each) => each.textContent === row);
   if (same) same.focus();
-  else if (name) focusCell(name, row);
+  else if (name) focusCell(name, row, model);
 }
 
-/** Focuses a cell of a row, for as long as the table is drawn. */
-function focusCell(cell: HTMLElement, row?: string): void {
+/** Focuses a cell of a row in the place of `model`, what is focused else. */
+function focusCell(cell: HTMLElement, row = "", model = ""): void {
   cell.tabIndex = -1;
-  cell.dataset.row = row;
+  Object.assign(cell.dataset, { row, model });
   cell.focus();
 }
 

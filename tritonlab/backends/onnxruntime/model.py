@@ -255,11 +255,11 @@ def _check_inputs(config: Mapping[str, Any], inputs: Mapping[str, Any], initiali
     model, batches = config["name"], config["max_batch_size"] > 0
     controls = _controls(config)
     expected = sum(not each.get("optional") for each in config["input"]) + len(controls)
+    for name, data_type in controls:
+        _check_control(model, name, data_type, inputs.get(name), batches)
     if len(inputs) != expected:
         text = f"unable to load model '{model}', configuration expects {expected} inputs, model provides {len(inputs)}"
         raise BackendError(text)
-    for name, data_type in controls:
-        _check_control(model, name, data_type, inputs.get(name), batches)
     known = {**inputs, **{each.name: each for each in initializers}}
     for each in config["input"]:
         name = each["name"]

@@ -43,6 +43,11 @@ _ADVICE = (
         '"vllm"',
     ),
     (
+        re.compile(r"PytorchStreamReader failed locating file constants\.pkl"),
+        'the file is not TorchScript but what torch.save has written: torch.jit.script(module).save("model.pt") writes '
+        "that",
+    ),
+    (
         re.compile(r"onnx runtime error 7: .*Protobuf parsing failed"),
         "the file is not an ONNX model; if it is a pointer of Git LFS, git lfs pull puts the model in its place",
     ),
