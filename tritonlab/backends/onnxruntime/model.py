@@ -21,7 +21,6 @@ from tritonlab_backend import (
     BackendError,
     Batch,
     bracketed,
-    default_max_batch_size,
     dims_of,
     parameters_of,
     refuse_unsupported,
@@ -29,6 +28,7 @@ from tritonlab_backend import (
     to_boolean,
     to_integer,
 )
+from tritonlab_signature import ModelTensor, check_count, check_tensor, complete
 
 #: What ONNX Runtime calls the types that Triton's backend takes. It refuses all others, BF16 and complex among them.
 _TYPES = {
@@ -66,11 +66,12 @@ class TritonPythonModel:
         if (config["input"] or config.get("batch_input")) and config["output"]:
             return auto_complete_model_config
         session = _session(config, config["name"], "CPU")
-        inputs, outputs = session.get_inputs(), session.get_outputs()
-        _complete_batching(auto_complete_model_config, [*inputs, *outputs])
-        for key, nodes in (("input", inputs), ("output", outputs)):
-            if not config[key]:
-                config[key] = [_described(node, config["max_batch_size"] > 0) for node in nodes]
+        inputs, outputs = (list(_tensors(nodes).values()) for nodes in (session.get_inputs(), session.get_outputs()))
+        can_batch = all(tensor.shape and tensor.shape[0] == -1 for tensor in (*inputs, *outputs))
+        if config["max_batch_size"] and not can_batch:
+            text = "model does not support batching while non-zero max_batch_size is specified"
+            raise BackendError(f"autofill failed for model '{config['name']}': {text}")
+        complete(auto_complete_model_config, inputs, outputs, can_batch=can_batch)
         return auto_complete_model_config
 
     def initialize(self, args: Mapping[str, str]) -> None:
@@ -78,12 +79,13 @@ class TritonPythonModel:
         self._batches = config["max_batch_size"] > 0
         refuse_unsupported(config)
         self._session = _session(config, args["model_instance_name"], args["model_instance_kind"])
-        self._inputs = {each.name: each for each in self._session.get_inputs()}
-        _check_inputs(config, self._inputs, self._session.get_overridable_initializers())
-        self._inputs.update((each.name, each) for each in self._session.get_overridable_initializers())
-        outputs = {each.name: each for each in self._session.get_outputs()}
-        _check_outputs(config, outputs)
-        self._strings = {name for name, each in self._inputs.items() if each.type == "tensor(string)"}
+        inputs, outputs = _tensors(self._session.get_inputs()), _tensors(self._session.get_outputs())
+        initializers = _tensors(self._session.get_overridable_initializers())
+        _check_inputs(config, inputs, initializers)
+        for each in config["output"]:
+            check_tensor(config, each, outputs, "output", _TYPES.values())
+        self._inputs = {**inputs, **initializers}
+        self._strings = {name for name, each in self._inputs.items() if each.data_type == "TYPE_STRING"}
         self._outputs = [each["name"] for each in config["output"]]
         #: the shape in the config of each output that is a scalar in the model
         self._scalars = {each["name"]: dims_of(each) for each in config["output"] if not outputs[each["name"]].shape}
@@ -106,8 +108,8 @@ class TritonPythonModel:
         """Return an input as ONNX Runtime wants it."""
         if name in self._strings:
             array = _texts(name, array)
-        node = self._inputs.get(name)
-        return array.reshape(()) if node is not None and not node.shape else array
+        tensor = self._inputs.get(name)
+        return array.reshape(()) if tensor is not None and not tensor.shape else array
 
     def _sent(self, name: str, array: Any) -> Any:
         """Return an output as the config describes it."""
@@ -227,108 +229,22 @@ def _unknown_accelerator(name: str) -> BackendError:
 # -- the configuration
 
 
-def _complete_batching(auto_complete: Any, nodes: Sequence[Any]) -> None:
-    """Let a model batch if each of its inputs and outputs has a variable first dimension."""
-    config = auto_complete.as_dict()
-    if all(shape and shape[0] == -1 for shape in map(_shape, nodes)):
-        if config["max_batch_size"] == 0:
-            auto_complete.set_max_batch_size(default_max_batch_size())
-        if config["max_batch_size"] > 1 and "sequence_batching" not in config:
-            auto_complete.set_dynamic_batching()
-    elif config["max_batch_size"]:
-        raise BackendError(
-            f"autofill failed for model '{config['name']}': model does not support batching while non-zero "
-            "max_batch_size is specified",
-        )
-
-
-def _described(node: Any, batches: bool) -> dict[str, Any]:
-    """Return an input or output of the model as the config describes it."""
-    dims = _shape(node)[1:] if batches else _shape(node)
-    found = {"name": node.name, "data_type": _data_type(node), "dims": dims or [1]}
-    if not dims and batches:
-        found["reshape"] = {"shape": []}
-    return found
-
-
-def _check_inputs(config: Mapping[str, Any], inputs: Mapping[str, Any], initializers: Sequence[Any]) -> None:
+def _check_inputs(
+    config: Mapping[str, Any], inputs: Mapping[str, ModelTensor], initializers: Mapping[str, ModelTensor]
+) -> None:
     model, batches = config["name"], config["max_batch_size"] > 0
     controls = _controls(config)
-    expected = sum(not each.get("optional") for each in config["input"]) + len(controls)
     for name, data_type in controls:
         _check_control(model, name, data_type, inputs.get(name), batches)
-    if len(inputs) != expected:
-        text = f"unable to load model '{model}', configuration expects {expected} inputs, model provides {len(inputs)}"
-        raise BackendError(text)
-    known = {**inputs, **{each.name: each for each in initializers}}
+    check_count(config, sum(not each.get("optional") for each in config["input"]) + len(controls), len(inputs))
+    known = {**inputs, **initializers}
     for each in config["input"]:
-        name = each["name"]
         if each.get("optional") and batches:
             raise BackendError(
-                f"unable to load model '{model}', optional input '{name}' is not supported for models that support "
-                "batching",
+                f"unable to load model '{model}', optional input '{each['name']}' is not supported for models that "
+                "support batching",
             )
-        _check_tensor(config, each, known, "input", exact=False)
-
-
-def _check_outputs(config: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    for each in config["output"]:
-        _check_tensor(config, each, outputs, "output", exact=True)
-
-
-def _check_tensor(
-    config: Mapping[str, Any], described: Mapping[str, Any], known: Mapping[str, Any], role: str, exact: bool
-) -> None:
-    """Compare a tensor of the config with the model's. Raises BackendError."""
-    model, name, data_type = config["name"], described["name"], described["data_type"]
-    node = known.get(name)
-    if node is None:
-        allowed = ", ".join(sorted(known))
-        text = f"unexpected inference {role} '{name}', allowed {role}s are: {allowed}"
-        raise BackendError(text)
-    if data_type not in _TYPES.values():
-        text = f"unsupported datatype {data_type} for {role} '{name}' for model '{model}'"
-        raise BackendError(text, "Internal")
-    if data_type != _data_type(node):
-        provides = _data_type(node).replace("STRING", "BYTES")
-        text = (
-            f"unable to load model '{model}', configuration expects datatype {data_type} for {role} '{name}', model "
-            f"provides {provides}"
-        )
-        raise BackendError(text)
-    dims = dims_of(described)
-    if node.shape:
-        _check_dims(model, name, _shape(node), dims, config["max_batch_size"] > 0, exact)
-    elif any(dim != 1 for dim in dims):
-        text = (
-            f"unable to load model '{model}', scalar tensor '{name}', should only provide 1 in the model configuration "
-            f"when the model doesn't support batching. Model configuration provided: {bracketed(dims)}."
-        )
-        raise BackendError(text)
-
-
-def _check_dims(model: str, name: str, shape: list[int], dims: list[int], batches: bool, exact: bool) -> None:
-    if batches and shape[0] != -1:
-        text = (
-            f"model '{model}', tensor '{name}': for the model to support batching the shape should have at least 1 "
-            f"dimension and the first dimension must be -1; but shape expected by the model is {bracketed(shape)}"
-        )
-        raise BackendError(text)
-    full = [-1, *dims] if batches else dims
-    pairs = zip(shape, full, strict=False)
-    if len(shape) == len(full) and all(have == want or (have == -1 and not exact) for have, want in pairs):
-        return
-    initial = (
-        "(an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making "
-        f"complete shape {bracketed(full)})"
-        if batches
-        else f"(shape {bracketed(full)})"
-    )
-    text = (
-        f"model '{model}', tensor '{name}': the model expects {len(shape)} dimensions (shape {bracketed(shape)}) but "
-        f"the model configuration specifies {len(full)} dimensions {initial}"
-    )
-    raise BackendError(text)
+        check_tensor(config, each, known, "input", _TYPES.values())
 
 
 def _controls(config: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -343,17 +259,17 @@ def _controls(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _check_control(model: str, name: str, data_type: str, node: Any, batches: bool) -> None:
-    if node is None:
+def _check_control(model: str, name: str, data_type: str, tensor: ModelTensor | None, batches: bool) -> None:
+    if tensor is None:
         text = f"configuration specified sequence control '{name}', but model does not provide that input"
         raise BackendError(text, "Internal")
-    shape = _shape(node)[1:] if batches else _shape(node)
+    shape = tensor.shape[1:] if batches else tensor.shape
     of_control = f"unable to load model '{model}', sequence control '{name}'"
     if shape != [1]:
         text = f"{of_control} in model has dims {bracketed(shape)} but dims [1] is expected"
         raise BackendError(text)
-    if data_type != _data_type(node):
-        provided = _data_type(node).removeprefix("TYPE_").replace("FP32", "FLOAT").replace("FP64", "DOUBLE")
+    if data_type != tensor.data_type:
+        provided = tensor.data_type.removeprefix("TYPE_").replace("FP32", "FLOAT").replace("FP64", "DOUBLE")
         text = (
             f"{of_control}, the model expects data-type {provided} but the model configuration specifies data-type "
             f"{data_type}"
@@ -364,13 +280,17 @@ def _check_control(model: str, name: str, data_type: str, node: Any, batches: bo
 # -- small pieces
 
 
+def _tensors(nodes: Sequence[Any]) -> dict[str, ModelTensor]:
+    """Return the inputs or outputs of a session by their names. Raises BackendError for what is not a tensor."""
+    return {node.name: ModelTensor(node.name, _data_type(node), _shape(node)) for node in nodes}
+
+
 def _shape(node: Any) -> list[int]:
     return [dim if isinstance(dim, int) else -1 for dim in node.shape]
 
 
 def _data_type(node: Any) -> str:
-    """Return the type as configs write it, TYPE_INVALID for one that Triton does not take. Raises BackendError for what
-    is not a tensor."""
+    """Return the type as configs write it, TYPE_INVALID for one that Triton does not take."""
     kind = node.type.partition("(")[0]
     if kind != "tensor":
         text = f"Unsupported ONNX Type 'ONNX_TYPE_{_KINDS.get(kind, 'UNKNOWN')}' for I/O '{node.name}', expected "
