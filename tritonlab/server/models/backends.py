@@ -41,12 +41,13 @@ _SETTINGS = "TRITONLAB_BACKEND_CONFIG"
 _REAL: dict[str, tuple[str, str]] = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "pytorch": ("torch", "torch"),
+    "openvino": ("openvino", "openvino"),
     "identity": ("numpy", ""),
     "repeat": ("numpy", ""),
     "square": ("numpy", ""),
 }
 #: What runs the models of a backend, as people call it.
-_ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch"}
+_ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch", "openvino": "OpenVINO"}
 #: The directories of those that answer in the place of another.
 _INSTEAD = {Use.BORROW: "elsewhere", Use.RECORDED: "elsewhere", Use.STAND_IN: "stand_in"}
 
