@@ -202,3 +202,40 @@ def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, the
     lab.wait_until_idle()
     lab.wait_text(row(lab.page.locator(".jp-NotebookPanel:visible .tl-live"), "preprocess"), "READY")
     assert (lab.foreign, lab.errors) == ([], [])
+
+
+SLOW = b"""\
+import time
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        time.sleep(60)
+"""
+
+
+def test_what_loads_is_seen_and_can_be_interrupted(lab: Any, theme: str) -> None:
+    folder = lab.jupyter.notebooks / f"slow_{theme}"
+    write_models(folder / "models", "onnx")
+    for number in range(6):
+        directory = folder / "models" / f"slow{number}" / "1"
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_bytes(SLOW)
+        (directory.parent / "config.pbtxt").write_text('backend: "python"\n')
+    lab.jupyter.write(f"slow_{theme}/slow.ipynb", ["%load_ext tritonlab", "%triton open models"])
+    lab.open(f"slow_{theme}/slow.ipynb")
+    lab.run(0)
+    output = lab.start(1).locator(".jp-OutputArea").first
+    table = output.locator(".tl-live")
+    lab.wait_text(table, "2 of 9 models READY, 4 loading, 3 waiting")  # an ensemble comes last
+    lab.wait_text(row(table, "preprocess"), "READY")
+    expect(table).to_contain_text("WAITING")
+    lab.shot(f"opening_{theme}", table)
+    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+    lab.wait_text(output, "KeyboardInterrupt")
+    lab.wait_text(table, "2 of 9 models READY")
+    expect(table).not_to_contain_text("LOADING")
+    expect(table).to_contain_text("NOT LOADED")
+    lab.shot(f"opening_interrupted_{theme}", table)
+    expect(output.locator(".tl-live")).to_have_count(1)
+    assert (lab.foreign, lab.errors) == ([], [])
