@@ -391,6 +391,8 @@ def test_an_interrupt_ends_what_loads_and_keeps_what_serves(workspace: Workspace
     found = states(opened)
     assert found["post"] == "READY" and "LOADING" not in found.values() and "WAITING" not in found.values()
     assert sorted(found[f"slow{number}"] for number in range(6)) == ["FAILED"] * 3 + ["NOT LOADED"] * 3
+    failed = [row for row in opened.facts() if row.name.startswith("slow") and row.state == "FAILED"]
+    assert {(row.reason, row.advice) for row in failed} == {("the load was stopped.", "load it again")}
     assert all(row.advice == "open the repository again" for row in opened.facts() if row.state == "NOT LOADED")
     for number in range(6):
         shutil.rmtree(root / f"slow{number}")

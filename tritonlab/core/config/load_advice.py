@@ -64,6 +64,7 @@ _ADVICE = (
         _MAKE_ENVIRONMENT,
     ),
     (re.compile(r"has kind KIND_(?:CPU|MODEL) but specifies one or more GPUs"), f"leave gpus out; {_SIMULATE}"),
+    (re.compile(r"the load was stopped"), "load it again"),
     (re.compile(r"appears in two or more repositories"), "remove one of them, or serve with model_namespacing"),
 )
 

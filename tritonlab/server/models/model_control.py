@@ -321,7 +321,7 @@ class ModelControl:
         """Make the loads fail that go on for the models of this name."""
         for version in self.loading():
             if name in (version.name, version.identifier):
-                version.abort()
+                version.stop_loading()
 
     def kill(self, endings: Sequence[Ending]) -> None:
         """End these versions at once. Blocks some seconds at most."""
