@@ -189,7 +189,7 @@ class TritonPythonModel:
 
 def instances(model: Model) -> list[ModelInstance]:
     """The instances behind a handle, for what the API does not show."""
-    return model._found().instances
+    return model.serving_version().instances
 
 
 def eventually(holds: Callable[[], Any], timeout: float = SOON) -> Any:

@@ -86,12 +86,12 @@ def cell_to_ready(cells: int = _CELLS) -> list[Walk]:
     walks = []
     with contextlib.redirect_stdout(io.StringIO()):
         shell.run_line_magic("load_ext", "tritonlab")
-        shell.run_cell(_CELL.format(name="warm")).raise_error()
+        shell.run_cell(_CELL.format(name="warm"), store_history=True).raise_error()
         for number in range(cells):
             walk = Walk()
             sys.setprofile(walk)
             try:
-                result = shell.run_cell(_CELL.format(name=f"walked_{number}"))
+                result = shell.run_cell(_CELL.format(name=f"walked_{number}"), store_history=True)
             finally:
                 sys.setprofile(None)
             result.raise_error()

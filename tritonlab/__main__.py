@@ -152,13 +152,13 @@ def check_models(options: argparse.Namespace) -> int:
     return CheckRun(
         options.model_repository,
         options.model,
-        options.seconds,
-        options.seed,
-        options.relations.split(",") if options.relations else None,
-        options.side_effects,
-        options.junit,
-        options.tests,
-        options.json,
+        seconds=options.seconds,
+        seed=options.seed,
+        relations=options.relations.split(",") if options.relations else None,
+        side_effects=options.side_effects,
+        junit=options.junit,
+        tests=options.tests,
+        as_json=options.json,
     ).run()
 
 

@@ -43,11 +43,12 @@ from .core.unknown_option import UnknownOption, explains_unknown
 from .export.preflight.judge import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
+from .notebook.authoring.notebook_ports import open_endpoints
 from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model
 from .notebook.opened import Repository
 from .notebook.server import Server
-from .notebook.views.playground.open_playground import open_playground
+from .notebook.views.opener import open_load_panel, open_playground, open_view, show_progress
 from .profile.recorder import Recorder
 from .profile.recording import Recording
 from .server.api.server import UNLOAD_SECONDS
@@ -121,9 +122,10 @@ def default_repository() -> Path:
 def default_workspace() -> Workspace:
     """Return the workspace that holds what this process's notebook has written so far, served by `default_server`."""
     global _workspace
-    server, repository = default_server(), default_repository()
+    server = default_server()
     with _lock:
-        found = _workspace or Workspace(server, repository)
+        assert _directory is not None
+        found = _workspace or Workspace(server, _directory.path)
         is_new, _workspace = _workspace is None, found
         server.workspace = found
     if is_new and _follow is not None:
@@ -273,8 +275,6 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
     InvalidArgumentError for another kind or model, OSError for a file that cannot be read, RecordingError for a file
     that is not a recording.
     """
-    from .notebook.views.record.opening import open_view
-
     return subject.view(kind) if isinstance(subject, Model) else open_view(subject, kind, model)
 
 
@@ -287,7 +287,6 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     """
     from .clients import remote
     from .notebook.authoring.hints import hint
-    from .notebook.views.card.load_panel import show_progress
 
     return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress, advise=hint)
 
@@ -301,9 +300,7 @@ def load_panel(model: Loadable) -> LoadPanel:
     """Return a form, which a cell shows, that tests a model under load: one of a server here, or of one elsewhere
     (`connect`). What it does is `model.load_test`, and its `result` is what was measured last.
     """
-    from .notebook.views.card.load_panel import LoadPanel
-
-    return LoadPanel(model)
+    return open_load_panel(model)
 
 
 def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
@@ -327,10 +324,8 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     What is returned shows the addresses; its `headers` are what clients send, and its `stop()` closes the ports. Close
     those of a server of your own before you stop it. Raises TritonError for a port in use.
     """
-    from .notebook.authoring import serving
-
     if server is not None:
-        return serving.open_endpoints(server, **options)
+        return open_endpoints(server, **options)
     return default_workspace().ports.open(**options)
 
 

@@ -109,28 +109,31 @@ function Options(given: Chosen): JSX.Element {
   );
 }
 
-/** A text that is looked at once nobody types. */
-function useTyped(shown: string, take: (typed: string) => void): [string, (typed: string) => void] {
+/** A text that the task takes once nobody types; until then it does not export. */
+function useTyped(
+  task: ExportTask,
+  shown: string,
+  take: (typed: string) => void
+): [string, (typed: string) => void] {
   const [typed, setTyped] = useState(shown);
   useEffect(() => {
     if (typed === shown) return undefined;
-    const due = setTimeout(() => take(typed), TYPING_MS);
-    return () => clearTimeout(due);
+    task.setTyping(setTyped, true);
+    const due = setTimeout(() => {
+      task.setTyping(setTyped, false);
+      take(typed);
+    }, TYPING_MS);
+    return () => {
+      clearTimeout(due);
+      task.setTyping(setTyped, false);
+    };
   }, [typed]);
+  useEffect(() => setTyped(shown), [shown]);
   return [typed, setTyped];
 }
 
 function Directory({ task }: Part): JSX.Element {
-  const [typed, setTyped] = useState(task.directory);
-  useEffect(() => {
-    if (typed === task.directory) return undefined;
-    const due = setTimeout(() => {
-      task.directory = typed;
-      void task.ask();
-    }, TYPING_MS);
-    return () => clearTimeout(due);
-  }, [typed, task]);
-  useEffect(() => setTyped(task.directory), [task.directory]);
+  const [typed, setTyped] = useTyped(task, task.directory, (directory) => task.moveTo(directory));
   return (
     <div className="tritonlab-field">
       <label>
@@ -140,15 +143,10 @@ function Directory({ task }: Part): JSX.Element {
           type="text"
           spellCheck={false}
           value={typed}
-          onChange={(event) => {
-            task.plan = null;
-            task.looking = true;
-            task.changed.emit();
-            setTyped(event.target.value);
-          }}
+          onChange={(event) => setTyped(event.target.value)}
         />
       </label>
-      <span className="tritonlab-dim">{task.plan?.directory ?? " "}</span>
+      <span className="tritonlab-dim">{typed === task.directory ? task.plan?.directory ?? " " : " "}</span>
       <Findings task={task} place="directory" />
     </div>
   );
@@ -175,14 +173,14 @@ function Check(given: { checked: boolean; toggle: () => void; children: ReactNod
   );
 }
 
-/** One choice: its name on the left, its controls, and below them what is said of it. */
-function Option(given: { name: string; children: ReactNode; said?: ReactNode }): JSX.Element {
+/** One choice: its name on the left, its controls, and below them what there is to know of it. */
+function Option(given: { name: string; children: ReactNode; note?: ReactNode }): JSX.Element {
   return (
     <div className="tritonlab-option" role="group" aria-label={given.name}>
       <span aria-hidden="true">{given.name}</span>
       <div>{given.children}</div>
-      <div className="tritonlab-said" aria-live="polite">
-        {given.said}
+      <div className="tritonlab-note" aria-live="polite">
+        {given.note}
       </div>
     </div>
   );
@@ -225,7 +223,7 @@ function Refused({ why }: { why?: Refusal }): JSX.Element | null {
 
 function Target({ task, fields, choices }: Chosen): JSX.Element {
   const notes = [...new Set((task.plan?.models ?? []).flatMap((one) => one.notes))];
-  const said = (
+  const note = (
     <>
       <Findings task={task} place="target" />
       {notes.map((note) => (
@@ -236,7 +234,7 @@ function Target({ task, fields, choices }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Target" said={said}>
+    <Option name="Target" note={note}>
       <select
         className="jp-mod-styled"
         aria-label="Target"
@@ -263,10 +261,10 @@ const ENVIRONMENTS: Record<string, string> = {
 };
 
 function Environments({ task, fields, choices }: Chosen): JSX.Element {
-  const [typed, setTyped] = useTyped(fields.prefix, (prefix) => task.choose({ prefix }));
+  const [typed, setTyped] = useTyped(task, fields.prefix, (prefix) => task.choose({ prefix }));
   const found = task.plan?.environment;
   const kinds = ["none", ...choices.environments.filter((one) => one !== "none"), PREFIX];
-  const said = (
+  const note = (
     <>
       {found?.text && (
         <p>
@@ -283,7 +281,7 @@ function Environments({ task, fields, choices }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Environment" said={said}>
+    <Option name="Environment" note={note}>
       <select
         className="jp-mod-styled"
         aria-label="Environment"
@@ -311,7 +309,7 @@ function Environments({ task, fields, choices }: Chosen): JSX.Element {
   );
 }
 
-const KINDS: Record<string, string> = { docker: "Docker and compose", k8s: "Kubernetes", kserve: "KServe" };
+const KINDS: Record<string, string> = { docker: "Docker and compose", k8s: "Kubernetes", kserve: "KServe", ray: "Ray Serve" };
 
 function Deploy({ task, fields, choices }: Chosen): JSX.Element {
   const toggle = (kind: string): void => {
@@ -319,22 +317,18 @@ function Deploy({ task, fields, choices }: Chosen): JSX.Element {
     task.choose({ deploy: others.length < fields.deploy.length ? others : [...fields.deploy, kind] });
   };
   const why = task.plan?.refused.deploy;
-  const goThere = (fix: string): void => {
-    task.directory = fix;
-    void task.ask();
-  };
-  const said = (
+  const note = (
     <>
       <Refused why={why} />
       {why?.is_place && (
-        <button type="button" className="tritonlab-button" onClick={() => goThere(why.fix)}>
+        <button type="button" className="tritonlab-button" onClick={() => task.moveTo(why.fix)}>
           Export to {why.fix}
         </button>
       )}
     </>
   );
   return (
-    <Option name="Deploy files" said={said}>
+    <Option name="Deploy files" note={note}>
       {choices.kinds.map((kind) => (
         <Check key={kind} checked={fields.deploy.includes(kind)} toggle={() => toggle(kind)}>
           {KINDS[kind] ?? kind}
@@ -346,7 +340,7 @@ function Deploy({ task, fields, choices }: Chosen): JSX.Element {
 
 function Capture({ task, fields }: Chosen): JSX.Element {
   const written = (task.plan?.models ?? []).filter((one) => one.captured.length);
-  const said = (
+  const note = (
     <>
       {written.map((one) => (
         <p key={one.name}>
@@ -358,7 +352,7 @@ function Capture({ task, fields }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Other cells" said={said}>
+    <Option name="Other cells" note={note}>
       <Check checked={fields.capture} toggle={() => task.choose({ capture: !fields.capture })}>
         Write what other cells define, and a model uses, in front of it
       </Check>
@@ -367,7 +361,7 @@ function Capture({ task, fields }: Chosen): JSX.Element {
 }
 
 function Files({ task, fields }: Chosen): JSX.Element {
-  const [typed, setTyped] = useTyped(fields.artifacts, (artifacts) => task.choose({ artifacts }));
+  const [typed, setTyped] = useTyped(task, fields.artifacts, (artifacts) => task.choose({ artifacts }));
   const lines = artifactsOf(typed);
   const plans = task.plan?.models ?? [];
   const left = new Map(plans.flatMap((one) => one.left_out).map((one) => [one.path, one]));
@@ -375,7 +369,7 @@ function Files({ task, fields }: Chosen): JSX.Element {
     const others = fields.include.filter((one) => one !== path);
     task.choose({ include: others.length < fields.include.length ? others : [...fields.include, path] });
   };
-  const said = (
+  const note = (
     <>
       {lines.problem && (
         <p className="tritonlab-error" role="alert">
@@ -392,7 +386,7 @@ function Files({ task, fields }: Chosen): JSX.Element {
     </>
   );
   return (
-    <Option name="Files" said={said}>
+    <Option name="Files" note={note}>
       {[...left.values()].map((one) => (
         <Check key={one.path} checked={fields.include.includes(one.path)} toggle={() => toggle(one.path)}>
           Also {one.path}, which is {one.bytes === null ? one.why : `large: ${size(one.bytes)}`}
@@ -416,14 +410,14 @@ function Files({ task, fields }: Chosen): JSX.Element {
 }
 
 function Verify({ task, fields }: Chosen): JSX.Element {
-  const [typed, setTyped] = useTyped(fields.releases, (releases) => task.choose({ releases }));
-  const said = task.plan?.verify.map((one) => (
+  const [typed, setTyped] = useTyped(task, fields.releases, (releases) => task.choose({ releases }));
+  const note = task.plan?.verify.map((one) => (
     <p key={one.release} className={one.problem ? "tritonlab-warning" : ""}>
       {one.problem ? `${one.release}: ${one.problem}` : one.text}.
     </p>
   ));
   return (
-    <Option name="Proof" said={said}>
+    <Option name="Proof" note={note}>
       <Check checked={fields.verify} toggle={() => task.choose({ verify: !fields.verify })}>
         Start real Triton servers on a copy, and compare their answers
       </Check>

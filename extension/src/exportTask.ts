@@ -43,6 +43,7 @@ export class ExportTask {
   readonly changed = new Signal<this, void>(this);
   private _asked = 0;
   private _job = "";
+  private readonly _typing = new Set<unknown>();
 
   constructor(readonly around: Around) {
     this.directory = around.directory;
@@ -66,7 +67,7 @@ export class ExportTask {
   /** Whether it may be written: what it would do is known, and nothing is refused. */
   get allowed(): boolean {
     const { plan } = this;
-    if (this.running || this.looking || !plan || !this.names.length) return false;
+    if (this.running || this.looking || this._typing.size || !plan || !this.names.length) return false;
     return !Object.keys(plan.refused).length && !plan.artifacts.some((one) => one.problem);
   }
 
@@ -90,6 +91,19 @@ export class ExportTask {
     if (!this.fields || this.running) return;
     this.fields = { ...this.fields, ...fields };
     void this.ask();
+  }
+
+  moveTo(directory: string): void {
+    this.directory = directory;
+    void this.ask();
+  }
+
+  /** Keeps the export back while a `field` has a text that is not taken yet. */
+  setTyping(field: unknown, typing: boolean): void {
+    if (this._typing.has(field) === typing) return;
+    if (typing) this._typing.add(field);
+    else this._typing.delete(field);
+    this.changed.emit();
   }
 
   toggleModel(name: string): void {

@@ -57,7 +57,7 @@ def test_fail_mend_replay(lab: Any, theme: str) -> None:
     lab.run(3)
     pane.get_by_role("button", name="Replay").press("Enter")
     lab.wait_text(pane, "Answered in")
-    expect(pane.locator(".tl-said")).to_contain_text("Y FP32 [4] [7., 7., 7., 7.]")
+    expect(pane.locator(".tl-result")).to_contain_text("Y FP32 [4] [7., 7., 7., 7.]")
     lab.shot(f"failure_mended_{theme}", pane)
     assert "Error displaying widget" not in output.inner_text()
     assert (lab.foreign, lab.errors) == ([], [])

@@ -290,5 +290,14 @@ def test_notebook_7_shows_the_same_and_what_is_live(
         card.get_by_role("button", name="Send", exact=True).click()
         lab.wait_text(card.locator(".tl-form"), "OUT")
         lab.shot("notebook7_live", card)
+        card.get_by_role("button", name="Export…").click()
+        panel = lab.page.locator(".tritonlab-export")
+        panel.get_by_label("Repository directory").fill("from7")
+        lab.wait_text(panel.locator(".tritonlab-plan"), "config.pbtxt")
+        lab.shot("notebook7_export")
+        panel.locator(".jp-Dialog-footer .jp-mod-accept").click()
+        panel.locator("[role=status]").wait_for()
+        assert (server.notebooks / "from7" / "echo" / "1" / "model.py").read_text() == IDENTITY
+        lab.page.keyboard.press("Escape")
         # one error is its own, with and without extensions (Notebook 7.6)
         assert lab.foreign == [] and [error for error in lab.errors if "'schema'" not in error] == []

@@ -57,7 +57,7 @@ def test_a_kernel_that_restarts_under_an_open_view_leaves_its_figure(lab: Any, v
 
 def test_a_view_that_fails_in_the_kernel_says_so(lab: Any, view: Any) -> None:
     lab.run(4)
-    lab.wait_text(view.locator(".tl-said"), "This view has stopped: ValueError: no")
+    lab.wait_text(view.locator(".tl-report"), "This view has stopped: ValueError: no")
     assert lab.errors == []
 
 
@@ -67,7 +67,7 @@ def test_a_state_of_another_version_says_so(lab: Any) -> None:
     lab.jupyter.write("old_view.ipynb", ["%load_ext tritonlab", old])
     lab.open("old_view.ipynb")
     lab.run(0)
-    lab.wait_text(lab.run(1).locator(".tl-said"), "This view is of another version of tritonlab. Run its cell again.")
+    lab.wait_text(lab.run(1).locator(".tl-report"), "This view is of another version of tritonlab. Run its cell again.")
     assert lab.errors == []
 
 

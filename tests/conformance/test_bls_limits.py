@@ -102,5 +102,5 @@ def taken(client: Client) -> int:
     if isinstance(client, RealClient):
         return sum(region.stat().st_size for region in Path("/dev/shm").glob(client.server.region_prefix + "*"))
     assert isinstance(client, LabClient)
-    stub: Any = client.server.model("one")._found().instances[0].stub
+    stub: Any = client.server.model("one").serving_version().instances[0].stub
     return int(stub.link.region.used)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.load_testing.test_load_model import SEQUENCE, SEQUENCE_CONFIG
+from tests.load_testing.test_load_run import SEQUENCE, SEQUENCE_CONFIG
 from tritonlab.clients.remote import RemoteServer, connect
 from tritonlab.core.status import TritonError, UnsupportedError
 from tritonlab.load_testing.load_result import LoadResult

@@ -195,7 +195,7 @@ def test_an_import_is_made_once_for_all(sides: Sides) -> None:
 def test_what_a_model_changes_before_an_import(sides: Sides, trap: str) -> None:
     _, warm = sides.same(f"{trap}\nimport heavy\n{SEES}", **{"1__sets.py": "import os\nos.environ['HEAVY'] = 'x'\n"})
     assert not warm
-    (why,) = (each["imports_anew"] for each in sides.warm.server.model("m").instances())
+    (why,) = (each["imports_again"] for each in sides.warm.server.model("m").instances())
     assert why.startswith("'heavy', because ")
     assert f"The model repeats imports at every start: {why}." in sides.said()
 
@@ -227,7 +227,7 @@ def test_an_import_in_initialize(sides: Sides) -> None:
 def test_what_a_model_does_before_an_import_in_initialize(sides: Sides, methods: str) -> None:
     _, warm = sides.same(IN_INITIALIZE, methods)
     assert not warm
-    assert sides.warm.server.model("m").instances()[0]["imports_anew"].startswith("'heavy', because model.py, line ")
+    assert sides.warm.server.model("m").instances()[0]["imports_again"].startswith("'heavy', because model.py, line ")
 
 
 def test_a_module_is_not_there_before_it_is_imported(sides: Sides) -> None:
@@ -249,7 +249,7 @@ def test_a_file_in_the_working_directory_that_an_installed_module_takes(sides: S
     source = f"import heavy\n{SEES}"
     assert sides.same(source)[1]
     (here / "extra.py").write_text("WHOSE = 'mine'\n")
-    assert sides.warm.server.model("m").instances()[0]["imports_anew"] == ""
+    assert sides.warm.server.model("m").instances()[0]["imports_again"] == ""
     found, warm = sides.same(source)
     assert (found[5], warm) == ("mine", False)
     assert any(f"all, because {here / 'extra.py'} may be what one of them imports" in text for text in sides.said())
@@ -416,7 +416,7 @@ def test_a_stand_in_for_torch(sides: Sides, site: Path, case: str, monkeypatch: 
     finally:
         (site / "torch.py").unlink()
     assert (found, warm) == (True, True)
-    (why,) = (each["imports_anew"] for each in sides.warm.server.model("m").instances())
+    (why,) = (each["imports_again"] for each in sides.warm.server.model("m").instances())
     assert why == ("" if forked else "'torch', because it fails in a fork")
 
 

@@ -31,11 +31,11 @@ def curl_command(request: RequestSpec, address: str, header_file: str, outputs: 
     kept = f" -D {request.model_name}.head -o {request.model_name}.answer" if binary else ""
     values = {name: json_value(tensor) if is_read(tensor) else None for name, tensor in request.inputs.items()}
     if None not in values.values():
-        for said_input in document["inputs"]:
-            said_input["data"] = values[said_input["name"]]
+        for entry in document["inputs"]:
+            entry["data"] = values[entry["name"]]
         return f"{command}{kept} -d {shlex.quote(json.dumps(document, ensure_ascii=False))}\n"
-    for said_input in document["inputs"]:
-        said_input["parameters"] = {"binary_data_size": request.inputs[said_input["name"]].byte_size}
+    for entry in document["inputs"]:
+        entry["parameters"] = {"binary_data_size": request.inputs[entry["name"]].byte_size}
     head = json.dumps(document).encode()
     body = head + b"".join(tensor.data.tobytes() for tensor in request.inputs.values())
     length = f"-H 'Inference-Header-Content-Length: {len(head)}' -H 'Content-Type: application/octet-stream'"

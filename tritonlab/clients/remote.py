@@ -93,7 +93,7 @@ class RemoteServer:
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
-        return RemoteModel(self._link, name, version, self._progress, self._advise)
+        return RemoteModel(self._link, name, version=version, show_progress=self._progress, advise=self._advise)
 
     def close(self) -> None:
         self._link.close()
@@ -145,22 +145,22 @@ class RemoteModel(LoadTested):
         The outcome holds an error of the server, if there was one, and the server's own times, if the server counts
         them and nobody else asks meanwhile.
         """
-        asked = addressed(request, self.name, self.version)
+        sent = addressed(request, self.name, self.version)
         decoupled = self._decoupled() if decoupled is None else decoupled
         before = self._counted()
         arrivals: list[Arrival] = []
         error: TritonError | None = None
-        asked.request_start = time.monotonic_ns()
+        sent.request_start = time.monotonic_ns()
         try:
-            for response in self._link.send(asked, decoupled):
-                arrivals.append(Arrival(response, time.monotonic_ns() - asked.request_start))
+            for response in self._link.send(sent, decoupled):
+                arrivals.append(Arrival(response, time.monotonic_ns() - sent.request_start))
                 if response.error is not None:
                     response.error.explained_by = self._explain
                 error = error or response.error
         except TritonError as problem:
             problem.explained_by = self._explain
             error = problem
-        return Outcome(asked, tuple(arrivals), error, _split(before, self._counted_after(before)))
+        return Outcome(sent, tuple(arrivals), error, _split(before, self._counted_after(before)))
 
     def load_target(self) -> RemoteTarget:
         return RemoteTarget(self._link, self.name, self._version())

@@ -102,7 +102,7 @@ class RequestWatch(Instrument):
             error = refused or (errors[0] if errors else None)
             split, batch_size = self._splits.get(id(request)), self._batch_sizes.get(id(request), 0)
             printed = tuple(record for record in self._printed if request.serial in record.serials)
-        return Outcome(request, arrivals, error, split, batch_size, printed)
+        return Outcome(request, arrivals, error=error, split=split, batch_size=batch_size, printed=printed)
 
 
 class Sending:

@@ -71,7 +71,7 @@ class Snippet:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Example:
     """The contents of a program: a request, its answer, and of its model whether it is `decoupled` and
     takes batches, and the datatypes of its outputs.
     """
@@ -98,18 +98,18 @@ def copy_as(
     """
     if kind not in KINDS:
         raise ValueError(f"'{kind}' is not one of {', '.join(KINDS)}")
-    return KINDS[kind](_asked(request, config, responses, address))
+    return KINDS[kind](_example(request, config, responses, address))
 
 
-def _asked(
+def _example(
     request: InferenceRequest,
     config: Mapping[str, Any],
     responses: Sequence[InferenceResponse] = (),
     address: Address | None = None,
-) -> Asked:
+) -> Example:
     outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
     decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
-    return Asked(
+    return Example(
         request,
         address=address or Address(),
         decoupled=decoupled,
@@ -119,42 +119,43 @@ def _asked(
     )
 
 
-def _http(asked: Asked) -> Snippet:
-    if asked.decoupled:
+def _http(example: Example) -> Snippet:
+    if example.decoupled:
         raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
     text = (
-        _imports("http", asked)
-        + _headers(asked)
-        + _inputs(asked)
-        + f'with tritonclient.InferenceServerClient("{asked.address.http}") as client:\n'
-        + f"    answer = client.infer({_arguments(asked, headers=True)})\n"
+        _imports("http", example)
+        + _headers(example)
+        + _inputs(example)
+        + f'with tritonclient.InferenceServerClient("{example.address.http}") as client:\n'
+        + f"    answer = client.infer({_arguments(example, headers=True)})\n"
         + 'for output in answer.get_response()["outputs"]:\n'
         + '    print(output["name"], answer.as_numpy(output["name"]), sep="\\n")\n'
     )
-    return Snippet(f"{asked.request.model_name}_http.py", text)
+    return Snippet(f"{example.request.model_name}_http.py", text)
 
 
-def _grpc(asked: Asked) -> Snippet:
+def _grpc(example: Example) -> Snippet:
     head = (
-        _imports("grpc", asked)
-        + _headers(asked)
-        + _inputs(asked)
-        + f'with tritonclient.InferenceServerClient("{asked.address.grpc}") as client:\n'
+        _imports("grpc", example)
+        + _headers(example)
+        + _inputs(example)
+        + f'with tritonclient.InferenceServerClient("{example.address.grpc}") as client:\n'
     )
-    name = f"{asked.request.model_name}_grpc.py"
+    name = f"{example.request.model_name}_grpc.py"
     shown = 'print(output.name, answer.as_numpy(output.name), sep="\\n")\n'
-    if not asked.decoupled:
-        call = f"    answer = client.infer({_arguments(asked, headers=True)})\n"
+    if not example.decoupled:
+        call = f"    answer = client.infer({_arguments(example, headers=True)})\n"
         return Snippet(name, head + call + "for output in answer.get_response().outputs:\n    " + shown)
-    return Snippet(name, head + _stream(asked, "    ", f"        for output in message.outputs:\n            {shown}"))
+    body = f"        for output in message.outputs:\n            {shown}"
+    return Snippet(name, head + _stream(example, "    ", body))
 
 
-def _stream(asked: Asked, indent: str, body: str) -> str:
+def _stream(example: Example, indent: str, body: str) -> str:
     """Write the calls that ask over a stream; `body` is run for each response, with `answer` and its `message`."""
-    headers = ", headers=headers" if asked.address.header_file else ""
+    headers = ", headers=headers" if example.address.header_file else ""
     lines = [
         f"client.start_stream(lambda result, error: answers.put(error or result){headers})",
-        f"client.async_stream_infer({_arguments(asked)}, enable_empty_final_response=True)",
+        f"client.async_stream_infer({_arguments(example)}, enable_empty_final_response=True)",
         "final = False",
         "while not final:",
         "    answer = answers.get()",
@@ -167,26 +168,26 @@ def _stream(asked: Asked, indent: str, body: str) -> str:
     return text + body + f"{indent}{end}\n"
 
 
-def _pytest(asked: Asked) -> Snippet:
+def _pytest(example: Example) -> Snippet:
     """Write a test that asks over gRPC, which carries every kind of answer."""
-    if not asked.responses:
+    if not example.responses:
         raise NotSendable("a test needs a response to compare with: send the request first")
-    if any(response.error is not None for response in asked.responses):
+    if any(response.error is not None for response in example.responses):
         raise NotSendable("a test needs a response to compare with, and this request failed")
-    name = f"test_{asked.request.model_name}"
-    wanted = _wanted(asked)
-    text = _test_head(asked, name, wanted) + _test_function(asked, name, wanted)
-    return Snippet(f"{name}.py", text, {f"{name}.npz": _npz(_kept(asked, wanted))})
+    name = f"test_{example.request.model_name}"
+    wanted = _wanted(example)
+    text = _test_head(example, name, wanted) + _test_function(example, name, wanted)
+    return Snippet(f"{name}.py", text, {f"{name}.npz": _npz(_kept(example, wanted))})
 
 
-def _wanted(asked: Asked) -> list[InferenceResponse]:
+def _wanted(example: Example) -> list[InferenceResponse]:
     # a stream ends with a response that holds its flag alone; else every answer counts, also one without outputs
-    return [response for response in asked.responses if response.outputs or not asked.decoupled]
+    return [response for response in example.responses if response.outputs or not example.decoupled]
 
 
-def _kept(asked: Asked, wanted: Sequence[InferenceResponse], prefix: str = "") -> dict[str, Any]:
+def _kept(example: Example, wanted: Sequence[InferenceResponse], prefix: str = "") -> dict[str, Any]:
     """Return the arrays that a test reads, by their names in its `.npz`."""
-    kept = {f"{prefix}input.{key}": _stored(tensor) for key, tensor in asked.request.inputs.items()}
+    kept = {f"{prefix}input.{key}": _stored(tensor) for key, tensor in example.request.inputs.items()}
     for number, response in enumerate(wanted):
         kept |= {f"{prefix}output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
     return kept
@@ -209,15 +210,15 @@ def recorded_tests(
     answers: list[InferenceResponse] = []
     tests, decoupled = "", False
     for number, (request, responses, config) in enumerate(cases):
-        asked = _asked(request, config, responses, address)
+        example = _example(request, config, responses, address)
         prefix = f"{number}."
         every |= {f"{prefix}{key}": tensor for key, tensor in request.inputs.items()}
-        wanted = _wanted(asked)
+        wanted = _wanted(example)
         answers += wanted
-        decoupled |= asked.decoupled
-        kept |= _kept(asked, wanted, prefix)
-        tests += _test_function(asked, f"test_{request.model_name}_{number}", wanted, prefix)
-    merged = Asked(InferenceRequest(name, every), address or Address(), decoupled, batching=False, outputs={})
+        decoupled |= example.decoupled
+        kept |= _kept(example, wanted, prefix)
+        tests += _test_function(example, f"test_{request.model_name}_{number}", wanted, prefix)
+    merged = Example(InferenceRequest(name, every), address or Address(), decoupled, batching=False, outputs={})
     return Snippet(f"{name}.py", _test_head(merged, name, answers) + tests, {f"{name}.npz": _npz(kept)})
 
 
@@ -233,49 +234,49 @@ def failure_test(
     kept: dict[str, Any] = {}
     tests = ""
     for number, request in enumerate(requests):
-        asked = _asked(request, config, (), address)
+        example = _example(request, config, (), address)
         prefix = f"input.{number}." if several else "input."
         kept |= {prefix + key: _stored(tensor) for key, tensor in request.inputs.items()}
         tests += (
             f"\n\ndef {_identifier(name)}{f'_{number}' * several}():\n"
             + f"    # it failed with {error!r}\n"
-            + _inputs(asked, _loaded(request, prefix), "    ").rstrip("\n")
+            + _inputs(example, _loaded(request, prefix), "    ").rstrip("\n")
             + "\n    with tritonclient.InferenceServerClient(SERVER) as client:\n"
-            + _test_asks(asked)
+            + _test_asks(example)
         )
-        if not asked.decoupled:
+        if not example.decoupled:
             tests += "    assert answers\n"
     every = {f"{n}.{key}": tensor for n, request in enumerate(requests) for key, tensor in request.inputs.items()}
-    head = _test_head(_asked(InferenceRequest(model, every), config, (), address), name)
+    head = _test_head(_example(InferenceRequest(model, every), config, (), address), name)
     return Snippet(f"{name}.py", head + tests, {f"{name}.npz": _npz(kept)})
 
 
-def _test_head(asked: Asked, name: str, wanted: Sequence[InferenceResponse] = ()) -> str:
+def _test_head(example: Example, name: str, wanted: Sequence[InferenceResponse] = ()) -> str:
     return (
-        _imports("grpc", asked, more=("os", "pathlib"), responses=wanted, queue=False)
+        _imports("grpc", example, more=("os", "pathlib"), responses=wanted, queue=False)
         + f'DATA = np.load(pathlib.Path(__file__).with_name("{name}.npz"))\n'
-        + f'SERVER = os.environ.get("TRITON_GRPC", "{asked.address.grpc}")\n'
-        + _test_headers(asked)
+        + f'SERVER = os.environ.get("TRITON_GRPC", "{example.address.grpc}")\n'
+        + _test_headers(example)
     )
 
 
-def _headers(asked: Asked) -> str:
+def _headers(example: Example) -> str:
     """Write how a program reads the header with the token."""
-    if not asked.address.header_file:
+    if not example.address.header_file:
         return ""
     return (
-        f"with open({asked.address.header_file!r}) as file:  # only its owner can read it\n"
+        f"with open({example.address.header_file!r}) as file:  # only its owner can read it\n"
         '    headers = dict([file.read().strip().split(": ")])\n\n'
     )
 
 
-def _test_headers(asked: Asked) -> str:
+def _test_headers(example: Example) -> str:
     """Return how a test, which outlives this server and is run against others, finds the header with the token."""
-    if not asked.address.header_file:
+    if not example.address.header_file:
         return ""
     return (
         "# the token is in a file that only its owner can read; TRITON_AUTHORIZATION='Bearer <token>' takes its place\n"
-        f"HEADER_FILE = pathlib.Path({asked.address.header_file!r})\n"
+        f"HEADER_FILE = pathlib.Path({example.address.header_file!r})\n"
         'HEADER = HEADER_FILE.read_text() if HEADER_FILE.exists() else ""\n'
         'AUTHORIZATION = os.environ.get("TRITON_AUTHORIZATION", HEADER.partition(":")[2].strip())\n'
         'headers = {"authorization": AUTHORIZATION} if AUTHORIZATION else {}\n'
@@ -297,25 +298,25 @@ def _loaded(request: InferenceRequest, prefix: str) -> dict[str, str]:
     return loaded
 
 
-def _test_asks(asked: Asked) -> str:
-    if not asked.decoupled:
-        return f"        answers = [client.infer({_arguments(asked, headers=True)})]\n"
+def _test_asks(example: Example) -> str:
+    if not example.decoupled:
+        return f"        answers = [client.infer({_arguments(example, headers=True)})]\n"
     collect = "            if message.outputs:\n                found.append(answer)\n"
-    ask = "        answers, found = queue.Queue(), []\n" + _stream(asked, "        ", collect)
+    ask = "        answers, found = queue.Queue(), []\n" + _stream(example, "        ", collect)
     return ask + "        client.stop_stream()\n        answers = found\n"
 
 
-def _test_function(asked: Asked, name: str, wanted: Sequence[InferenceResponse], prefix: str = "") -> str:
+def _test_function(example: Example, name: str, wanted: Sequence[InferenceResponse], prefix: str = "") -> str:
     checks = [f"    assert len(answers) == {len(wanted)}\n"]
     for number, response in enumerate(wanted):
         for key, tensor in response.outputs.items():
             checks.append(f"    {_check(number, key, tensor, prefix)}\n")
-    inputs = _inputs(asked, _loaded(asked.request, f"{prefix}input."), "    ").rstrip("\n") + "\n"
+    inputs = _inputs(example, _loaded(example.request, f"{prefix}input."), "    ").rstrip("\n") + "\n"
     return (
         f"\n\ndef {_identifier(name)}():\n"
         + inputs
         + "    with tritonclient.InferenceServerClient(SERVER) as client:\n"
-        + _test_asks(asked)
+        + _test_asks(example)
         + "".join(checks)
     )
 
@@ -339,41 +340,41 @@ def _stored(tensor: Tensor) -> NDArray[Any]:
 
 def _imports(
     protocol: str,
-    asked: Asked,
+    example: Example,
     more: Sequence[str] = (),
     responses: Sequence[InferenceResponse] = (),
     queue: bool = True,
 ) -> str:
-    tensors = [*asked.request.inputs.values(), *(t for response in responses for t in response.outputs.values())]
-    packed = "" if more else "".join(numpy_expression(tensor) for tensor in asked.request.inputs.values())
-    standard = [*more, *(["base64"] if "base64." in packed else []), *(["queue"] if asked.decoupled else [])]
+    tensors = [*example.request.inputs.values(), *(t for response in responses for t in response.outputs.values())]
+    packed = "" if more else "".join(numpy_expression(tensor) for tensor in example.request.inputs.values())
+    standard = [*more, *(["base64"] if "base64." in packed else []), *(["queue"] if example.decoupled else [])]
     lines = [f"import {module}" for module in sorted(standard)] + ([""] if standard else [])
     lines += ["import ml_dtypes"] * any(tensor.datatype is DataType.BF16 for tensor in tensors)
     lines += ["import numpy as np", f"import tritonclient.{protocol} as tritonclient"]
     stored = more and any(tensor.datatype is DataType.BYTES for tensor in tensors)
     if stored or "deserialize_bytes_tensor" in packed:
         lines.append("from tritonclient.utils import deserialize_bytes_tensor")
-    lines += ["", "answers = queue.Queue()"] if asked.decoupled and queue else []
+    lines += ["", "answers = queue.Queue()"] if example.decoupled and queue else []
     return "\n".join(lines) + "\n\n"
 
 
-def _inputs(asked: Asked, values: Mapping[str, str] | None = None, indent: str = "") -> str:
+def _inputs(example: Example, values: Mapping[str, str] | None = None, indent: str = "") -> str:
     lines = ["inputs = []"]
-    for name, tensor in asked.request.inputs.items():
+    for name, tensor in example.request.inputs.items():
         value = values[name] if values is not None else numpy_expression(tensor)
         lines.append(
             f'inputs.append(tritonclient.InferInput("{name}", {list(tensor.shape)}, "{tensor.datatype.name}"))'
         )
         lines.append(f"inputs[-1].set_data_from_numpy({value})")
-    if asked.request.requested_outputs:
-        wanted = ", ".join(f'tritonclient.InferRequestedOutput("{name}")' for name in asked.request.requested_outputs)
+    if example.request.requested_outputs:
+        wanted = ", ".join(f'tritonclient.InferRequestedOutput("{name}")' for name in example.request.requested_outputs)
         lines.append(f"outputs = [{wanted}]")
     return "".join(f"{indent}{line}\n" for line in lines) + "\n"
 
 
-def _arguments(asked: Asked, headers: bool = False) -> str:
+def _arguments(example: Example, headers: bool = False) -> str:
     """Return the arguments of `infer`, without those that have their default values."""
-    request = asked.request
+    request = example.request
     arguments = {
         "model_version": repr(str(request.model_version)) if request.model_version != -1 else "",
         "outputs": "outputs" if request.requested_outputs else "",
@@ -384,26 +385,26 @@ def _arguments(asked: Asked, headers: bool = False) -> str:
         "priority": str(request.priority) if request.priority else "",
         "timeout": str(request.timeout) if request.timeout else "",
         "parameters": repr(dict(request.parameters)) if request.parameters else "",
-        "headers": "headers" if headers and asked.address.header_file else "",
+        "headers": "headers" if headers and example.address.header_file else "",
     }
     given = "".join(f", {name}={value}" for name, value in arguments.items() if value)
     return f'"{request.model_name}", inputs{given}'
 
 
-def _curl(asked: Asked) -> Snippet:
-    if asked.decoupled:
+def _curl(example: Example) -> Snippet:
+    if example.decoupled:
         raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
-    text = curl_command(asked.request, asked.address.http, asked.address.header_file, asked.outputs)
-    return Snippet(f"{asked.request.model_name}.sh", text)
+    text = curl_command(example.request, example.address.http, example.address.header_file, example.outputs)
+    return Snippet(f"{example.request.model_name}.sh", text)
 
 
-def _perf(asked: Asked) -> Snippet:
-    document = perf_input(asked.request, asked.batching)
-    return Snippet(f"{asked.request.model_name}_input.json", json.dumps(document, indent=2) + "\n")
+def _perf(example: Example) -> Snippet:
+    document = perf_input(example.request, example.batching)
+    return Snippet(f"{example.request.model_name}_input.json", json.dumps(document, indent=2) + "\n")
 
 
 #: How each kind is written.
-KINDS: dict[str, Callable[[Asked], Snippet]] = {
+KINDS: dict[str, Callable[[Example], Snippet]] = {
     "tritonclient HTTP": _http,
     "tritonclient gRPC": _grpc,
     "curl": _curl,

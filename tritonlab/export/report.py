@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Zip files know no earlier time. One time for all makes equal files of equal models.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
+#: The lines of a tree that are shown however long the rest is.
+_LEAST_OF_TREE = 8
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,8 @@ class ExportReport:
         return "\n".join([self.tree(), *self._notes(), self._how()])
 
     def __repr__(self) -> str:
-        how = self._how()
-        return "\n".join([few_lines("\n".join([self.tree(), *self._notes()]), MOST_LINES - 1 - how.count("\n")), how])
+        rest = "\n".join([*self._notes(), self._how()])  # what is to be done is not cut, files are
+        return "\n".join([few_lines(self.tree(), max(MOST_LINES - 1 - rest.count("\n"), _LEAST_OF_TREE)), rest])
 
     def _how(self) -> str:
         triton, here = self.commands()

@@ -33,6 +33,7 @@ from .environment.placed import (
 from .last_cases import last_cases
 from .report import ExportReport
 from .repository import Progress, export
+from .verify.verification import verify
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -130,9 +131,6 @@ class WholeExport:
         )
         if dry_run or not self.verify:
             return report
-        # it imports grpcio, which takes half a second
-        from .verify.verification import verify
-
         exported = [models[0].server.model(each.path.name) for each in report.reports]
         cases = [*self.cases, *last_cases(exported)]
         # the page and the record lie with what is handed over

@@ -9,8 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..core.plain_facts import few_lines
-from ..repository.model_tree import ModelTree, read_tree
+from ..repository.model_tree import ModelTree, read_tree, shortened
 from ..repository.place import make_repository, scratch_place
 from . import left_out
 from .compared_trees import compare_files, compare_trees
@@ -26,7 +25,7 @@ _BESIDE = ".beside"
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """One model to export: its directory, and what is to be told of it."""
+    """One model to export: its directory, and the facts of its row."""
 
     directory: Path
     warnings: Sequence[str] = ()
@@ -58,14 +57,14 @@ class RepositoryReport:
         return replace(first, composing=tuple(others))
 
     def _beside(self) -> str:
-        names = [*self.files.files, *(f"Attention: {warning}." for warning in self.files.warnings)]
+        names = [*shortened(self.files.files), *(f"Attention: {warning}." for warning in self.files.warnings)]
         return "\n".join(f"  {name}" for name in names)
 
     def __str__(self) -> str:
         return "\n".join(filter(None, [str(self._whole), self._beside()]))
 
     def __repr__(self) -> str:
-        return few_lines(str(self))
+        return "\n".join(filter(None, [repr(self._whole), self._beside()]))
 
     def _repr_html_(self) -> str:
         beside = f"<pre>{escape(self._beside())}</pre>" if self._beside() else ""
@@ -101,7 +100,7 @@ def export_whole(
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
             plans.append(plan)
-        files = _plan_beside(root, models, scratch / _BESIDE, repository, wanted)
+        files = _plan_beside(root, models, new=scratch / _BESIDE, repository=repository, include=wanted)
         if files.changed and not overwrite:
             raise ExportConflict(files)
         with Placement(repository) as placement:

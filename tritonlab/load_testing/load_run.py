@@ -104,7 +104,7 @@ class LoadTest:
     def _run(self) -> None:
         try:
             for level in self.plan.levels:
-                self._row = row = _RowUnderWay(self._target, self._mix, self.plan, level, self._stop)
+                self._row = row = _RowUnderWay(self._target, self._mix, plan=self.plan, level=level, stop=self._stop)
                 measured = row.run()
                 if measured is not None:
                     self._rows = (*self._rows, measured)
@@ -161,7 +161,16 @@ class _RowUnderWay:
         stable = is_stable(self._windows, plan.stability) if len(self._windows) >= STABLE_WINDOWS else None
         open_loop, decoupled = plan.mode != CONCURRENCY, target.inputs.decoupled
         times = self._windows, len(kept)
-        return row_of(self._level, self._log, times, counted, open_loop, decoupled, stable, unanswered=left)
+        return row_of(
+            self._level,
+            self._log,
+            times=times,
+            counted=counted,
+            open_loop=open_loop,
+            decoupled=decoupled,
+            stable=stable,
+            unanswered=left,
+        )
 
     def _send(self) -> None:
         plan, target, mix = self._plan, self._target, self._mix
@@ -171,7 +180,7 @@ class _RowUnderWay:
                 return
             lanes = [Lane(number) for number in range(plan.sequences)]
             times = plan.times or due_times(self._level, plan.distribution, plan.seed)
-            fire(times, lanes, target, mix, self._halt, most=plan.max_outstanding)
+            fire(times, lanes, target=target, mix=mix, halt=self._halt, most=plan.max_outstanding)
         except BaseException as problem:  # a function that makes inputs raised
             self._sender_problem = problem
             self._stop.set()

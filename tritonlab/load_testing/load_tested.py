@@ -86,3 +86,13 @@ class LoadTested:
         return run_load_test(
             self.name, self.version, target=self.load_target(), options=options, show_progress=self._show_progress
         )
+
+
+def smallest_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return shapes for the inputs of a config with variable dimensions, without the batch dimension; each of these is
+    1."""
+    return {
+        described["name"]: [max(int(dim), 1) for dim in described["dims"]]
+        for described in config.get("input", ())
+        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
+    }

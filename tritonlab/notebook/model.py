@@ -17,6 +17,7 @@ from ..export.preflight.finding import Preflight
 from ..export.preflight.judge import DEFAULT_TARGET
 from ..export.preflight.of_model import preflight
 from ..load_testing.load_tested import LoadTested
+from ..load_testing.local_target import LocalTarget
 from ..server.api import model as served
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
@@ -24,11 +25,11 @@ from ..server.observe.why import Why
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
 from .views.open_ports import Ports, open_address
+from .views.opener import open_view, show_progress
 
 if TYPE_CHECKING:
     from ..check.check_result import CheckResult
     from ..load_testing.load_run import LoadTest
-    from ..load_testing.local_target import LocalTarget
     from ..profile.line_profile import LineProfile
     from ..tuning.tune_result import TuneResult
     from ..tuning.tuned_model import Written
@@ -108,8 +109,6 @@ class Model(LoadTested, served.Model):
         It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG; `plot(ax)` of all but a graph,
         and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises InvalidArgumentError for another kind.
         """
-        from .views.record.opening import open_view
-
         return open_view(self, kind, written=self._written, profile=lambda seconds: self.profile(seconds=seconds))
 
     @explains_unknown
@@ -149,12 +148,26 @@ class Model(LoadTested, served.Model):
         if load or (requests is not None and seconds is not None):
             given = {"inputs": list(requests)} if requests is not None else {}
             options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **given, **load}
-            found = profile_lines(self, self.server.instruments, lambda: self.load_test(**options), memory, self._cited)
+            found = profile_lines(
+                self,
+                self.server.instruments,
+                meanwhile=lambda: self.load_test(**options),
+                memory=memory,
+                cite=self._cited,
+            )
         elif requests is not None:
-            found = profile_lines(self, self.server.instruments, lambda: self._send_each(requests), memory, self._cited)
+            found = profile_lines(
+                self,
+                self.server.instruments,
+                meanwhile=lambda: self._send_each(requests),
+                memory=memory,
+                cite=self._cited,
+            )
         else:
             pause = 5.0 if seconds is None else seconds
-            found = profile_lines(self, self.server.instruments, lambda: time.sleep(pause), memory, self._cited)
+            found = profile_lines(
+                self, self.server.instruments, meanwhile=lambda: time.sleep(pause), memory=memory, cite=self._cited
+            )
         return found
 
     def _send_each(self, requests: Sequence[Mapping[str, Any]]) -> None:
@@ -166,13 +179,9 @@ class Model(LoadTested, served.Model):
         return self._workspace.cite(text) if self._workspace is not None else text
 
     def load_target(self) -> LocalTarget:
-        from ..load_testing.local_target import LocalTarget
-
         return LocalTarget(self)
 
     def _show_progress(self, test: LoadTest) -> Callable[[], None]:
-        from .views.card.load_panel import show_progress
-
         return show_progress(test)
 
     @explains_unknown
@@ -274,7 +283,15 @@ class Model(LoadTested, served.Model):
         from ..check.run import CheckOptions, check_model
 
         call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
-        options = CheckOptions(seconds, seed, relations, example, strategies, side_effects, call)
+        options = CheckOptions(
+            seconds,
+            seed,
+            relations=relations,
+            example=example,
+            strategies=strategies,
+            side_effects=side_effects,
+            progress=call,
+        )
         cite = self._workspace.cite if self._workspace is not None else str
         return check_model(self, options, golden=GoldenSet(), cite=cite)
 

@@ -82,7 +82,7 @@ def read_tree(
     include: patterns of names or paths to take although they are hidden or large; None takes everything. needed: paths
     to take however large they are. An environment is taken as it is: its libraries may lie in hidden directories.
     """
-    reader = _Reader(root, include, needed, large, skip)
+    reader = _Reader(root, include, needed=needed, large=large, skip=skip)
     reader.read("", root, ())
     return reader.finish()
 

@@ -66,8 +66,8 @@ class SequenceWork:
 
 
 class SequenceHosts:
-    """The instances that take part, by the index that the slots of `table` name. `admitted` returns whether an instance
-    has the resources for a payload; if not, it is offered them later.
+    """The instances of a sequence batcher, by the index that the slots of `table` have. `admitted` returns whether an
+    instance has the resources for a payload; if not, it is offered them later.
 
     `take_slots` (direct) and `take_batch` (oldest) choose the requests of a payload.
     """

@@ -100,7 +100,9 @@ def build(
     later = partial(_call_later, clock, timer)
     gpus = VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
-    executor = _executor(options, server, announcer, tracer, later, clock, instruments)
+    executor = _executor(
+        options, server, announcer=announcer, tracer=tracer, later=later, clock=clock, instruments=instruments
+    )
     debugger = Debugger(later, options.postmortem_seconds)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = _server_metrics(options, server, instruments, registry=metrics, clock=clock, gpus=gpus)
@@ -108,7 +110,7 @@ def build(
     link_reader = LinkReader(cores)
     shm = shm_settings(options.backend_config or {})
     pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
-    calls = _stub_calls(server, metrics, executor, announcer, debugger)
+    calls = _stub_calls(server, metrics, executor=executor, announcer=announcer, debugger=debugger)
     instances = InstanceServices(
         pool,
         clock,
@@ -121,7 +123,7 @@ def build(
         failures=FailureBook(options.kept_failures),
         debugger=debugger,
     )
-    services = _load_services(options, server, instances, timer, gpus, metrics=server_metrics)
+    services = _load_services(options, server, instances=instances, timer=timer, gpus=gpus, metrics=server_metrics)
     control = ModelControl(
         repository,
         services,
@@ -131,8 +133,10 @@ def build(
         drain_seconds=options.drain_seconds,
     )
     idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
-    watchdog = _watchdog(options, clock, timer, control, executor, announcer, idle_memory)
-    poller = _poller(options, repository, control, clock, timer)
+    watchdog = _watchdog(
+        options, clock, timer=timer, control=control, executor=executor, announcer=announcer, idle_memory=idle_memory
+    )
+    poller = _poller(options, repository, control=control, clock=clock, timer=timer)
     log_settings = LogSettings(options.log_setting or LogSetting())
     return Parts(
         services=services,

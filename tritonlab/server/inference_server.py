@@ -308,10 +308,10 @@ class InferenceServer:
         return self._models.known()
 
     def model(self, name: str) -> LoadedModel | None:
-        try:
-            return self._models.get(name) or self._models.only(name)
-        except TritonError:
-            return None
+        found = self._models.get(name)
+        if found is None and len(named := self._models.named(name)) == 1:
+            return named[0]
+        return found
 
     def requests(self, name: str = "") -> list[HeldRequest]:
         """Return the requests in flight, of one model or all, also those of versions that are being unloaded, oldest

@@ -13,8 +13,11 @@ import numpy as np
 
 from ..core.config.model_config import ModelConfig
 from ..core.status import InternalError, UnavailableError
-from ..load_testing.load_model import first_request, load_model
+from ..load_testing.load_plan import LoadPlan
 from ..load_testing.load_result import LoadResult
+from ..load_testing.load_run import run_load_test
+from ..load_testing.local_target import LocalTarget
+from ..load_testing.request_mix import Lane
 from ..server.api.model import Model
 from .offered_load import Load
 from .recorded_executions import RecordedExecutions
@@ -117,7 +120,10 @@ class LiveModel:
         return self._subject.ensembles
 
     def check(self) -> None:
-        for _ in self._model.infer(first_request(self._model, self._options)):
+        mix = LoadPlan.from_options(self._options, self.name).requests(
+            LocalTarget(self._model).inputs, self._model.version
+        )
+        for _ in self._model.infer(mix.request(Lane(0))):
             pass
 
     def load(self, settings: Settings) -> None:
@@ -134,7 +140,8 @@ class LiveModel:
         record, began, busy = self._subject.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
         how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}
-        result = load_model(self._model, {**load.options(), **how, **self._options})
+        options = {**load.options(), **how, **self._options}
+        result = run_load_test(self.name, self._model.version, target=LocalTarget(self._model), options=options)
         assert isinstance(result, LoadResult)
         if result.stopped:
             raise KeyboardInterrupt

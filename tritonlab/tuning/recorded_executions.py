@@ -196,7 +196,7 @@ class RecordedExecutions:
 
     def _overheads(self, config: ModelConfig) -> tuple[int, int]:
         """Measure how long after the decision an execution began, and how long after its end the next decision was, if
-        requests waited: medians, 0 if it cannot be told. `config`: the one that was served."""
+        requests waited: medians, 0 if it cannot be known. `config`: the one that was served."""
         first_came, last_came = np.full(len(self.batches), np.inf), np.full(len(self.batches), -np.inf)
         np.minimum.at(first_came, self._batch, self.request_column("queued"))
         np.maximum.at(last_came, self._batch, self.request_column("queued"))

@@ -148,9 +148,9 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
             p99_ms=_limit(goal.p99_ms),
             until=until,
         )
-        confirm(live, config, goal, work, deadline)
+        confirm(live, config, goal=goal, work=work, deadline=deadline)
         measure_rivals(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
-        ablate(live, config, goal, work, deadline)
+        ablate(live, config, goal=goal, work=work, deadline=deadline)
     except KeyboardInterrupt:
         work.stopped = "interrupted"
     except NothingMeasured as error:
@@ -222,14 +222,14 @@ def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSt
     share = 1.0 if goal.p99_ms is None else 0.7
     # after the best: what is not measured any more when the time is over should be the least interesting
     _measure(live, chosen=chosen[:1], work=work, deadline=deadline, share=share / (len(chosen) + 1))
-    measure_present(live, config, goal, work, deadline)
+    measure_present(live, config, goal=goal, work=work, deadline=deadline)
     _measure(live, chosen=chosen[1:], work=work, deadline=deadline, share=share)
     better = [one for one in work.measured if one.live.settings != Settings.from_config(config)]
     if goal.p99_ms is not None and better and not any(one.live.keeps(goal.p99_ms) for one in better):
         longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in better)
         again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
         _measure(live, _different([one for one in again if not work.has_measured(one)]), work, deadline)
-    measure_other_loads(live, config, goal, work, deadline)
+    measure_other_loads(live, config, goal=goal, work=work, deadline=deadline)
 
 
 def measure_present(

@@ -103,7 +103,7 @@ class WhatIf:
         matplotlib.
         """
         ax = axes_of(ax)
-        plot_lanes(ax, self.name, self.recorded, self.replayed, self._wall)
+        plot_lanes(ax, self.name, recorded=self.recorded, replayed=self.replayed, wall=self._wall)
         return ax
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ interface State {
   state: string;
   html: string;
   /** why the last button failed, or "" */
-  said: string;
+  problem: string;
   buttons: Button[];
   busy: string;
   open: string;
@@ -39,8 +39,8 @@ function render({ model, el }: RenderContext<State>): Cleanup {
     const state = model.get("state");
     card.dataset.state = state.state;
     drawBody(body, state.html);
-    problem.textContent = state.said;
-    problem.hidden = !state.said;
+    problem.textContent = state.problem;
+    problem.hidden = !state.problem;
     drawButtons(bar, state, (button) => void press(model, button));
   };
   draw();

@@ -5,7 +5,7 @@ import { add, addButton, goLive, send } from "./base.js";
 interface State {
   html: string;
   /** the result of the last button, or "" */
-  said: string;
+  result: string;
   good: boolean;
   busy: string;
   snippet: string;
@@ -20,7 +20,7 @@ const BUTTONS = [
 function render({ model, el }: RenderContext<State>): Cleanup {
   const pane = add(el, "div", "tl-card tl-failure");
   const body = add(pane, "div");
-  const result = add(pane, "div", "tl-note tl-text tl-said");
+  const result = add(pane, "div", "tl-note tl-text tl-result");
   const bar = add(pane, "div", "tl-buttons");
   const program = add(pane, "div", "tl-program");
   result.setAttribute("role", "status");
@@ -34,8 +34,8 @@ function render({ model, el }: RenderContext<State>): Cleanup {
 
   const draw = (): void => {
     const state = model.get("state");
-    result.textContent = state.said;
-    result.hidden = !state.said;
+    result.textContent = state.result;
+    result.hidden = !state.result;
     result.classList.toggle("tl-good-note", state.good);
     result.classList.toggle("tl-bad-note", !state.good);
     for (const button of buttons) button.disabled = state.busy === button.dataset.do;

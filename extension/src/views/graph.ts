@@ -16,7 +16,7 @@ const MARKUP = `
       title="the next request, →" aria-label="the next request">→</button><button data-do="slowest"
       title="the request that took longest, s">Slowest</button><button data-do="last" title="always the last request, f">Last</button>
   </div>
-  <div class="tl-note tl-warn-note tl-said" hidden></div>
+  <div class="tl-note tl-warn-note tl-report" hidden></div>
   <div class="tl-graph" tabindex="0" role="group"></div>
   <div class="tl-detail tl-dim" aria-live="polite"></div>
   <details class="tl-twin"><summary>Table</summary><div class="tl-scroll"></div></details>`;
@@ -102,7 +102,7 @@ function build(el: HTMLElement, title: string): Page {
     table: find(root, ".tl-scroll"),
     last: find(root, "[data-do=last]"),
     boxes: () => [...root.querySelectorAll("[data-box]")],
-    report: problemLine(find(root, ".tl-said")),
+    report: problemLine(find(root, ".tl-report")),
   };
 }
 
@@ -125,7 +125,7 @@ function fitTexts(box: SVGGElement): void {
 function show(page: Page, store: GraphStore, label: string): void {
   const { drawn, selected } = store;
   const boxes = page.boxes();
-  page.summary.textContent = drawn.said;
+  page.summary.textContent = drawn.summary;
   page.last.setAttribute("aria-pressed", String(store.following));
   for (const [number, box] of boxes.entries()) box.classList.toggle("tl-chosen", number === selected);
   const selection = boxes[selected]?.querySelector("title")?.textContent ?? "";

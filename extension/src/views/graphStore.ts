@@ -3,7 +3,7 @@
 /** A drawing of the kernel (`views/graph.py`). */
 export interface GraphMessage {
   kind: "graph";
-  said: string;
+  summary: string;
   figure: string;
   slots: string[];
   table: (string | number)[][];
@@ -13,13 +13,13 @@ export interface GraphMessage {
 }
 
 export class GraphStore {
-  drawn: Omit<GraphMessage, "kind" | "following"> = { said: "", figure: "", table: [], slots: [], sequences: [], kept: 0 };
+  drawn: Omit<GraphMessage, "kind" | "following"> = { summary: "", figure: "", table: [], slots: [], sequences: [], kept: 0 };
   following = true;
   selected = -1;
 
   /** Takes a message of the kernel; another request has another selection. */
   apply(message: GraphMessage): void {
-    if (message.said !== this.drawn.said) this.selected = -1;
+    if (message.summary !== this.drawn.summary) this.selected = -1;
     this.drawn = message;
     this.following = message.following;
   }
@@ -31,6 +31,6 @@ export class GraphStore {
 
   /** The sentence that stands for the picture. */
   sentence(): string {
-    return [this.drawn.said, ...this.drawn.sequences.map((line) => line.trim())].join(" ");
+    return [this.drawn.summary, ...this.drawn.sequences.map((line) => line.trim())].join(" ");
   }
 }

@@ -42,7 +42,7 @@ interface State extends RecordState {
   /** what the picture says while there is no metric */
   nothing: string;
   /** what the kernel says above it, or "" */
-  said?: string;
+  summary?: string;
 }
 
 interface Chart {
@@ -82,13 +82,13 @@ class Metrics extends TimeCanvas<State, MetricsRecord, MetricsStore> {
 
   protected drawFacts(): string {
     const { page, record, store } = this;
-    const said = this.model.get("state").said ?? "";
+    const summary = this.model.get("state").summary ?? "";
     const charts = counted(this._families.length, "chart");
-    this.summarize([said || `${counted(record.series.size, "line")} in ${charts}`]);
+    this.summarize([summary || `${counted(record.series.size, "line")} in ${charts}`]);
     page.detail.replaceChildren(...record.warnings.map((text) => element("div", text, "tl-warn")));
     const families = this._families.filter((family) => family.series.length);
     const values = families.map((family) => `${family.name}: ${store.familyText(family, ...this.view)}`);
-    return [said, values.join("; ")].filter(Boolean).join(" ") || "No metric has changed yet.";
+    return [summary, values.join("; ")].filter(Boolean).join(" ") || "No metric has changed yet.";
   }
 
   protected table(): HTMLTableElement {

@@ -25,7 +25,7 @@ const MARKUP = `
     <button data-do="follow" class="tl-follow" title="f" aria-pressed="true">Follow</button><button data-do="out" title="zoom out, -">−</button><button
       data-do="in" title="zoom in, +">+</button><button data-do="fit" title="all that is kept, 0">All</button>
   </div>
-  <div class="tl-note tl-warn-note tl-said" hidden></div>
+  <div class="tl-note tl-warn-note tl-report" hidden></div>
   <canvas class="tl-canvas" tabindex="0" role="img"></canvas>
   <div class="tl-facts"></div>
   <div class="tl-detail tl-dim" aria-live="polite"></div>
@@ -94,7 +94,7 @@ function build(el: HTMLElement, title: string): CanvasPage {
     twin: find<HTMLDetailsElement>(root, ".tl-twin"),
     table: find(root, ".tl-scroll"),
     follow: find(root, "[data-do=follow]"),
-    report: problemLine(find(root, ".tl-said")),
+    report: problemLine(find(root, ".tl-report")),
   };
 }
 

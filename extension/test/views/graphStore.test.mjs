@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GraphStore } from "../../lib/views/graphStore.js";
 
-const drawn = (said) => ({ kind: "graph", said, figure: "<svg/>", table: [], slots: [], sequences: ["  m_0_0  1 of 3"], kept: 2, following: true });
+const drawn = (summary) => ({ kind: "graph", summary, figure: "<svg/>", table: [], slots: [], sequences: ["  m_0_0  1 of 3"], kept: 2, following: true });
 
 test("a selection stays within the boxes", () => {
   const store = new GraphStore();

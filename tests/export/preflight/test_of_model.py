@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from tests.serving import write_model
 from tritonlab import Server
+from tritonlab.core.plain_facts import MOST_LINES
 from tritonlab.core.status import ModelError
 from tritonlab.export.preflight.finding import Prediction
 from tritonlab.export.preflight.judge import judge
@@ -103,6 +105,14 @@ def test_each_silent_model_draws_one_sentence_with_a_remedy(
     assert facts["findings"][0]["sentence"] in warning or facts["findings"][-1]["sentence"] in warning
 
 
+def test_no_number_of_files_hides_what_is_to_be_done(server: Server, tmp_path: Path) -> None:
+    report = export(server.model("constant"), tmp_path / "models")
+    many = replace(report, plan=replace(report.plan, added=tuple(f"{n}/model.py" for n in range(90))))
+    shown = repr(many).splitlines()
+    assert len(shown) <= MOST_LINES and f"  Attention: {report.plan.warnings[0]}." in shown
+    assert "more lines" in repr(many) and f"  {many.commands()[0]}" in shown
+
+
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_model_draws_none(server: Server, tmp_path: Path, name: str) -> None:
     assert export(server.model(name), tmp_path / "models").plan.warnings == ()
@@ -122,6 +132,16 @@ def test_what_is_read_while_requests_are_sent_again_is_found(server: Server, her
             model(IN=np.zeros(1, np.float32))
 
     assert [each.row for each in preflight(model, "24.12", replay=replay).findings] == ["P1"]
+
+
+def test_the_models_that_it_calls_are_named(tmp_path: Path) -> None:
+    write_model(tmp_path, "inner", source(), CONFIG)
+    call = "pb_utils.InferenceRequest(model_name='inner', inputs=[], requested_output_names=['OUT']).exec()"
+    write_model(tmp_path, "outer", source(execute=call), CONFIG)
+    with Server(tmp_path, model_control_mode="none") as server:
+        assert preflight(server.model("inner"), "2.51").notes == ()
+        (note,) = preflight(server.model("outer"), "2.51").notes
+    assert note == "it needs inner, which pre-flight judges by name: %triton preflight NAME"
 
 
 def test_a_model_that_is_not_loaded_is_judged_by_its_files(server: Server) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tritonlab.export.releases import find
 from tritonlab.export.verify import wheels
-from tritonlab.export.verify.wheels import NoWheel, Wheel, cache_directory, find_wheel, unpacked
+from tritonlab.export.verify.wheels import NoWheel, TritonFiles, Wheel, cache_directory, find_wheel, unpacked
 
 
 def test_every_release_is_pinned_by_version_and_sum() -> None:
@@ -50,3 +50,14 @@ def test_a_wheel_that_is_there_is_not_fetched_and_one_that_fails_leaves_nothing(
     (tmp_path / "triton" / "2.51" / wheel.sha256).touch()
     assert unpacked(wheel, said.append, threading.Event()).root == tmp_path / "triton" / "2.51"
     assert len(said) == 1
+
+
+def test_a_stub_is_known_by_its_content(tmp_path: Path) -> None:
+    files = TritonFiles(tmp_path / "wheel")
+    for version in ("3.10", "3.11"):
+        files.stub(version).parent.mkdir(parents=True)
+        files.stub(version).write_bytes(b"\x7fELF" + version.encode())
+    stub = tmp_path / "triton_python_backend_stub"
+    for content, expected in ((b"\x7fELF3.11", True), (b"\x7fELF3.12", False)):
+        stub.write_bytes(content)
+        assert files.compiled(stub) is expected

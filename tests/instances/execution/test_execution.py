@@ -47,7 +47,8 @@ class Bench:
         self.executor = StubExecutor(
             self.stub, plan, services, self.events, record, itertools.count(1), lambda executor: None
         )
-        self.executed = self.stub.link.on_executed.call_args.args[0]
+        handlers = dict(call.args for call in self.stub.link.on_message.call_args_list)
+        self.executed = handlers[Executed]
         self._serials = itertools.count(1)
 
     def execute(self, takes: int, infer: int) -> int:

@@ -10,7 +10,7 @@ import pytest
 from tests.serving import eventually, open_descriptors
 from tritonlab.ipc.link.fork_links import ForkLinks
 from tritonlab.ipc.link.link_reader import LinkReader
-from tritonlab.ipc.link.stub_link import StubLink
+from tritonlab.ipc.link.stub_link import Log, StubLink
 from tritonlab.stub._pb_stub.api import bridge
 from tritonlab.stub._pb_stub.api.bridge import Bridge, BridgeError
 from tritonlab.stub._pb_stub.process.forked import ForkedBridge
@@ -42,7 +42,7 @@ class Kernel:
     def _serve(self, link: StubLink) -> None:
         self.links.append(link)
         link.on_calls(lambda ident, call: link.reply(ident, call.name))
-        link.on_log(lambda ident, record: self.logged.append(record))
+        link.on_message(Log, lambda ident, record: self.logged.append(record))
 
     def child(self) -> ForkedBridge:
         made = ForkedBridge(Parent(), {5: frozenset(("OUT",))}, self.door)

@@ -292,7 +292,7 @@ def test_an_import_that_takes_long_is_not_waited_for(
     go.touch()
     eventually(lambda: "slow" in imported(pool).values())
     taken.append(pool.acquire(model=source, say=said.append))
-    assert (taken[1].imports_anew, len(said)) == ("", 1)
+    assert (taken[1].imports_again, len(said)) == ("", 1)
     assert imported(pool)[origin(pool)] == "slow"
 
 
@@ -315,7 +315,7 @@ def test_what_is_imported_after_what_is_left_out_is_named(
         ("PIL, a, b, c", "'PIL', 'a' and 2 more"),
     ):
         taken.append(pool.acquire(model=model(f"import fails\nimport {rest or 'json'}\n")))
-        assert taken[-1].imports_anew == why + (f"; also {also}, which the model imports after it" if also else "")
+        assert taken[-1].imports_again == why + (f"; also {also}, which the model imports after it" if also else "")
 
 
 def test_what_takes_too_much_memory_is_not_kept(

@@ -763,6 +763,22 @@ def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path
     assert "File " not in result.text
 
 
+def test_a_stored_check_has_its_result_and_no_progress(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    monkeypatch.setattr("tritonlab.notebook.shell.check_command.in_kernel", lambda: True)
+    shown: list[tuple[str, bool]] = []
+
+    def publish(data: dict[str, str], update: bool = False, **_: Any) -> None:
+        shown.append((data["text/plain"], update))
+
+    monkeypatch.setattr(notebook.shell.display_pub, "publish", publish)
+    result = notebook.run("found = %triton check add --seconds 1 --relations answers")
+    assert result.success and "\r" not in result.text
+    assert [update for _, update in shown] == [False, *[True] * (len(shown) - 1)]
+    texts = [text for text, _ in shown]
+    assert texts[0] == texts[-1] == "" and any(text.startswith("answers: ") for text in texts)
+
+
 def test_a_check_says_what_it_tries_and_returns_its_result(notebook: Any) -> None:
     notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
     result = notebook.run("found = %triton check add --seconds 3 --seed 4 --relations answers")

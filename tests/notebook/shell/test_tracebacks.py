@@ -74,6 +74,20 @@ def test_an_error_in_a_thread_points_into_the_cell(notebook: Any, waits: str, sh
     assert "model.py" not in result.text and "tritonlab/" not in result.text
 
 
+def test_an_answer_that_nobody_looked_at_is_named(notebook: Any) -> None:
+    notebook.run(MODEL)
+    model = notebook.number()
+    call = "pb_utils.InferenceRequest(model_name='m', inputs=request.inputs(), requested_output_names=['OUT']).exec()"
+    source = MODEL.replace("%%triton_model m", "%%triton_model caller")
+    unseen = f"data = pb_utils.get_output_tensor_by_name({call}, 'OUT').as_numpy()"
+    notebook.run(source.replace("if data.sum() < 0:", f"{unseen}\n            if 0:"))
+    result = notebook.run("caller(IN=[[-1.0]])")
+    assert "AttributeError: 'NoneType' object has no attribute 'as_numpy'" in result.text
+    assert f"It had called 'm', which failed: ValueError: negative (Cell In[{model}], line 11)" in result.text
+    assert "it had called 'm', which failed: ValueError: negative" in str(notebook["caller"].failures[-1])
+    assert "It had called" not in notebook.run("m(IN=[[-1.0]])").text
+
+
 def test_the_same_from_a_loop_over_the_responses(notebook: Any) -> None:
     notebook.run(MODEL)
     model = notebook.number()

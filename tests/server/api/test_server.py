@@ -324,7 +324,7 @@ def test_state_and_instances(add_sub: Model) -> None:
         "failure": "",
         "simulated": False,
         "gpu_memory": {},
-        "imports_anew": "",
+        "imports_again": "",
         "next_try": None,
     }
     assert repr(add_sub) == "<Model add_sub [READY]>"

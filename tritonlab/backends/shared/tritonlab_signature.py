@@ -33,7 +33,7 @@ def complete(
 
 def _described(tensor: ModelTensor, batches: bool) -> dict[str, Any]:
     dims = tensor.shape[1:] if batches else tensor.shape
-    found = {"name": tensor.name, "data_type": tensor.data_type, "dims": dims or [1]}
+    found: dict[str, Any] = {"name": tensor.name, "data_type": tensor.data_type, "dims": dims or [1]}
     if not dims and batches:
         found["reshape"] = {"shape": []}
     return found

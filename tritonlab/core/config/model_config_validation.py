@@ -180,7 +180,8 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     for tensor in config.output:
         _check_tensor(config, tensor, "model output")
         _check_tensorrt_only(config, tensor)
-    _check_batch_tensors(config)
+    if config.batch_input or config.batch_output:
+        _check_batch_tensors(config)
     if config.HasField("sequence_batching"):
         _check_states(config.sequence_batching.state)
 

@@ -132,4 +132,8 @@ def _cuda_array(value: Any, interface: dict[str, Any]) -> tuple[int, list[int], 
     device = driver.base_of(address)[2] if nbytes else 0
     if interface.get("stream") is not None:
         driver.synchronize(device)
-    return int(DataType.from_numpy(dtype)), shape, DeviceArray(driver, device, address, nbytes, value)
+    return (
+        int(DataType.from_numpy(dtype)),
+        shape,
+        DeviceArray(driver, device, address=address, nbytes=nbytes, keep=value),
+    )

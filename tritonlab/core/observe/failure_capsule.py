@@ -16,7 +16,7 @@ from typing import Any
 from ...stub._pb_stub.wire.message_bodies import FrameState
 from ...stub._pb_stub.wire.serialization import bounded
 from ..inference.data_type import DataType
-from ..inference.infer_request import InferenceRequest
+from ..inference.infer_request import InferenceRequest, ModelRequest
 from ..inference.infer_response import ParameterValue
 from ..inference.tensor import Tensor
 from ..plain_facts import plain
@@ -69,6 +69,8 @@ class KeptRequest:
     requested_outputs: tuple[str, ...]
     parameters: dict[str, ParameterValue]
     batch_size: int
+    #: The instance, and the number of its execution, whose BLS call it was.
+    caller: tuple[str, int] | None = None
 
     @property
     def cut(self) -> list[str]:
@@ -94,7 +96,8 @@ class FailureCapsule:
     `initialize`, `finalize`); `text` is what clients read.
 
     `requests` are all that failed with it, in their order in the batch; `left_out` is how many more there were.
-    `batch_id` numbers the instance's executions; 0 outside of any. `frames` are outermost first.
+    `batch_id` numbers the instance's executions; 0 outside of any. `frames` are outermost first. `failed_calls` are the
+    failures of models that the same execution had called.
     """
 
     time_ns: int
@@ -109,6 +112,7 @@ class FailureCapsule:
     frames: tuple[FrameState, ...]
     requests: tuple[KeptRequest, ...]
     left_out: int = 0
+    failed_calls: tuple[FailureCapsule, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -139,6 +143,7 @@ class FailureCapsule:
             ],
             "requests": [request.to_dict() for request in self.requests],
             "requests_left_out": self.left_out,
+            "failed_calls": [call.to_dict() for call in self.failed_calls],
         }
 
 
@@ -160,14 +165,15 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
             KeptRequest(
                 inputs,
                 request.serial,
-                request.request_id,
-                request.correlation_id,
-                request.flags,
-                request.priority,
-                request.timeout,
+                request_id=request.request_id,
+                correlation_id=request.correlation_id,
+                flags=request.flags,
+                priority=request.priority,
+                timeout=request.timeout,
                 requested_outputs=tuple(request.requested_outputs),
                 parameters=dict(request.parameters or {}),
                 batch_size=request.batch_size,
+                caller=request.caller if isinstance(request, ModelRequest) else None,
             )
         )
     return tuple(kept), len(clients) - len(kept)
@@ -213,6 +219,14 @@ class FailureBook:
         with self._lock:
             capsules = list(self._capsules.get(model, ()))
             return capsules, self._total.get(model, 0), self._answered.get(model, 0)
+
+    def of_calls(self, instance: str, batch_id: int) -> tuple[FailureCapsule, ...]:
+        """Return the failures of models that an execution has called, oldest first."""
+        with self._lock:
+            capsules = [capsule for kept in self._capsules.values() for capsule in kept]
+        caller = (instance, batch_id)
+        found = [capsule for capsule in capsules if any(request.caller == caller for request in capsule.requests)]
+        return tuple(sorted(found, key=lambda capsule: capsule.time_ns))
 
     def find(self, model: str, serials: Iterable[int]) -> FailureCapsule | None:
         """Return the last failure of one of these requests."""

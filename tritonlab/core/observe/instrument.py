@@ -200,7 +200,7 @@ class Instruments:
             version: Any,
             instance: Any,
             number: Any,
-            asked: Any,
+            requests: Any,
             size: Any,
             why: Any,
             times: Any,
@@ -208,7 +208,7 @@ class Instruments:
             now: Any,
         ) -> None:
             try:
-                hook(model, version, instance, number, asked, size, why, times, failed, now)
+                hook(model, version, instance, number, requests, size, why, times, failed, now)
             except Exception:
                 self._raised(listener, name)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +17,12 @@ from ...core.config.model_config import ModelConfig, parse_pbtxt
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
-from ..child_command import Say
+from ..child_command import Say, run_command
 from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
 from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
 from .built_environment import build_environment, check_budget, pack
-from .conda import pack_conda
 from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
 
@@ -30,6 +31,10 @@ LOCK = "requirements.lock"
 #: What `--env` may be, besides the path of a prefix.
 CHOICES = ("requirements", "dir", "archive", "none")
 _NAMES = {"dir": "env", "archive": "env.tar.gz"}
+#: Run by conda-pack (the extra `conda`), which knows the paths that conda wrote.
+_PACK_CONDA = (
+    "import conda_pack, sys; conda_pack.pack(prefix=sys.argv[1], output=sys.argv[2], ignore_missing_files=True)"
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def place_environment(
         if options.choice == "archive":
             say("environment: pack it")
             made = pack(made, scratch.path / _NAMES["archive"], cancel)
-        stub = _stub_for(python.version, options, report, say, cancel)
+        stub = _stub_for(python.version, options, report=report, say=say, cancel=cancel)
         _put(list(models), made, _NAMES[options.choice], stub)
         report.name = _NAMES[options.choice]
         report.bytes = _bytes_of(made)
@@ -188,6 +193,17 @@ def _loose_warnings(found: Any) -> list[str]:
     ]
 
 
+def _pack_conda(prefix: Path, archive: Path, say: Say, cancel: threading.Event) -> Path:
+    """Pack a conda prefix into `archive`, a `.tar.gz`. Raises EnvironmentRefused where conda-pack is not installed."""
+    if importlib.util.find_spec("conda_pack") is None:
+        raise EnvironmentRefused(
+            f"{prefix} is an environment of conda's, and packing it needs conda-pack", "pip install 'tritonlab[conda]'"
+        )
+    say(f"environment: conda-pack packs {prefix}")
+    run_command([sys.executable, "-c", _PACK_CONDA, str(prefix), str(archive)], cancel=cancel)
+    return archive
+
+
 def _place_prefix(
     models: Sequence[Path], prefix: Path, options: EnvironmentOptions, say: Say, cancel: threading.Event
 ) -> PlacedEnvironment:
@@ -199,11 +215,11 @@ def _place_prefix(
     try:
         made = scratch.path / _NAMES["archive"]
         if kind_of_prefix(prefix) == "conda":
-            pack_conda(prefix, made, say, cancel)
+            _pack_conda(prefix, made, say, cancel)
         else:
             say("environment: pack it")
             pack(prefix, made, cancel)
-        stub = _stub_for(version, options, report, say, cancel)
+        stub = _stub_for(version, options, report=report, say=say, cancel=cancel)
         _put(models, made, _NAMES["archive"], stub)
         report.name = _NAMES["archive"]
         report.bytes = _bytes_of(made)

@@ -63,9 +63,9 @@ def _on_dynamo(subject: Subject) -> Iterator[Finding]:
         yield Finding(
             "P12",
             "it sends any number of responses, and Dynamo's frontend never sets triton_final_response",
-            "let clients take the end of the stream for the last response",
-            _line_of_attribute(subject, frozenset({"get_response_sender"})),
-            Prediction.DIFFERS,
+            remedy="let clients take the end of the stream for the last response",
+            source_line=_line_of_attribute(subject, frozenset({"get_response_sender"})),
+            outcome=Prediction.DIFFERS,
         )
     if subject.config.HasField("sequence_batching"):
         yield Finding(
@@ -99,9 +99,9 @@ def _on_ray(subject: Subject) -> Iterator[Finding]:
             "P12",
             "it keeps sequences, and Ray Serve sends the requests of one sequence to any replica, so `tritonlab.ray` "
             "refuses it",
-            "serve it with Triton",
-            _line_of_attribute(subject, frozenset({"correlation_id"})),
-            Prediction.LOAD,
+            remedy="serve it with Triton",
+            source_line=_line_of_attribute(subject, frozenset({"correlation_id"})),
+            outcome=Prediction.LOAD,
         )
     yield from _without_grpc(subject, "Ray Serve")
 

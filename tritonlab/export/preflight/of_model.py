@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.memory_use import memory_use, shm_size
 from ...repository.model_tree import ModelTree, read_tree
 from ...server.models.backends import runs_shipped
+from ..needed_models import needed_models
 from .finding import Preflight
 from .judge import DEFAULT_TARGET, judge
 from .subject import Subject
@@ -32,7 +34,10 @@ def preflight(model: Model, target: str = DEFAULT_TARGET, *, replay: Callable[[]
         replay()
     finally:
         reads = model.reads()
-    return judge(subject_of(model, reads=reads), target)
+    found = judge(subject_of(model, reads=reads), target)
+    needed = ", ".join(other.name for other in needed_models(model).loaded)
+    note = f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME"
+    return replace(found, notes=(*found.notes, note)) if needed else found
 
 
 def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsRecorded] | None = None) -> Subject:

@@ -17,7 +17,7 @@ _SECRETS = ("*.pem", "*.key", "id_rsa*", "id_ed25519*", "*credentials*.json", "*
 
 
 def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
-    """P8: more shared memory than a container has by default, or than the target gives."""
+    """P8: the model needs more shared memory than a container has by default, or than the target gives."""
     given = target.shm_bytes or _DEFAULT_SHM
     if subject.shm_bytes <= given:
         return

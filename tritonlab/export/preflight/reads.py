@@ -1,4 +1,4 @@
-"""P2 to P4: what the model's code really imported, opened and asked of the environment, and what of it a deployed
+"""P2 to P4: what the model's code really imported, opened and read of the environment, and what of it a deployed
 server lacks."""
 
 from __future__ import annotations

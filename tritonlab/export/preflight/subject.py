@@ -40,7 +40,7 @@ class SourceFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Subject:
-    """One model. `reads`: one for each instance that told it; none of an ensemble, nor of a model that is not loaded.
+    """One model. `reads`: one for each instance that answered; none of an ensemble, nor of a model that is not loaded.
     `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
     took so far, 0 if that is not known. `exported`: the environment that is exported with it, in the place of one that
     its config names."""

@@ -49,7 +49,7 @@ def judge_python(wheel: Wheel, version: str, lock: str, say: Say, cancel: thread
     with locked(place):
         if not place.exists():
             say(f"Python {python.version} for the stub, with {', '.join(pin.line for pin in wanted)}, into {place}")
-            _make(python, wanted, place, say, cancel)
+            _make(python, wanted, place=place, say=say, cancel=cancel)
     fixed = () if relocatable else (place, python.prefix, python.libpython.parent)
     libdir = place / "lib" if relocatable else python.libpython.parent
     image_python = find(wheel.triton).python.value

@@ -95,7 +95,7 @@ def judge(
     release: str,
     places: tuple[str, str],
 ) -> ModelJudgement:
-    """Compare what both said of a model. `places`: the repositories of both, whose paths are in tracebacks."""
+    """Compare both servers' answers for a model. `places`: the repositories of both, whose paths are in tracebacks."""
     own = [case for case in cases if case.model == ours.name]
     if theirs.problem:
         loads_here = "it does not load here either" if ours.problem else "it loads here"

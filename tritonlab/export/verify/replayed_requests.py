@@ -28,7 +28,7 @@ _LATENCY_REQUESTS = 20
 
 @dataclass
 class ModelAnswers:
-    """What a server said of one model. `problem`: why it was not loaded; `answers`: by way and case."""
+    """The answers of one server for a model. `problem`: why it was not loaded; `answers`: by way and case."""
 
     name: str
     problem: str = ""

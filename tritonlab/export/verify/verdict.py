@@ -44,9 +44,10 @@ class ReleaseVerdict:
             return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}"
         others = {model.symbol for model in self.models} - {EQUAL}
         requests = sum(model.requests for model in self.models)
+        models = f"{len(self.models)} model{'s' * (len(self.models) != 1)}"
         if not requests:
-            return f"{len(self.models)} models load, with equal config and metadata; no request was sent"
-        text = f"{len(self.models)} models, {requests} requests: equal"
+            return f"{models} loaded, with equal config and metadata; no request was sent"
+        text = f"{models}, {requests} request{'s' * (requests != 1)}: equal"
         return f"{text}, but for known differences of this release" if others else text
 
     def to_dict(self) -> dict[str, Any]:

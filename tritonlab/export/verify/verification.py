@@ -36,7 +36,7 @@ from .replayed_requests import ModelAnswers, replay
 from .verdict import ReleaseVerdict, Verification, page_of
 from .wheels import NoWheel, find_wheel, unpacked
 
-#: The release that is asked unless another is named.
+#: The release that is tested unless another is named.
 ON_PATH = "path"
 #: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
 _TRIES = 2
@@ -77,7 +77,7 @@ def verify(
     lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
     wanted = [each for text in ([triton] if isinstance(triton, str) else triton) for each in text.split(",") if each]
     work = _Work(models, names, cases, hide=tuple(hidden), load_seconds=load_seconds, say=say, cancel=cancel)
-    say(f"{len(names)} models, {len(cases)} requests: first here")
+    say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
     ours = work.run(OwnServer())
     own_place = work.place
     verdicts = []
@@ -87,7 +87,7 @@ def verify(
             verdicts.append(work.verdict(_judge_for(release, python, lock, work), ours, own_place))
         except (NoWheel, LookupError, CommandFailed) as error:
             verdicts.append(ReleaseVerdict(release, "none", problem=f"{error}".strip()))
-    return _written(root, models, verdicts, cases, names)
+    return _written(root, models, verdicts=verdicts, cases=cases, names=names)
 
 
 def model_names(models: Path) -> list[str]:
@@ -184,20 +184,32 @@ class _Work:
         begun = time.monotonic()
         self.say(f"  {who.name}")
         theirs = self.run(who)
+        if isinstance(who, WheelJudge):
+            self._explain_stubs(who, theirs)
         places = (own_place, self.place)
         found = [judge(ours[name], theirs[name], self.cases, release=who.release, places=places) for name in self.names]
         seconds = time.monotonic() - begun
         verdict = ReleaseVerdict(
             who.release,
             who.name,
-            self.hidden,
-            self.is_hidden,
-            tuple(found),
+            hidden=self.hidden,
+            is_hidden=self.is_hidden,
+            models=tuple(found),
             seconds=seconds,
             restarts=self.restarts,
         )
         self.say(f"  {verdict.verdict} ({seconds:.0f} s)")
         return verdict
+
+    def _explain_stubs(self, who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
+        """Add to problems that a model brings a stub of another release, with which a server waits in vain."""
+        for name, answers in theirs.items():
+            stub = self.models / name / STUB
+            if answers.problem and stub.is_file() and not who.files.compiled(stub):
+                answers.problem += (
+                    f"; its {STUB} was not compiled for Triton {who.release}: an environment is exported for one "
+                    f"release (--target {who.release})"
+                )
 
 
 def static_findings(models: Path, names: Sequence[str], release: str) -> list[str]:
@@ -219,10 +231,10 @@ def _written(
     whole = models != root
     page = root / "verify.html" if whole else root.with_name(f"{root.name}.verify.html")
     record = root / "export.json" if whole else root.with_name(f"{root.name}.export.json")
-    asked = {case.model for case in cases}
+    tested = {case.model for case in cases}
     missing = [
         f"the answers of {', '.join(silent)}: no request is kept for them; `%triton golden add` keeps one"
-        for silent in [[name for name in names if name not in asked]]
+        for silent in [[name for name in names if name not in tested]]
         if silent
     ]
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]

@@ -7,6 +7,7 @@ unpack one is enough to run it. `wheels.json` pins one wheel for each release, b
 from __future__ import annotations
 
 import fcntl
+import filecmp
 import functools
 import json
 import os
@@ -24,6 +25,7 @@ from typing import NamedTuple
 from ...core.explained import Explained
 from ...core.scratch_directory import ScratchDirectory
 from ...core.status import Code
+from ...ipc.processes.own_stub import NAME as STUB
 from ..child_command import CommandFailed, Say, run_command
 
 #: Overrides where downloads are kept.
@@ -79,7 +81,12 @@ class TritonFiles(NamedTuple):
 
     def stub(self, python: str) -> Path:
         """Return the stub that was compiled for that Python, `3.11`."""
-        return self.server / "python_backend_stubs" / python / "triton_python_backend_stub"
+        return self.server / "python_backend_stubs" / python / STUB
+
+    def compiled(self, stub: Path) -> bool:
+        """Return whether the stub is one of this release."""
+        own = self.server.glob(f"python_backend_stubs/*/{STUB}")
+        return any(filecmp.cmp(stub, each, shallow=False) for each in own)
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from .infer_response_writer import InferResponseWriter, OutputsWanted
 from .message_parser import MessageParser, Raw
 
 
-class AskedInfer(NamedTuple):
+class ReceivedInfer(NamedTuple):
     """A request, the version it is for, how its outputs are wanted, whether an empty final response is wanted (rule
     3.7.5), the version that the client named, and the memory that its message takes."""
 
@@ -55,7 +55,7 @@ class InferService:
 
     def request(
         self, message: Any, raw: Raw | dict[str, Tensor], metadata: Metadata, size: int, streamed: bool
-    ) -> AskedInfer:
+    ) -> ReceivedInfer:
         """Read the request of a message of `size` bytes that was parsed. Raise TritonError for the fault that Triton
         finds first, NoRoomError if other requests take the memory."""
         held = self._memory.hold(size) if size > UNCOUNTED else None
@@ -63,7 +63,7 @@ class InferService:
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
         wanted = None if plans is None else OutputsWanted(plans, found, request)
-        return AskedInfer(request, found, wanted, empty_final, version=message.model_version, held=held)
+        return ReceivedInfer(request, found, wanted, empty_final, version=message.model_version, held=held)
 
 
 class ModelInferCall(UnaryCall):
@@ -87,8 +87,8 @@ class ModelInferCall(UnaryCall):
             self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
             return
         try:
-            asked = service.request(parsed, raw, self.metadata, len(message), streamed=False)
-            request, self._wanted, self._held = asked.request, asked.wanted, asked.held
+            received = service.request(parsed, raw, self.metadata, len(message), streamed=False)
+            request, self._wanted, self._held = received.request, received.wanted, received.held
             request.on_response = self._on_response
             self._request = request
         except TritonError as error:
@@ -98,7 +98,7 @@ class ModelInferCall(UnaryCall):
             self.fail(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             return
         try:
-            service.exchange.submit_single(asked.found, request)
+            service.exchange.submit_single(received.found, request)
         except TritonError as error:
             self._request = self._wanted = None  # the request refers back to this call
             self._fail(error)

@@ -113,11 +113,11 @@ class InferResponseWriter:
         self,
         response: InferenceResponse,
         wanted: OutputsWanted | None = None,
-        asked_version: str = "",
+        requested_version: str = "",
     ) -> bytes:
         """Return the ModelStreamInferResponse, which also says whether it is the last one of its request (rule 3.7.5).
-        `asked_version`: the version that the client named."""
-        pieces = self._pieces(response, wanted, asked_version)
+        `requested_version`: the version that the client named."""
+        pieces = self._pieces(response, wanted, requested_version)
         pieces.insert(1, _FINAL[response.final])
         return _joined([b"\x12", varint(_size(pieces)), *pieces])
 
@@ -125,10 +125,10 @@ class InferResponseWriter:
         self,
         response: InferenceResponse,
         wanted: OutputsWanted | None,
-        asked_version: str = "",
+        requested_version: str = "",
     ) -> list[_Piece]:
-        # an empty final response has the version that was asked for, none for the latest (measured)
-        head = _head(response.model_name, asked_version if response.empty else str(response.model_version))
+        # an empty final response has the version that was requested, none for the latest (measured)
+        head = _head(response.model_name, requested_version if response.empty else str(response.model_version))
         if response.request_id:
             head += field(3, response.request_id.encode())
         pieces: list[_Piece] = [head]
@@ -192,6 +192,6 @@ def refused(request_id: str) -> bytes:
     return field(3, request_id.encode()) if request_id else b""
 
 
-def failed(model_name: str, asked_version: str, request_id: str, final: bool) -> bytes:
+def failed(model_name: str, requested_version: str, request_id: str, final: bool) -> bytes:
     """Return the response to a request whose model failed; its version is the text that the client sent (measured)."""
-    return _head(model_name, asked_version) + refused(request_id) + _FINAL[final]
+    return _head(model_name, requested_version) + refused(request_id) + _FINAL[final]

@@ -14,7 +14,7 @@ from ...server.options import MAX_UNREAD_SIZE
 from ..shared.request_memory import NoRoomError
 from .calls import StreamCall
 from .errors import STATUS
-from .infer_handler import AskedInfer, InferService
+from .infer_handler import InferService, ReceivedInfer
 from .infer_response_writer import failed, refused, stream_error
 
 
@@ -27,7 +27,7 @@ class ModelStreamInferCall(StreamCall):
     ) -> None:
         self.compression = compression
         self._service = service
-        self._requests: dict[InferenceRequest, AskedInfer] = {}  # in flight
+        self._requests: dict[InferenceRequest, ReceivedInfer] = {}  # in flight
         self._answered: set[InferenceRequest] = set()  # of them, those whose one response went out before the final
         # rule 6.13.3; Triton knows this spelling alone (measured)
         self._strict = ("triton_grpc_error", "true") in event.invocation_metadata
@@ -41,13 +41,13 @@ class ModelStreamInferCall(StreamCall):
             return
         request: InferenceRequest | None = None
         try:
-            asked = self._service.request(parsed, raw, self.metadata, len(message), streamed=True)
-            request = asked.request
+            received = self._service.request(parsed, raw, self.metadata, len(message), streamed=True)
+            request = received.request
             request.on_response = self._on_response
-            self._requests[request] = asked
+            self._requests[request] = received
             if self.over:
                 request.cancel()
-            self._service.exchange.submit(asked.found, request)
+            self._service.exchange.submit(received.found, request)
         except (TritonError, NoRoomError) as error:
             # in the stream even where `triton_grpc_error` is set (measured)
             self.write(stream_error(str(error), refused(parsed.id)))
@@ -55,39 +55,39 @@ class ModelStreamInferCall(StreamCall):
                 self._forget(request)
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        asked = self._requests[request]
-        if not self.over and self._is_due(asked, response):
-            self._answer(response, asked)
+        received = self._requests[request]
+        if not self.over and self._is_due(received, response):
+            self._answer(response, received)
         if response.final:
             self._forget(request)
 
-    def _is_due(self, asked: AskedInfer, response: InferenceResponse) -> bool:
-        if asked.found.rules.decoupled:
-            return asked.empty_final or not response.empty
+    def _is_due(self, received: ReceivedInfer, response: InferenceResponse) -> bool:
+        if received.found.rules.decoupled:
+            return received.empty_final or not response.empty
         # one response is all such a model gives, and an error after it is not shown (measured)
-        if response.empty or asked.request in self._answered:
+        if response.empty or received.request in self._answered:
             return False
         if not response.final:
-            self._answered.add(asked.request)
+            self._answered.add(received.request)
         return True
 
-    def _answer(self, response: InferenceResponse, asked: AskedInfer) -> None:
+    def _answer(self, response: InferenceResponse, received: ReceivedInfer) -> None:
         if response.error is not None:
-            self._answer_error(response, response.error, asked)
+            self._answer_error(response, response.error, received)
             return
         try:
-            message = self._service.writer.stream_response(response, asked.wanted, asked.version)
+            message = self._service.writer.stream_response(response, received.wanted, received.version)
         except TritonError as error:
-            self._answer_error(response, error, asked)
+            self._answer_error(response, error, received)
             return
         self.write(message)
 
-    def _answer_error(self, response: InferenceResponse, error: TritonError, asked: AskedInfer) -> None:
+    def _answer_error(self, response: InferenceResponse, error: TritonError, received: ReceivedInfer) -> None:
         if self._strict:
             self.end(STATUS[error.code], error.message)
             self.cancelled()
             return
-        about = failed(response.model_name, asked.version, response.request_id, response.final)
+        about = failed(response.model_name, received.version, response.request_id, response.final)
         self.write(stream_error(error.message, about))
 
     def _forget(self, request: InferenceRequest) -> None:

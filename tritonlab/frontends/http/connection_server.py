@@ -32,7 +32,7 @@ def _defect(error: Exception) -> HttpReply:
 class ConnectionServer(ConnectionHost):
     """A server with one listening socket, one event loop and one thread. It is started and stopped at most once.
 
-    `app` is called on the event loop. `within` is a context for as long as the event loop runs.
+    `app` is called on the event loop. `loop_context` is a context for as long as the event loop runs.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class ConnectionServer(ConnectionHost):
         access: AccessRules | None = None,
         defect: Callable[[Exception], HttpReply] = _defect,
         memory: RequestMemory | None = None,
-        within: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[object]] = nullcontext,
+        loop_context: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         super().__init__(app, defect, Door(access or AccessRules()), memory or RequestMemory())
-        self._within = within
+        self._loop_context = loop_context
         self._name = name
         self._timeout = 0.0
         self._begun = threading.Event()
@@ -62,7 +62,7 @@ class ConnectionServer(ConnectionHost):
             try:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                     loop = runner.get_loop()
-                    with self._within(loop):
+                    with self._loop_context(loop):
                         runner.run(self._serve(listener))
             finally:
                 listener.close()

@@ -25,7 +25,7 @@ class HTTPServer:
         self._shared = options.reuse_port
         app = self._app
         self._server = ConnectionServer(
-            app, "tritonlab http", options.access, app.on_defect, memory=memory, within=app.reading
+            app, "tritonlab http", options.access, app.on_defect, memory=memory, loop_context=app.reading
         )
 
     def start(self, address: str, port: int) -> int:

@@ -82,7 +82,7 @@ class LoopThread(NamedTuple):
     ident: int
 
     @classmethod
-    def here(cls) -> LoopThread:
+    def current(cls) -> LoopThread:
         return cls(asyncio.get_running_loop(), get_ident())
 
 
@@ -211,7 +211,7 @@ class InferEndpoint:
         head = self._read(request, model, version)
         if isinstance(head, HttpReply):
             return head
-        home = LoopThread.here()
+        home = LoopThread.current()
         body, request.body = request.body, b""
         large = _is_large(head, len(body))
         if large or (self._memory.in_use and _names_large_region(body)):

@@ -3,7 +3,7 @@
 Loading a model runs code, and anyone on the machine, or on a web page that its user reads, can send requests to its
 ports. So there are three kinds of rules for both protocols:
 
-1. Clients send a token with every request, where others share the machine. A notebook's ports have one unless told
+1. Clients send a token with every request, where others share the machine. A notebook's ports have one unless set
 otherwise; `tritonlab serve` follows tritonserver, which has none. Only liveness is answered without a token, as it says
 no more than that the port is open.
 

@@ -88,7 +88,7 @@ class CudaRegion:
             raise InvalidArgumentError(f"{text}{error}") from error
         if base + nbytes < memory.address + byte_size:
             raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
-        return CudaRegion(name, device_id, byte_size, memory, gpus.buffers)
+        return CudaRegion(name, device_id, byte_size=byte_size, memory=memory, buffers=gpus.buffers)
 
     @property
     def simulated(self) -> bool:

@@ -77,7 +77,7 @@ class SystemRegion:
             raise InvalidArgumentError(
                 f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
             )
-        return SystemRegion(name, key, offset, byte_size, file)
+        return SystemRegion(name, key, offset=offset, byte_size=byte_size, file=file)
 
     def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
         """Return a tensor that is a copy of the bytes as they are now."""

@@ -1,4 +1,4 @@
-"""`RequestExecutor` does BLS: it runs a model's requests to other models and sends it the responses (section 4 of the
+"""BLS: `RequestExecutor` runs a model's requests to other models and sends it the responses (section 4 of the
 rule book)."""
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ class RequestExecutor:
         reader = BlockReader(link, infer.block)
         inputs = reader.tensors(infer.tensors)
         reader.finish()
-        asked = infer.request
+        sent = infer.request
         request = ModelRequest(
-            asked.model,
+            sent.model,
             inputs,
-            model_version=asked.version,
-            request_id=_to_nul(asked.request_id),
-            correlation_id=_to_nul(asked.correlation_id),
-            flags=asked.flags,
-            timeout=asked.timeout,
-            requested_outputs=tuple(sorted(asked.outputs)),
-            parameters=_parameters(asked.parameters) if asked.parameters else None,
+            model_version=sent.version,
+            request_id=_to_nul(sent.request_id),
+            correlation_id=_to_nul(sent.correlation_id),
+            flags=sent.flags,
+            timeout=sent.timeout,
+            requested_outputs=tuple(sorted(sent.outputs)),
+            parameters=_parameters(sent.parameters) if sent.parameters else None,
         )
-        request.memory = asked.memory
-        if asked.trace is not None and self._adopt is not None:
-            self._adopt(request, asked.trace.number)
+        request.memory = sent.memory
+        if sent.trace is not None and self._adopt is not None:
+            self._adopt(request, sent.trace.number)
         text = self._begin(caller, link, ident, request, infer)
         if text:
             link.fail(ident, True, int(Code.INTERNAL), text)

@@ -52,9 +52,9 @@ class StubMessages:
     def handle_link(self, link: StubLink) -> None:
         """Handle messages over one link, of the stub or of a process that it forked."""
         link.devices = DeviceTensors(self._services.pool.gpu_buffers, inputs=self._plan.device_inputs)
-        link.on_response(partial(self._on_response, link))
-        link.on_log(self._on_log)
-        link.on_raised(self._on_raised)
+        link.on_message(Response, partial(self._on_response, link))
+        link.on_message(Log, self._on_log)
+        link.on_message(Raised, self._on_raised)
         link.on_calls(partial(self._on_call, link))
 
     def _on_response(self, link: StubLink, handle: int, sent: Response) -> None:

@@ -40,7 +40,7 @@ class DebugSession:
         self.live = first.live
         self.snapshot = first.snapshot
         #: the prompt that waits for a line, if one does
-        self.asked: Prompt | None = None
+        self.prompt: Prompt | None = None
         self._call = 0
         self._lock = threading.Lock()  # guards the two above
         #: whether somebody types, or has typed, its lines
@@ -52,28 +52,28 @@ class DebugSession:
     @property
     def place(self) -> str:
         """Where it waits, in the words of tracebacks: `File "model.py", line 7`; empty if it does not wait."""
-        asked = self.asked
-        return f'File "{asked.file}", line {asked.line}' if asked is not None else ""
+        prompt = self.prompt
+        return f'File "{prompt.file}", line {prompt.line}' if prompt is not None else ""
 
     def ask(self, call: int, prompt: Prompt) -> None:
         """Take a prompt, which came as the call of that number."""
         with self._lock:
-            self.asked, self._call = prompt, call
+            self.prompt, self._call = prompt, call
         self.instance.wait_for_another(True)
 
     def answer(self, line: str | None) -> None:
         """Gives the debugger a line; None: nobody types one, and the model goes on. Does nothing if it waits for
         none."""
         with self._lock:
-            if self.asked is None:
+            if self.prompt is None:
                 return
-            self.asked = None
+            self.prompt = None
         self.instance.wait_for_another(False)
         if not self.link.lost:
             self.link.reply(self._call, line)
 
     def story(self, why: str) -> str:
-        """Return what is said of a model that goes on because of `why`: what the author would have seen."""
+        """Return the log text about a model that goes on because of `why`: what the author would have seen."""
         if self.attended:
             return f"'{self.instance.name}' goes on at {self.place}, because {why}."
         if not self.live:

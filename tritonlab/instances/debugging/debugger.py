@@ -93,7 +93,7 @@ class Debugger:
         with self._changed:
             session = self._sessions.pop(key, None)
             if session is not None:
-                session.asked, session.ended = None, True
+                session.prompt, session.ended = None, True
                 session.instance.debugged.remove(session)
                 self._changed.notify_all()
         return session
@@ -130,9 +130,9 @@ class Debugger:
 
     def waiting(self) -> DebugSession | None:
         """Return a pause that waits for a line, if one can be typed: else `prompt` lets the model go on."""
-        if not self._reads():
+        if not self._sessions or not self._reads():
             return None
-        return next((session for session in self.sessions() if session.asked is not None and session.live), None)
+        return next((session for session in self.sessions() if session.prompt is not None and session.live), None)
 
     def serve_all(self) -> None:
         """Read lines for all the pauses that wait for one now. Raises KeyboardInterrupt as `sleep` does."""
@@ -143,7 +143,7 @@ class Debugger:
 
     def serve(self, session: DebugSession) -> None:
         """Read one line for the session, if it waits for one. Raises KeyboardInterrupt as `sleep` does."""
-        desk, prompt, place = self.desk, session.asked, session.place
+        desk, prompt, place = self.desk, session.prompt, session.place
         if prompt is None:
             return
         before, session.attended = session.attended, True
@@ -163,7 +163,7 @@ class Debugger:
         while True:
             try:
                 with self._changed:
-                    self._changed.wait_for(lambda: session.ended or (session.asked is not None and self._reads()))
+                    self._changed.wait_for(lambda: session.ended or (session.prompt is not None and self._reads()))
             except KeyboardInterrupt:
                 self._leave(session, session.place, "interrupted")
             if session.ended:
@@ -190,7 +190,7 @@ class Debugger:
     def _seek(self, session: DebugSession) -> None:
         """Ask for somebody to type, if nobody does."""
         desk = self.desk
-        if desk is not None and session.live and session.asked is not None and not session.attended:
+        if desk is not None and session.live and session.prompt is not None and not session.attended:
             name, minutes = session.model, UNATTENDED_SECONDS / 60
             text = (
                 f"Model '{name}' is paused in the debugger at {session.place}. Type to it with `%triton debug {name}`, "
@@ -200,7 +200,7 @@ class Debugger:
             desk.say(session, text)
 
     def _give_up(self, session: DebugSession) -> None:
-        if not session.attended and session.asked is not None:
+        if not session.attended and session.prompt is not None:
             self._go_on(session, "nobody typed anything")
 
     def _go_on(self, session: DebugSession, why: str) -> None:

@@ -118,7 +118,7 @@ class StubExecutor:
         self.keeper = FailureKeeper(
             stub, self.inflight, services.clock, book=services.failures, batch_id=lambda: self.batch_id
         )
-        stub.link.on_executed(self._on_executed)
+        stub.link.on_message(Executed, self._on_executed)
         # what it writes between two executions is about the requests that are left to their senders
         stub.whose = lambda: list(self.inflight.values()) if (now := self.payload) is None else now.requests
 

@@ -31,7 +31,7 @@ class FailureKeeper:
         self._clock = clock
         self._book = book
         self._batch_id = batch_id
-        stub.link.on_failed(self._on_failed)
+        stub.link.on_message(Failed, self._on_failed)
 
     def _on_failed(self, ident: int, failed: Failed) -> None:
         """Keep a failure. The error of its requests comes with another message."""
@@ -103,5 +103,6 @@ class FailureKeeper:
                 frames=tuple(frames),
                 requests=kept,
                 left_out=left_out,
+                failed_calls=self._book.of_calls(self._stub.instance, batch_id) if batch_id else (),
             )
         )

@@ -68,10 +68,6 @@ class ModelInstance:
         return self._life.state
 
     @property
-    def stopped(self) -> bool:
-        return self._life.stopped
-
-    @property
     def name(self) -> str:
         return self.plan.label
 
@@ -108,7 +104,7 @@ class ModelInstance:
         stub, name, count = self.stub, self.name, len(self.inflight)
         if count:
             return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid}){self.debugged.words}"
-        if self.stopped:
+        if self._life.stopped:
             return f"the finalize of '{name}' (pid {self.pid})" if stub is not None and not stub.link.lost else ""
         return f"the start of '{name}' (pid {self.pid})" if self.state is InstanceState.RESTARTING else ""
 
@@ -123,7 +119,7 @@ class ModelInstance:
         """Import and initialize the model, in `stub` if given, and blocks meanwhile. Raises ModelError with Triton's
         text."""
         plan = self.plan
-        if self.stopped:
+        if self._life.stopped:
             raise self._stopped_while_starting()
         try:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
@@ -141,7 +137,7 @@ class ModelInstance:
                 stub.kill()
             raise
         with self._life.lock:
-            stopped = self.stopped
+            stopped = self._life.stopped
             if not stopped:
                 self._life.advance(InstanceEvent.INITIALIZED)
                 self._serving = executor
@@ -157,14 +153,25 @@ class ModelInstance:
         services = self._services
         stub.debugger, stub.label = services.debugger, self.plan.label
         executor = StubExecutor(
-            stub, self.plan, services, self._events, self._record, numbers=self._batches, on_lost=self._on_lost
+            stub,
+            self.plan,
+            services=services,
+            events=self._events,
+            record=self._record,
+            numbers=self._batches,
+            on_lost=self._on_lost,
         )
         with self._life.lock:
             self._executor = executor
-            if self.stopped:
+            if self._life.stopped:
                 raise self._stopped_while_starting()
         StubMessages(
-            stub, self.plan, executor.inflight, services, executor.keeper, on_call=partial(services.on_call, self)
+            stub,
+            self.plan,
+            inflight=executor.inflight,
+            services=services,
+            keeper=executor.keeper,
+            on_call=partial(services.on_call, self),
         ).handle_all_links()
         stub.on_end = partial(services.on_link_end, stub.link)
         return executor
@@ -246,7 +253,7 @@ class ModelInstance:
         if (serving := self._serving) is not None:
             serving.inflight.drain()
         with self._life.lock:
-            if self.stopped:
+            if self._life.stopped:
                 return
             healthy, executor = self._serving is not None, self._executor
             self._end()
@@ -266,7 +273,7 @@ class ModelInstance:
     def abort(self) -> None:
         """End the instance at once, even while its `finalize` runs; requests in flight fail."""
         with self._life.lock:
-            finalizing, executor = self.stopped, self._executor
+            finalizing, executor = self._life.stopped, self._executor
             if not finalizing:
                 self._end()
         if executor is not None:

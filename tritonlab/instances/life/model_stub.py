@@ -21,7 +21,6 @@ from ...ipc.processes.interpreter import Interpreter, InterpreterError
 from ...ipc.processes.stub_launcher import KERNEL, StubProcess, StubStartError
 from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...ipc.processes.stub_pool import StubPool
-from ...ipc.zygotes.first_imports import FirstImports
 from ..debugging.debugger import Debugger
 from ..execution.response_factory import failure_of
 from .readiness import ReadinessCheck
@@ -60,9 +59,9 @@ class ModelStub:
     """One stub process that works for one model. Methods that wait raise ModelError with the text a client sees."""
 
     def __init__(
-        self, pool: StubPool, source: ModelSource, instance: str, log: LogBook, imports: FirstImports | None = None
+        self, pool: StubPool, source: ModelSource, instance: str, log: LogBook, like: StubProcess | None = None
     ) -> None:
-        """Take a stub from the pool and begin to import the model there, without waiting for that. `imports`: as in
+        """Take a stub from the pool and begin to import the model there, without waiting for that. `like`: as in
         `StubPool.acquire`."""
         self.source = source
         self.instance = instance
@@ -79,7 +78,7 @@ class ModelStub:
         lines: list[str] = []
         try:
             self.process: StubProcess = pool.acquire(
-                source.interpreter, model=source.path, paths=source.paths, say=lines.append, imports=imports
+                source.interpreter, model=source.path, paths=source.paths, say=lines.append, like=like
             )
         except (StubStartError, OSError) as error:
             raise _not_started(self.instance, error) from error

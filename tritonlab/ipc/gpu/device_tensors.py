@@ -37,7 +37,7 @@ class DeviceTensors:
         #: what the stub may have mapped, by handle: not freed before it says that it has not
         self._mapped: dict[bytes, GpuChunk] = {}
         #: what it had mapped when it was asked to give back
-        self._asked: dict[bytes, GpuChunk] = {}
+        self._recalled: dict[bytes, GpuChunk] = {}
 
     def input(self, tensor: Tensor) -> Any:
         """Return what is packed of an input on a device. Raises UnavailableError, InternalError."""
@@ -47,7 +47,7 @@ class DeviceTensors:
         return tensor.to_host().data
 
     def output(self, tensor: Tensor) -> Lent:
-        """Return what is packed of a tensor that stays on its device, whatever inputs do."""
+        """Return the packed form of a tensor that stays on its device, whether inputs do or not."""
         memory: Any = tensor.data
         array = self._buffers.shared(memory)
         assert array.place is not None
@@ -115,7 +115,7 @@ class DeviceTensors:
     def ask_back(self) -> None:
         """Note that the stub is about to give back: it may map again what it is sent from now on."""
         with self._lock:
-            self._asked.update(self._mapped)
+            self._recalled.update(self._mapped)
             self._mapped = {}
 
     def given_back(self, body: GivenBack) -> None:
@@ -124,13 +124,13 @@ class DeviceTensors:
             for grant in body.returned:
                 self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)
             for handle in map(bytes.fromhex, body.mapped):
-                if handle in self._asked:
-                    self._mapped[handle] = self._asked[handle]
-            self._asked = {}
+                if handle in self._recalled:
+                    self._mapped[handle] = self._recalled[handle]
+            self._recalled = {}
 
     def close(self) -> None:
         """Take back everything: the stub has ended."""
         with self._lock:
             self._granted.clear()
             self._mapped.clear()
-            self._asked.clear()
+            self._recalled.clear()

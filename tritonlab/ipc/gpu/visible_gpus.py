@@ -55,7 +55,7 @@ class VisibleGpus:
 
     @cached_property
     def all(self) -> tuple[DeviceFacts, ...]:
-        """The GPUs, in the order of their ordinals; none where there is none."""
+        """The GPUs, in the order of their ordinals."""
         if self._count:
             return tuple(SIMULATED.devices()[: self._count])
         if not any(path.exists() for path in _CARDS):

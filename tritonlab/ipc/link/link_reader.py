@@ -54,12 +54,9 @@ class Watch:
         with reader.lock:
             if not reader.running:
                 raise OSError("the server is stopping")
-            self._register(reader)
-
-    def _register(self, reader: Reader) -> None:
-        reader.watches[self._fd] = self
-        self.started = reader.polls
-        reader.epoll.register(self._fd, reader.masks[self._wanted])
+            reader.watches[self._fd] = self
+            self.started = reader.polls
+            reader.epoll.register(self._fd, reader.masks[self._wanted])
 
     def arm(self, *, readable: bool = True, writable: bool = False) -> None:
         """Allow one more event of the kinds that are True; with an event loop, any number of events. It has no effect
@@ -79,17 +76,16 @@ class Watch:
         with self._home.lock:
             reader = reader if reader is not None and reader.running else self._home
             if self.reader is not reader and self.reader.watches.get(self._fd) is self:
-                self._leave()
                 self._wanted = (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
-                self.reader = reader
-                self._register(reader)
+                self._move_to(reader)
 
     def go_home(self) -> None:
         """Give the descriptor back to the reader that it was made for. The caller holds the lock."""
-        self._leave()
-        self.reader = self._home
         if self._home.running:
-            self._register(self._home)
+            self._move_to(self._home)
+        else:
+            self._leave()
+            self.reader = self._home
 
     def ask_again(self) -> None:
         """Let an event that is still there be reported again."""
@@ -103,6 +99,13 @@ class Watch:
         with self._home.lock:
             if self.reader.watches.get(self._fd) is self:
                 self._leave()
+
+    def _move_to(self, reader: Reader) -> None:
+        self._leave()
+        self.reader = reader
+        reader.watches[self._fd] = self
+        self.started = reader.polls
+        reader.epoll.register(self._fd, reader.masks[self._wanted])
 
     def _leave(self) -> None:
         del self.reader.watches[self._fd]

@@ -5,7 +5,7 @@ Who reads it when:
 
     a thread that waits for the answer   leads: it holds `_receiving` and reads until it has what it waits for. In the
                                          kernel that is the caller; over the network an event loop whose only client
-                                         has just asked.
+                                         has just sent a request.
     an event loop (`LoopReader`)         otherwise, if the last batch was sent for clients of that loop: it waits for
                                          the socket beside its clients, and writes the replies where it reads the
                                          answers.
@@ -13,7 +13,7 @@ Who reads it when:
                                          another, log lines, the end of the process.
 
 `StubExecutor` says with each batch for whom it is (`read_by`), so a link changes hands when its requests come from
-elsewhere, which costs two system calls, and stays where it is when they do not, also while nothing is asked. While one
+elsewhere, which costs two system calls, and stays where it is when they do not, also while nothing is sent. While one
 thread leads nobody waits for the socket; a thread that reads for itself anyway disarms nothing. Handlers never run on
 two threads at once, and what was there before a link changed hands is reported again to the one that has it now.
 
@@ -58,11 +58,13 @@ class Answer:
     """The RESULT of a command, which may still come. When it is done, `lost` is whether the link ended first;
     otherwise it has a `failure` or a `value`, whose type is the command's in the COMMANDS table."""
 
-    __slots__ = ("_event", "command", "failure", "lost", "value")
+    __slots__ = ("_event", "command", "done", "failure", "lost", "value")
 
     def __init__(self, command: CommandRow) -> None:
         self.command = command
         self._event = threading.Event()
+        #: whether it is there, or will not come; called at each message that a waiting thread reads
+        self.done: Callable[[], bool] = self._event.is_set
         self.lost = False
         self.value: Any = None
         self.failure: Failure | None = None
@@ -78,39 +80,8 @@ class Answer:
             self.lost = True
             self._event.set()
 
-    def done(self) -> bool:
-        return self._event.is_set()
-
     def wait(self, timeout: float | None) -> bool:
         return self._event.wait(timeout)
-
-
-class AwaitedAnswers:
-    """The answers that have not come, by the ids of their commands."""
-
-    def __init__(self) -> None:
-        self._ids = itertools.count(1)
-        self._answers: dict[int, Answer] = {}
-
-    def add(self, command: CommandRow) -> tuple[int, Answer]:
-        answer = Answer(command)
-        ident = next(self._ids)
-        self._answers[ident] = answer
-        return ident, answer
-
-    def give(self, ident: int, body: Any) -> None:
-        """Gives the RESULT `body` to its answer. Raises WireError for one that nobody awaits."""
-        if ident not in self._answers:
-            raise WireError(f"unexpected result {body!r}")
-        result: Result = ROW[Result].read(body)
-        answer = self._answers[ident]
-        value = None if result.failure is not None else read_answer(answer.command, result.value)
-        self._answers.pop(ident).set(value, result.failure)
-
-    def lose(self) -> None:
-        """Note that none of them will come."""
-        for answer in list(self._answers.values()):
-            answer.lose()
 
 
 class StubConnection:
@@ -132,7 +103,8 @@ class StubConnection:
         self.freed = self._connection.freed
         self._receiving = threading.Lock()  # held by the thread that reads the socket
         self._holder = 0  # the id of the thread that holds _receiving through `hold`
-        self._answers = AwaitedAnswers()
+        self._ids = itertools.count(1)
+        self._awaited: dict[int, Answer] = {}  # by the ids of their commands
         self._lost = False
         self._lost_lock = threading.Lock()
         self._arm_lock = threading.Lock()  # makes arming follow the latest state
@@ -181,11 +153,12 @@ class StubConnection:
 
     def ask(self, message: Any) -> Answer:
         """Send a command that RESULT answers."""
-        ident, answer = self._answers.add(ROW[type(message)])
+        ident = next(self._ids)
+        answer = self._awaited[ident] = Answer(ROW[type(message)])
         if self._lost:
             answer.lose()
         else:
-            self.tell(message, ident)
+            self.post(NUMBER_OF[type(message)], ident, message)
         return answer
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
@@ -285,7 +258,7 @@ class StubConnection:
             if handler is not None:
                 handler(ident, body)
             elif command == _RESULT:
-                self._answers.give(ident, body)
+                self._give_result(ident, body)
             elif command == _HELLO:
                 self._hello.set(ROW[Hello].read(body))
             else:
@@ -297,6 +270,16 @@ class StubConnection:
             if not isinstance(error, (TypeError, ValueError, LookupError, AttributeError)):
                 _log.exception("a handler of %s raised", BY_NUMBER[command].name)
             raise WireError(f"{BY_NUMBER[command].name}: {type(error).__name__}: {error}") from error
+
+    def _give_result(self, ident: int, body: Any) -> None:
+        """Give a RESULT to the answer of its command. Raises WireError for one that nobody awaits."""
+        answer = self._awaited.get(ident)
+        if answer is None:
+            raise WireError(f"unexpected result {body!r}")
+        result: Result = ROW[Result].read(body)
+        value = None if result.failure is not None else read_answer(answer.command, result.value)
+        del self._awaited[ident]
+        answer.set(value, result.failure)
 
     # -- the end
 
@@ -312,7 +295,8 @@ class StubConnection:
             self.lost_reason = reason
         self._watch.remove()
         self._hello.lose()
-        self._answers.lose()
+        for answer in list(self._awaited.values()):
+            answer.lose()
         if self.on_lost is not None:
             self.on_lost(reason)
 

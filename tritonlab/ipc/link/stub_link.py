@@ -117,6 +117,8 @@ class StubLink(StubConnection):
         super().__init__(sock, region, stub_region, link_reader)
         #: sends and receives tensors in the memory of GPUs; whoever takes the stub for a model says how
         self.devices = DeviceTensors(GpuBuffers(), inputs=False)
+        # it only wakes a caller that reads the link but whose answer came another way
+        self.handlers[ROW[Awake].number] = lambda ident, fields: None
 
     # -- life cycle: each waits with `await_answer`
 
@@ -256,37 +258,17 @@ class StubLink(StubConnection):
 
     # -- messages of the stub: handlers run on the thread that reads, and must not block
 
-    def on_executed(self, handler: Callable[[int, Executed], None]) -> None:
-        """Call `handler(batch, executed)` for each EXECUTED. It also wakes a caller that reads the link but whose
-        answer came another way."""
-        self._hear(Executed, handler)
-        self._hear(Awake, lambda ident, awake: None)
-
-    def on_response(self, handler: Callable[[int, Response], None]) -> None:
-        """Call `handler(request handle, response)` for each response of a sender."""
-        self._hear(Response, handler)
-
-    def on_log(self, handler: Callable[[int, Log], None]) -> None:
-        """Call `handler(0, record)` for each log record."""
-        self._hear(Log, handler)
-
-    def on_raised(self, handler: Callable[[int, Raised], None]) -> None:
-        """Call `handler(0, raised)` for each exception that the stub reports."""
-        self._hear(Raised, handler)
-
-    def on_failed(self, handler: Callable[[int, Failed], None]) -> None:
-        """Call `handler(0, failed)` for each failure of the author's code, before its requests end for it."""
-        self._hear(Failed, handler)
+    def on_message(self, kind: type[M], handler: Callable[[int, M], None]) -> None:
+        """Call `handler(id, message)` for each message of a kind: Executed with the number of its batch, Response with
+        the handle of its request, Log, Raised and, before its requests end, Failed with 0."""
+        row = ROW[kind]
+        read = row.read
+        self.handlers[row.number] = lambda ident, fields: handler(ident, read(fields))
 
     def on_calls(self, handler: Callable[[int, Any], None]) -> None:
         """Call `handler(id, call)` for every kind of call; the call has to be answered."""
         for row in CALLS:
             self.handlers[row.number] = lambda ident, fields, read=row.read: handler(ident, read(fields))  # type: ignore[misc]
-
-    def _hear(self, kind: type[M], handler: Callable[[int, M], None]) -> None:
-        row = ROW[kind]
-        read = row.read
-        self.handlers[row.number] = lambda ident, fields: handler(ident, read(fields))
 
 
 class MonitorLink(StubConnection):

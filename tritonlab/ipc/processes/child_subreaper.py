@@ -4,6 +4,7 @@ subreaper). So it becomes the parent of the stubs that a zygote forks for it, an
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Iterator
@@ -62,6 +63,11 @@ def _is_subreaper() -> int:
     return value.value
 
 
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _prctl(option: int, argument: object) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0):
+    if _c_library().prctl(option, argument, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")

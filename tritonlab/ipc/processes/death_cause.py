@@ -10,11 +10,13 @@ _KILLS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"})
 
 
 class DeathCause:
-    """The cause of one process's end, made when that starts. What it says counts once the process has ended."""
+    """The cause of one process's end, made when that starts. What it says counts once the process has ended. `like`:
+    the cause of a process that was started just now."""
 
-    def __init__(self, child: ChildProcess) -> None:
+    def __init__(self, child: ChildProcess, like: DeathCause | None = None) -> None:
         self._child = child
-        self._oom_kills = oom_kills()
+        # counting takes 0.2 ms (2026-11-26), and a load starts two processes at once
+        self._oom_kills: int = oom_kills() if like is None else like._oom_kills
         #: why this kernel has killed it, in a sentence; empty if it has not
         self.requested = ""
 

@@ -60,7 +60,7 @@ def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
     targets = {posixpath.normpath(member.name): member.linkname for member in members if member.issym()}
     for member in members:
         name = posixpath.normpath(member.name)
-        problem = _problem(member, name, links, files, targets)
+        problem = _problem(member, name, links=links, files=files, targets=targets)
         if problem:
             raise ArchiveError(
                 f"'{archive}' is refused, nothing was unpacked: its member '{member.name}' {problem}. "

@@ -53,7 +53,7 @@ def peak_memory(root: Path = Path("/")) -> int:
 
 
 def own_peak(reported: int, inherited: int) -> int:
-    """Return how many bytes an ended process used at most, 0 if that cannot be told. What is `reported` includes what
+    """Return how many bytes an ended process used at most, 0 if that cannot be known. What is `reported` includes what
     its parent had used when it started the process (`inherited`), so only a higher number is certainly its own."""
     return reported if reported > inherited + _INEXACT else 0
 

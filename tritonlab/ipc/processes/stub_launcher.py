@@ -99,14 +99,18 @@ class StubProcess:
         interpreter: Interpreter = KERNEL,
         shm: ShmSettings = DEFAULT_SHM,
         begin: Begin | None = None,
+        like: StubProcess | None = None,
     ) -> None:
-        """Start the process by `begin`, by default as a new one of the interpreter. `await_hello` tells whether it
-        came up. Raises StubStartError if no process could be started, and whatever `begin` raises."""
+        """Start the process by `begin`, by default as a new one of the interpreter. `like`: a stub that was started
+        just now for the same model. `await_hello` tells whether it came up. Raises StubStartError if no process could
+        be started, and whatever `begin` raises."""
         self.interpreter = interpreter
         #: which modules the model has to import itself, and why; empty if the process has them all
-        self.imports_anew = ""
+        self.imports_again = ""
         #: those that its model begins with; None if they were not looked for
         self.first_imports: FirstImports | None = None
+        #: the zygote that it was forked from; None if it was started as a new process
+        self.zygote: ZygoteProcess | None = None
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
         self._ended = threading.Event()
@@ -118,6 +122,7 @@ class StubProcess:
             undo.callback(ends.close)
             try:
                 self._start(ends, shm, undo, begin or new_process(interpreter))
+                self.cause: DeathCause = DeathCause(self.child, like.cause if like is not None else None)
             except (OSError, SharedMemoryError) as error:
                 raise StubStartError(f"cannot start the stub with '{interpreter.executable}': {error}") from error
             finally:
@@ -139,15 +144,18 @@ class StubProcess:
         self.child = begin(ends, self.forks.theirs.fileno(), sizes)
         undo.callback(self.child.close)
         undo.callback(self.child.kill)
-        self.cause = DeathCause(self.child)
 
     def _listen(self, ends: StubEnds) -> None:
         self._life_write = ends.life
         self.output = StubOutput(ends.stdout, ends.stderr)
         self.link = StubLink(ends.control, *self._regions, self._link_reader)
         self.monitor = MonitorLink(ends.monitor, *self._regions, self._link_reader)
-        callbacks: dict[int, Callable[[int], None]] = {fd: partial(self._on_output, fd) for fd in self.output.fds}
-        for fd, callback in {**callbacks, self.child.exit_fd: self._on_exit}.items():
+        callbacks: tuple[tuple[int, Callable[[int], None]], ...] = (
+            (ends.stdout, partial(self._on_output, ends.stdout)),
+            (ends.stderr, partial(self._on_output, ends.stderr)),
+            (self.child.exit_fd, self._on_exit),
+        )
+        for fd, callback in callbacks:
             self._watches[fd] = watch = Watch(self._link_reader, fd, callback)
             watch.start()
         self.forks.start()
@@ -218,8 +226,8 @@ class StubProcess:
         return has_answered
 
     def signal_stacks(self) -> bool:
-        """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if it cannot be
-        asked: there is no such signal, or the stub does not handle it yet and would die of it."""
+        """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if that is
+        impossible: there is no such signal, or the stub does not handle it yet and would die of it."""
         if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
             return False
         if not self._ended.is_set():

@@ -58,22 +58,24 @@ class StubPool:
         model: str = "",
         paths: Sequence[str] = (),
         say: Callable[[str], None] = lambda text: None,
-        imports: FirstImports | None = None,
+        like: StubProcess | None = None,
     ) -> StubProcess:
         """Return a stub that has made the first imports of the source file `model`, if given. The caller may send at
         once, and waits with `await_hello`. It blocks while imports are made that no model has made before.
 
-        `say` is called once with the modules that the model has to import itself, and why. `imports`: those of
-        the source, if another stub was acquired for it just now (`StubProcess.first_imports`). Raises StubStartError.
+        `say` is called once with the modules that the model has to import itself, and why. `like`: a stub that was
+        acquired just now for the same source, whose imports and zygote are not looked for again. Raises
+        StubStartError.
         """
         if self._zygotes is None:
             return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm)
+        imports = like.first_imports if like is not None else None
         if imports is None:
             imports = first_imports(model, paths) if model else FirstImports()
-        stub, why = self._fork(self._zygotes, interpreter, tuple(imports.steps), paths)
+        stub, why = self._fork(self._zygotes, interpreter, steps=tuple(imports.steps), paths=paths, like=like)
         if not why and imports.missed:
             why = f"'{imports.missed}', because {imports.ended_by} comes first and may change what it does"
-        stub.imports_anew, stub.first_imports = why, imports
+        stub.imports_again, stub.first_imports = why, imports
         if self._reported.get(model) != why:
             self._reported[model] = why
             if why:
@@ -81,18 +83,26 @@ class StubPool:
         return stub
 
     def _fork(
-        self, zygotes: Zygotes, interpreter: Interpreter, steps: Steps, paths: Sequence[str]
+        self,
+        zygotes: Zygotes,
+        interpreter: Interpreter,
+        steps: Steps,
+        paths: Sequence[str],
+        like: StubProcess | None,
     ) -> tuple[StubProcess, str]:
         """Return the stub, and which imports it has to make itself and why; empty if none."""
-        why = ""
+        zygote, why = (like.zygote, like.imports_again) if like is not None else (None, "")
         for _ in range(_TRIES):
-            zygote, left_out = zygotes.find(interpreter, steps)
-            why = why or left_out
+            if zygote is None:
+                zygote, left_out = zygotes.find(interpreter, steps)
+                why = why or left_out
             if zygote is None:
                 break
             try:
                 begin = fork_of(zygote, paths)
-                return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm, begin=begin), why
+                stub = StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm, begin=begin, like=like)
+                stub.zygote = zygote
+                return stub, why
             except ForkRefused as error:
                 if error.stale:
                     zygotes.discard(zygote)
@@ -100,6 +110,7 @@ class StubPool:
                     why, steps = f"all, because {error}", ()
             except ZygoteError:
                 pass  # the zygote has ended just now
+            zygote = None
         return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm), why
 
     def wait_warm(self, timeout: float = 30.0) -> bool:

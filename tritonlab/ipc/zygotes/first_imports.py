@@ -220,10 +220,11 @@ def _does_nothing(node: ast.stmt) -> bool:
     """Return whether a statement only defines names."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         arguments = node.args
-        defaults = [*arguments.defaults, *arguments.kw_defaults, node.returns]
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        annotations = [each.annotation for each in every if each is not None]
-        return _decorated_harmlessly(node) and all(map(_is_plain, [*defaults, *annotations]))
+        evaluated = [*arguments.defaults, *arguments.kw_defaults, node.returns]
+        for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+            if each is not None:
+                evaluated.append(each.annotation)
+        return _decorated_harmlessly(node) and all(map(_is_plain, filter(None, evaluated)))
     if isinstance(node, ast.ClassDef):
         plain = not node.keywords and all(map(_is_plain, node.bases)) and _decorated_harmlessly(node)
         return plain and all(map(_does_nothing, node.body))
@@ -237,8 +238,10 @@ def _does_nothing(node: ast.stmt) -> bool:
 
 
 def _decorated_harmlessly(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    calls = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-    return _DECORATORS.issuperset(map(_last_name, calls))
+    for each in node.decorator_list:
+        if _last_name(each.func if isinstance(each, ast.Call) else each) not in _DECORATORS:
+            return False
+    return True
 
 
 def _is_name(node: ast.expr) -> bool:

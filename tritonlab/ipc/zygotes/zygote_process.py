@@ -43,7 +43,7 @@ class ForkRefused(Exception):
 
 
 class ImportLeftOut(Exception):
-    """Why an import was not made, after the first `steps` of those asked for."""
+    """Why an import was not made, after the first `steps` of those requested."""
 
     def __init__(self, steps: int, why: str) -> None:
         super().__init__(why)
@@ -163,7 +163,7 @@ class ZygoteProcess:
 
     @property
     def alive(self) -> bool:
-        """Return whether the zygote can be asked."""
+        """Return whether the zygote runs."""
         return not self._closed and not self._has_failed and not self.child.wait(0)
 
     def end(self) -> None:

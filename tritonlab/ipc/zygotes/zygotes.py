@@ -60,7 +60,9 @@ class Zygotes:
         self._lock = threading.Lock()  # guards the next two
         self._families: dict[Interpreter, ZygoteFamily] = {}
         self._closed = threading.Event()
-        self._keeper = ZygoteKeeper(link_reader, self._lock, self._closed, self._is_kept, self._grow_again)
+        self._keeper = ZygoteKeeper(
+            link_reader, self._lock, closed=self._closed, is_kept=self._is_kept, grow_again=self._grow_again
+        )
 
     def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[ZygoteProcess | None, str]:
         """Return the zygote that has made these imports, or those before the first that must not be made, and why that

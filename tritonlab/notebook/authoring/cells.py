@@ -21,6 +21,11 @@ class CellBody:
     #: what a person calls the cell: "Cell In[3]"
     label: str
 
+    @property
+    def number(self) -> str:
+        """Return "In[3]"; "" for a text that is not the body of the running cell."""
+        return self.label.removeprefix("Cell ") if self.label.startswith("Cell In[") else ""
+
 
 def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
     """Find where `body`, handed to `%%magic line`, stands in the cell that is running in `shell`.

@@ -141,15 +141,15 @@ def _failing(bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> set
 
 
 def _of_model(name: str, base: BaseDirectory, cells: Sequence[str], is_failing: bool) -> Iterator[_Source]:
-    told = [f"## {name}"]
+    lines = [f"## {name}"]
     if staying := left_in_place(base):
         more = len(staying) - _MOST_NAMED
         named = ", ".join(f"`{file}`" for file in staying[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        told += ["", f"Used from the repository: {named}."]
+        lines += ["", f"Used from the repository: {named}."]
     if base.refusal is not None:
         why = _one_line(str(base.refusal.detail or base.refusal.reason))
-        told += ["", f"Its config cannot be read yet, so it does not load: {why}"]
-    yield "markdown", "\n".join(told), ()
+        lines += ["", f"Its config cannot be read yet, so it does not load: {why}"]
+    yield "markdown", "\n".join(lines), ()
     # Run All goes on after it
     tags = ("raises-exception",) if is_failing else ()
     yield from (("code", cell, tags) for cell in cells)

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
     from ...server.api.server import Server
+
+
+def open_endpoints(
+    server: Server, arguments: Sequence[str] = (), make_room: Callable[[], None] = lambda: None, **options: Any
+) -> Endpoints:
+    """Open endpoints, as `serving.open_endpoints` does."""
+    found: Endpoints = _serving().open_endpoints(server, arguments, make_room, **options)
+    return found
+
+
+def _serving() -> Any:
+    from . import serving  # with gRPC and the HTTP server
+
+    return serving
 
 
 class NotebookPorts:
@@ -26,18 +40,15 @@ class NotebookPorts:
         `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
         OptionError or UnknownOption, and those that are open stay; TritonError for a port that cannot be opened.
         """
-        from . import serving
-
         with self._lock:
             if self.endpoints is None or arguments or options:
-                self.endpoints = serving.open_endpoints(self._server, arguments, self.close, **options)
+                self.endpoints = open_endpoints(self._server, arguments, self.close, **options)
             return self.endpoints
 
     def flags(self) -> list[str]:
         """Return the flags that `open` takes."""
-        from . import serving
-
-        return serving.flags()
+        found: list[str] = _serving().flags()
+        return found
 
     def close(self) -> None:
         """Close the ports; models stay loaded."""

@@ -133,7 +133,7 @@ class Workspace:
                 written.map_lines_again()
                 return self.server.model(name)
             try:
-                return written.load(started, self.running_cell())
+                return written.load(started, (body.number if body is not None else "") or self.running_cell())
             except Exception as error:
                 if isinstance(error, Explained):
                     error.explained_by = self.explain

@@ -136,7 +136,8 @@ class WrittenModel:
         before, ready_at = self.report, self.report.ready_at if self.report is not None else 0.0
         path = str(self._directory.path)
         running = pids_of(self._server, self.name)
-        self._sources.remember(path, running)  # some were started since the last load
+        if running:
+            self._sources.remember(path, running)  # some were started since the last load
         known = self.map_lines()
         printed, error = PrintedSince(self._server, self.name, running), None
         self.progress = LoadProgress(started, threading.current_thread(), printed.records, cell)
@@ -223,4 +224,4 @@ def pids_of(server: Server, name: str) -> frozenset[int]:
     """Return the process ids of a model's instances; none if it is not loaded."""
     model = server.core.model(name)
     serving = model.latest if model is not None else None
-    return frozenset([instance.pid for instance in serving.instances if instance.pid] if serving is not None else [])
+    return frozenset([pid for instance in serving.instances if (pid := instance.pid)] if serving is not None else [])

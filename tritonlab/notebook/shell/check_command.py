@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Protocol
+import importlib
+from collections.abc import Callable
+from typing import Any
 
-from ..model import Model
+from ..views.widget import in_kernel
+from .load_commands import HasModels
 
 _WIDTH = 110
 
 
-class HasCheckable(Protocol):
-    """The part of `Context` that is needed."""
-
-    def model(self, name: str) -> Model: ...
-
-
-def check(context: HasCheckable, arguments: argparse.Namespace) -> Any:
+def check(context: HasModels, arguments: argparse.Namespace) -> Any:
     """Check a model and return the result. An interrupt ends it with what was found until then."""
     relations = arguments.relations.split(",") if arguments.relations else None
-    shows = not arguments.json
-
-    def show(doing: object) -> None:
-        # a carriage return, with which a cell and a terminal replace the line
-        print(f"\r{str(doing)[:_WIDTH]:<{_WIDTH}}", end="", flush=True)
-
     model = context.model(arguments.name)
+    show = None if arguments.json else _changing_line()
     try:
         return model.check(
             arguments.seconds,
             seed=arguments.seed,
             relations=relations,
             side_effects=arguments.side_effects,
-            progress=show if shows else None,
+            progress=show,
         )
     finally:
-        if shows:
-            print(f"\r{'':<{_WIDTH}}\r", end="", flush=True)
+        if show is not None:
+            show("")
+
+
+def _changing_line() -> Callable[[object], None]:
+    """Return what shows a text in place of the one before. A notebook stores the last, where it would store every line
+    that a carriage return begins."""
+    if not in_kernel():
+        return lambda text: print(f"\r{str(text)[:_WIDTH]:<{_WIDTH}}\r", end="", flush=True)
+    display: Any = importlib.import_module("IPython.display").display
+    handle = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def show(text: object) -> None:
+        handle.update({"text/plain": str(text)}, raw=True)
+
+    return show
 
 
 #: What `%triton check` does, what its help says, and its arguments.

@@ -2,8 +2,8 @@
 port.
 
 A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`,
-before that with `{"id": 7, "progress": …}` by what takes long; `comm_calls.CALLS` lists what can be asked. Without
-being asked it is told `{"hello": …}` and, at every change, `{"models": […]}`; while a debugger waits for a line
+before that with `{"id": 7, "progress": …}` by what takes long; `comm_calls.CALLS` lists what can be called. Without
+a call it is sent `{"hello": …}` and, at every change, `{"models": […]}`; while a debugger waits for a line
 `{"typing": true}`, which it answers with a call of that name.
 `extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
 """
@@ -132,14 +132,14 @@ class Window:
         data = message["content"]["data"]
         threading.Thread(target=self._serve, args=(data,), name="tritonlab extension", daemon=True).start()
 
-    def _serve(self, asked: Mapping[str, Any]) -> None:
+    def _serve(self, call: Mapping[str, Any]) -> None:
         try:
-            tell = lambda facts: self.send({"id": asked.get("id"), "progress": facts})  # noqa: E731
-            answer = {"ok": self._answer(asked["do"], asked.get("with") or {}, tell)}
+            tell = lambda facts: self.send({"id": call.get("id"), "progress": facts})  # noqa: E731
+            answer = {"ok": self._answer(call["do"], call.get("with") or {}, tell)}
         except Exception as error:
             kind = error.code.name if isinstance(error, TritonError) else type(error).__name__
             answer = {"error": {"kind": kind, "text": str(error) or type(error).__name__}}
-        self.send({"id": asked.get("id"), **answer})
+        self.send({"id": call.get("id"), **answer})
 
 
 def listen(workspace: Callable[[], Workspace]) -> Windows:

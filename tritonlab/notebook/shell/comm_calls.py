@@ -90,7 +90,7 @@ def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
 
 
 def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
-    """Hear whether a window was asked for the line that a debugger waits for, and show a box for it."""
+    """Note whether a window was opened for the line that a debugger waits for, and show a box for it."""
     desk = workspace.server.debugger.desk
     if isinstance(desk, NotebookDesk):
         desk.watch.seen(shown, asked)

@@ -71,14 +71,26 @@ def plan(
     verify: Sequence[str] = (),
 ) -> JsonAnswer:
     """Return what `export` would do with each model and with those that they need, what it would bring, and what
-    pre-flight finds; nothing is written. What is refused is said of the choice that it is about."""
+    pre-flight finds; nothing is written. A refusal is part of the choice that it is about."""
     refused: dict[str, JsonAnswer] = {}
-    report = _dry_run(workspace, models, directory, refused, alone, include, target, env, deploy)
+    report = _dry_run(
+        workspace,
+        models,
+        directory=directory,
+        refused=refused,
+        alone=alone,
+        include=include,
+        target=target,
+        env=env,
+        deploy=deploy,
+    )
     captured = _captured(workspace, models, refused) if capture else {}
     users = dict(_users(workspace, models, alone))
     return {
         "directory": str(repository_path(directory)),
-        "models": [_planned(workspace, each, users, captured, include) for each in report.reports],
+        "models": [
+            _planned(workspace, each, users=users, captured=captured, include=include) for each in report.reports
+        ],
         "bytes": report.bytes,
         "beside": _beside(report),
         "environment": _environment(report),
@@ -206,7 +218,7 @@ def _planned(
     directory = Path(workspace.server.model(name).directory)
     written = captured.get(name, _Captured([], False))
     findings = found.cited(workspace.cite).findings if found is not None else ()
-    told = {*map(str, findings), *left_out.sentences(read_tree(directory, include=include).left_out)}
+    listed = {*map(str, findings), *left_out.sentences(read_tree(directory, include=include).left_out)}
     return {
         "name": name,
         "needed_by": users.get(name, ""),
@@ -215,7 +227,7 @@ def _planned(
         "differs": plan.differs,
         "bytes": plan.bytes,
         **kinds,
-        "warnings": [each for each in plan.warnings if each not in told],
+        "warnings": [each for each in plan.warnings if each not in listed],
         "findings": [each.to_dict() for each in findings if not (each.row == "P1" and written.is_whole)],
         "notes": list(found.notes) if found is not None else [],
         "captured": written.names,
@@ -224,7 +236,7 @@ def _planned(
 
 
 def _left_out(directory: Path, include: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the files that are left out unless they are asked for, also those that are."""
+    """Yield the files that are left out unless they are requested, including those that are."""
     for entry in read_tree(directory).left_out:
         if entry.reason is not Omission.DANGLING:
             large = int(entry.detail) if entry.reason is Omission.LARGE else None

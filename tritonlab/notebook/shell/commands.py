@@ -23,7 +23,7 @@ from ..views.card.draining import draining_text
 from ..views.card.live_card import LiveCard
 from ..views.card.statistics_text import samples, statistics_text
 from ..views.card.status_table import StatusView
-from ..views.playground.open_playground import open_playground
+from ..views.opener import open_playground
 from ..views.record.record_view import KINDS
 from .artifact_command import artifact
 from .check_command import CHECK
@@ -279,14 +279,14 @@ def _help(context: Context, arguments: argparse.Namespace) -> Text:
         if page is None:
             raise unknown("%triton has no command and no page about an error", word, [*COMMANDS, *error_pages()])
         return Text(str(page), page._asdict())
-    told = {name: command.parser.description for name, command in COMMANDS.items()}
-    return Text("\n".join(summary()), {"commands": told})
+    descriptions = {name: command.parser.description for name, command in COMMANDS.items()}
+    return Text("\n".join(summary()), {"commands": descriptions})
 
 
 def summary() -> Iterator[str]:
     """Return what each subcommand is for."""
-    told = {name: command.parser.description or "" for name, command in COMMANDS.items()}
-    for name, about in {**told, "… --json": "what any of them shows, as JSON for programs"}.items():
+    descriptions = {name: command.parser.description or "" for name, command in COMMANDS.items()}
+    for name, about in {**descriptions, "… --json": "what any of them shows, as JSON for programs"}.items():
         # JupyterLab breaks a line that is too long anywhere in a word
         yield textwrap.fill(
             about, 96, initial_indent=f"%triton {name:<12}", subsequent_indent=" " * 20, break_on_hyphens=False

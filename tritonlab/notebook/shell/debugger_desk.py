@@ -71,7 +71,7 @@ class NotebookDesk:
         follow_cells(self._shell, pre_run_cell=self.began, post_run_cell=self.ended)
 
     def began(self, info: object = None) -> None:
-        """Look, as a cell begins, whether its front end can be asked for lines."""
+        """Look, as a cell begins, whether its front end has input."""
         self._runs = True
         if hasattr(self._shell, "get_parent"):
             self._asks = bool((self._shell.get_parent() or {}).get("content", {}).get("allow_stdin"))

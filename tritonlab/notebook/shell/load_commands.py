@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from ...load_testing.load_tested import smallest_shapes
 from ..authoring.errors import OptionError
-
-if TYPE_CHECKING:
-    from ..views.card.load_panel import Loadable
+from ..model import Model
+from ..views.opener import open_load_panel
 
 #: The arguments, for argparse.
 _ARGUMENTS: tuple[Any, ...] = (
@@ -25,7 +25,7 @@ _ARGUMENTS: tuple[Any, ...] = (
 class HasModels(Protocol):
     """The part of `Context` that is needed."""
 
-    def model(self, name: str) -> Loadable: ...
+    def model(self, name: str) -> Model: ...
 
 
 def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
@@ -40,11 +40,9 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
     if arguments.shape:
         options["shapes"] = dict(_shape(given) for given in arguments.shape)
     if not options:
-        from ..views.card.load_panel import LoadPanel, smallest_shapes
-
-        options["shapes"] = smallest_shapes(model)
+        options["shapes"] = smallest_shapes(model.config())
         if not arguments.csv and not arguments.json:
-            panel = LoadPanel(model)
+            panel = open_load_panel(model)
             panel.measure(**options)
             return panel
     result = model.load_test(**options, progress=not arguments.json)

@@ -28,13 +28,12 @@ from . import commands
 from .comm import listen
 from .completion import install_completion
 from .debugger_desk import CellLines, NotebookDesk
-from .failure_notice import FailureNotice
 from .golden_commands import named_values, replay
 from .logs import Places
 from .parsing import LineError, line_parser, parse
 from .printed_lines import PrintedLines
 from .prompt_watch import PromptWatch
-from .running_cell import RunningCell
+from .running_cell import FailureNotice, RunningCell
 from .tracebacks import Tracebacks, install
 from .variables import bind
 from .waiting import CellPlaces, WaitingNotice
@@ -285,6 +284,8 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
 
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()
+        if found.explain == tracebacks.explain:
+            return found
         found.describe_error = tracebacks.text
         found.cite = places
         found.running_cell = partial(running_label, shell)

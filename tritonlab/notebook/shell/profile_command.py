@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..model import Model
+from ...load_testing.load_tested import smallest_shapes
+from .load_commands import HasModels
 
 if TYPE_CHECKING:
     from ...profile.line_profile import LineProfile
 
 
-class FindsModels(Protocol):
-    """The part of `Context` that is needed."""
-
-    def model(self, name: str) -> Model: ...
-
-
-def profile(context: FindsModels, arguments: argparse.Namespace) -> LineProfile:
+def profile(context: HasModels, arguments: argparse.Namespace) -> LineProfile:
     """Profile a model under random requests of the smallest shapes, or with --watch under those of others."""
-    from ..views.card.load_panel import smallest_shapes  # with load tests
-
     model = context.model(arguments.name)
     if arguments.watch:
         return model.profile(seconds=arguments.seconds, memory=arguments.memory)
-    load: dict[str, Any] = {"concurrency": arguments.concurrency, "shapes": smallest_shapes(model)}
+    load: dict[str, Any] = {"concurrency": arguments.concurrency, "shapes": smallest_shapes(model.config())}
     if arguments.batch is not None:
         load["batch"] = arguments.batch
     return model.profile(seconds=arguments.seconds, memory=arguments.memory, **load)

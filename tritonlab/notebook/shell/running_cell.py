@@ -1,4 +1,5 @@
-"""`RunningCell` lets other threads write below the cell that runs; `follow_cells` tells an object when cells run."""
+"""The notebook's cells as they run: `follow_cells` calls an object when one begins and ends, `RunningCell` lets other
+threads write below the one that runs, `FailureNotice` looks whether it failed."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import contextvars
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from ...core.observe.failure_capsule import FailureCapsule
 
 
 def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
@@ -41,6 +44,22 @@ class RunningCell:
         too."""
         # of a context only one thread can be in at a time
         self._context.copy().run(_write, line + "\n", error)
+
+
+class FailureNotice:
+    """The look, after each cell of a shell, whether it failed. `show` shows the pane of a capsule."""
+
+    def __init__(self, show: Callable[[FailureCapsule], None]) -> None:
+        self._show = show
+
+    def ended(self, result: Any) -> None:
+        capsule = getattr(result.error_in_exec, "capsule", None)
+        if isinstance(capsule, FailureCapsule):
+            self._show(capsule)
+
+    def listen_to(self, shell: Any) -> None:
+        """Look at each cell of the shell from now on, in place of any other notice."""
+        follow_cells(shell, post_run_cell=self.ended)
 
 
 def _write(text: str, error: bool) -> None:

@@ -108,8 +108,17 @@ class Tracebacks:
             lines += ["", f"A client gets ({error.code.text}): {message}"]
         if isinstance(error, EnsembleError):
             lines += ["", error.reason]
+        lines += self._failed_calls(error)
         lines += self._hint(error, str(error.exception))
         return lines
+
+    def _failed_calls(self, error: ModelError) -> list[str]:
+        """Return a line for each model whose answer to a BLS call of this execution was an error."""
+        lines = []
+        for call in error.capsule.failed_calls if error.capsule is not None else ():
+            place = self.place(call.exception.place) if call.exception is not None else ""
+            lines.append(f"It had called '{call.model}', which failed: {call.headline}" + f" ({place})" * bool(place))
+        return ["", *lines] if lines else []
 
     def place(self, place: str) -> str:
         """Return a place that is a line of a model's file as the cell's, and a text that names such lines with the
@@ -131,8 +140,8 @@ class Tracebacks:
         """Return what is wrong with the step of an ensemble that did not load, with its line in the config's cell."""
         if not isinstance(error, ModelLoadError) or (failed := _FAILED_LOAD.search(error.message)) is None:
             return None
-        said = self._config_text(failed[1])
-        return ConfigTextError(ConfigError(error.reason), said) if line_of_step(error.reason, said) else None
+        written = self._config_text(failed[1])
+        return ConfigTextError(ConfigError(error.reason), written) if line_of_step(error.reason, written) else None
 
     def _advice(self, error: object, text: str) -> str:
         """Return what to do about an error of this text; "" if that is not known."""

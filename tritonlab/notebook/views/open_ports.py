@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...clients.snippets import Address
 
-
-class OpenPorts(Protocol):
-    """The part of `Endpoints` that names the notebook's own server."""
-
-    @property
-    def http(self) -> str: ...
-
-    @property
-    def grpc(self) -> str: ...
-
-    @property
-    def headers(self) -> dict[str, str]: ...
-
-    @property
-    def header_file(self) -> str: ...
+if TYPE_CHECKING:
+    from ...frontends.endpoints import Endpoints
 
 
-#: The ports that are open, None if there are none.
-Ports = Callable[[], OpenPorts | None]
+#: Returns the ports that are open, None if there are none.
+Ports = Callable[[], "Endpoints | None"]
 
 
 def open_address(ports: Ports) -> Address | None:

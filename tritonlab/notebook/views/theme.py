@@ -12,6 +12,7 @@ page of nbconvert, the inline styles draw what words alone do not say.
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -47,12 +48,15 @@ _CLASSES = re.compile(r"class='([^'<>]*)'(?: style='([^'<>]*)')?")
 
 def stored_html(html: str) -> str:
     """Return HTML that is drawn without a style sheet, of HTML with our classes."""
-    return _CLASSES.sub(_with_styles, html)
+    parts = _CLASSES.split(html)  # a text, the classes and the style of an element, a text, ...
+    for index in range(1, len(parts), 3):
+        classes, own = parts[index : index + 2]
+        styles = ";".join(filter(None, [_inline_styles(classes), own]))
+        parts[index] = f"class='{classes}'"
+        parts[index + 1] = f" style='{styles}'" if styles else ""
+    return "".join(parts)
 
 
-def _with_styles(found: re.Match[str]) -> str:
-    classes, own = found.groups(default="")
-    styles = [_INLINE[name] for name in classes.split() if name in _INLINE]
-    if own:
-        styles.append(own)
-    return f"class='{classes}' style='{';'.join(styles)}'" if styles else f"class='{classes}'"
+@functools.lru_cache(256)
+def _inline_styles(classes: str) -> str:
+    return ";".join([_INLINE[name] for name in classes.split() if name in _INLINE])

@@ -110,11 +110,12 @@ class KeptFailure:
         lines = [f"{capsule.headline}", f"  in {capsule.phase}, {where} (process {capsule.pid}), at {at}"]
         for frame in capsule.frames[-_FRAMES:]:
             source = frame.source[frame.line - frame.start].strip() if frame.source else ""
-            said = f'  File "{frame.file}", line {frame.line}, in {frame.function}' + f"\n    {source}" * bool(source)
-            lines.append(self._cited(said))
+            text = f'  File "{frame.file}", line {frame.line}, in {frame.function}' + f"\n    {source}" * bool(source)
+            lines.append(self._cited(text))
         place = capsule.place
         for name, text in place.variables[:_VARIABLES] if place is not None else ():
             lines.append(f"    {name} = {text}")
+        lines += [f"  it had called '{call.model}', which failed: {call.headline}" for call in capsule.failed_calls]
         return "\n".join(lines + _request_lines(capsule))
 
 
@@ -141,8 +142,8 @@ class NoSuchFailure(Explained, IndexError):
     code = Code.NOT_FOUND
 
     def __init__(self, model: str, kept: int, total: int) -> None:
-        said = f"'{model}' has not failed" if not total else f"{kept} of the {total} failures of '{model}' are kept"
-        super().__init__(said)
+        text = f"'{model}' has not failed" if not total else f"{kept} of the {total} failures of '{model}' are kept"
+        super().__init__(text)
 
 
 class ModelFailures(Sequence[KeptFailure]):

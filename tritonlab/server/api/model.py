@@ -47,7 +47,7 @@ class Host(Protocol):
     def metrics(self, model: str = "") -> str: ...
 
 
-_Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
+_Resolved: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
 class Model:
@@ -62,7 +62,8 @@ class Model:
         self.name = name
         self.version = version
 
-    def _found(self) -> ModelVersion:
+    def serving_version(self) -> ModelVersion:
+        """Return the version that answers requests now. Raises NotFoundError, UnavailableError."""
         try:
             return self._core.find(self.name, self.version)
         except TritonError as error:
@@ -115,18 +116,18 @@ class Model:
     @property
     def directory(self) -> Path:
         """The model directory that the running version was read from."""
-        return self._found().files.directory
+        return self.serving_version().files.directory
 
     @property
     def load_ns(self) -> int:
         """How many nanoseconds it took to load the running version."""
-        return self._found().load_ns
+        return self.serving_version().load_ns
 
     def ready(self) -> bool:
         """Return whether the model can answer now: it is READY, its stubs are alive, and its own `is_ready()`
         agrees."""
         try:
-            return self._found().ready()
+            return self.serving_version().ready()
         except TritonError:
             return False
 
@@ -138,11 +139,11 @@ class Model:
 
     def config(self) -> dict[str, Any]:
         """Return the complete configuration in the JSON form that Triton's config endpoint prints (rule 5.2)."""
-        return to_dict(self._found().config)
+        return to_dict(self.serving_version().config)
 
     def config_pbtxt(self) -> str:
         """Return the complete configuration as the text of a config.pbtxt."""
-        return print_pbtxt(self._found().config)
+        return print_pbtxt(self.serving_version().config)
 
     def statistics(self) -> dict[str, Any]:
         """Return how often the model ran and how long its requests took, as Triton's statistics endpoint tells it;
@@ -154,7 +155,7 @@ class Model:
 
         `simulated`: whether the server's GPUs are simulated. `gpu_memory`: the bytes that its process holds of each
         GPU, as far as they can be seen. If an instance does not run, `failure` says why, and `next_try` in how many
-        seconds it is started again. `imports_anew` says which modules it had to import itself at its start, and why;
+        seconds it is started again. `imports_again` says which modules it had to import itself at its start, and why;
         empty if it had them already.
         """
         now = self._core.clock.now()
@@ -170,17 +171,17 @@ class Model:
                 "restarts": instance.replacement.count,
                 "last_death": instance.replacement.last_death,
                 "failure": instance.replacement.failure,
-                "imports_anew": instance.stub.process.imports_anew if instance.stub is not None else "",
+                "imports_again": stub.process.imports_again if (stub := instance.stub) is not None else "",
                 "next_try": _seconds_until(instance.replacement.next_try, now),
             }
-            for instance in self._found().instances
+            for instance in self.serving_version().instances
         ]
 
     def called(self) -> list[str]:
         """Return the names of the models that it has called (BLS) since it was loaded, whether they were there or not,
         in alphabetical order.
         """
-        return sorted(set().union(*(instance.called for instance in self._found().instances)))
+        return sorted(set().union(*(instance.called for instance in self.serving_version().instances)))
 
     def logs(self, request: str | int | None = None) -> list[LogRecord]:
         """Return what the model printed, logged and raised, oldest first; with `request`, an id or a serial number,
@@ -195,7 +196,7 @@ class Model:
         The text is empty for an instance that did not answer within `timeout` seconds: it is being restarted, or C code
         holds its interpreter.
         """
-        stubs = {instance.name: instance.stub for instance in self._found().instances}
+        stubs = {instance.name: instance.stub for instance in self.serving_version().instances}
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
     def reads(self, record: bool = False, timeout: float = 10.0) -> list[ReadsRecorded]:
@@ -204,14 +205,14 @@ class Model:
 
         An instance that does not answer within `timeout` seconds is left out. An ensemble has none.
         """
-        stubs = [instance.stub for instance in self._found().instances]
+        stubs = [instance.stub for instance in self.serving_version().instances]
         found = [stub.reads(record, timeout) for stub in stubs if stub is not None]
         return [each for each in found if each is not None]
 
     def modules(self, timeout: float = 5.0) -> dict[str, str]:
         """Return the file of every module that its instances have imported since they were started, by name; of a
         namespace package its directory. What Python has without a file is not among them."""
-        stubs = [instance.stub for instance in self._found().instances]
+        stubs = [instance.stub for instance in self.serving_version().instances]
         found = [stub.modules(timeout) for stub in stubs if stub is not None]
         return {name: file for each in found for name, file in each.items()}
 
@@ -220,15 +221,17 @@ class Model:
         now. `memory`: at what they keep, instead of their time. An instance that does not answer within `timeout`
         seconds is left out. `profile` of a notebook's model makes a table of it.
         """
-        found = self._found()
+        found = self.serving_version()
         batching = bool(found.config.max_batch_size)
         stubs = [instance.stub for instance in found.instances]
-        told = {stub.process.pid: stub.profile(begin, memory, batching, timeout) for stub in stubs if stub is not None}
-        return {pid: each for pid, each in told.items() if each is not None}
+        found_by_pid = {
+            stub.process.pid: stub.profile(begin, memory, batching, timeout) for stub in stubs if stub is not None
+        }
+        return {pid: each for pid, each in found_by_pid.items() if each is not None}
 
     def expected_shape(self, name: str) -> str:
         """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""
-        return self._found().rules.expected_shape(name)
+        return self.serving_version().rules.expected_shape(name)
 
     @property
     def failures(self) -> ModelFailures:
@@ -251,12 +254,12 @@ class Model:
         """Let an editor of this user attach to the model's processes, and return what VS Code needs for that. `local`:
         the directory in which the editor has model.py, if not where it is served. Raises UnsupportedError if the
         model's Python has no debugpy."""
-        return attach_editor(self._found().instances, local)
+        return attach_editor(self.serving_version().instances, local)
 
     def postmortem(self) -> None:
         """Let you look with a debugger at the last exception of `execute`, whose frames are still alive; the model
         goes on serving. Raises NotFoundError if none is kept (`Options.postmortem_seconds`)."""
-        look_at_last_error(self._core.debugger, self.name, self._found().instances)
+        look_at_last_error(self._core.debugger, self.name, self.serving_version().instances)
 
     def why(self) -> Why:
         """Return, in sentences, what the model's requests, instances, sequences and load wait for."""
@@ -269,16 +272,16 @@ class Model:
         """Make a request for `infer`. A list becomes a tensor of the input's datatype; where Triton would read it as
         another one, as numpy does, a warning says so, once.
         """
-        return self._asked(None, fields)[0]
+        return self._resolve_request(None, fields)[0]
 
-    def _asked(self, request: InferenceRequest | None, fields: RequestFields) -> _Asked:
+    def _resolve_request(self, request: InferenceRequest | None, fields: RequestFields) -> _Resolved:
         """Return the given request, or make one for the version that is there. Only the function that the user calls
         may call this, because warnings point at its caller.
         """
         if request is not None:
             check_fields(request)
             return request, None
-        found = self._found()
+        found = self.serving_version()
         try:
             return make_request(self, found.rules.input_types, fields, self._server.casts), found
         except TritonError as error:
@@ -300,7 +303,7 @@ class Model:
         that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
         raises a response's error instead of yielding it.
         """
-        request, found = self._asked(request, fields)
+        request, found = self._resolve_request(request, fields)
         core = self._core
         iterator = ResponseIterator(
             request,
@@ -333,7 +336,7 @@ class Model:
         """Start a request as `infer` does, for asyncio: `async for response in model.async_infer(…)`. Call it on the
         running loop.
         """
-        request, found = self._asked(request, fields)
+        request, found = self._resolve_request(request, fields)
         iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response, explain=self._explain)
         try:
             shielded(self._core.infer, request, found)
@@ -349,7 +352,7 @@ class Model:
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
         number of times. An interrupt cancels the request and says where the model was (RequestInterrupted).
         """
-        found = self._found()
+        found = self.serving_version()
         if unnamed:
             form = ", ".join(f"{name}=…" for name in found.rules.input_types)
             raise InvalidArgumentError(f"inputs are given by name: {self.name}({form})")

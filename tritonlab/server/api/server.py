@@ -217,7 +217,7 @@ class Server:
 
     def loading(self, model: str | None = None) -> list[dict[str, Any]]:
         """Return the versions that are being loaded, each with these facts: `model`, `version`, `age` (seconds since
-        the load began), and `imports_anew` (the modules that it has to import itself, and why; empty if they were
+        the load began), and `imports_again` (the modules that it has to import itself, and why; empty if they were
         ready, which is quicker).
         """
         now = self.core.clock.now()
@@ -226,7 +226,7 @@ class Server:
                 "model": version.name,
                 "version": version.version,
                 "age": max(now - version.load_started, 0) / 1e9,
-                "imports_anew": version.loading.imports_anew(),
+                "imports_again": version.loading.imports_again(),
             }
             for version in self.core.loading(model or "")
         ]

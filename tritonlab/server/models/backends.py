@@ -103,7 +103,7 @@ class Backends:
         if choice is not None and choice.use is not Use.REAL:
             instead = self._instead(filled, choice)
             check(filled)
-            return filled, self._based_source(filled, directory, version, KERNEL, instead)
+            return filled, self._based_source(filled, directory, version=version, interpreter=KERNEL, home=instead)
         home = self._home(filled, directory, version)
         check(filled)
         if home is not None and ENVIRONMENT not in filled.parameters and (home / _PACKED_ENVIRONMENT).exists():
@@ -115,7 +115,7 @@ class Backends:
             raise ModelError(str(error)) from error
         if home is None:
             return filled, _source(filled, directory, version, interpreter)
-        return filled, self._based_source(filled, directory, version, interpreter, home)
+        return filled, self._based_source(filled, directory, version=version, interpreter=interpreter, home=home)
 
     def _instead(self, config: ModelConfig, choice: BackendChoice) -> Path:
         """Return the directory of the backend that answers in the place of the model's own, and mark the config. Raises
@@ -196,7 +196,7 @@ class Backends:
         return of_environment(environment) if environment is not None else KERNEL
 
     def _based_source(
-        self, config: ModelConfig, directory: Path, version: int, interpreter: Interpreter, home: Path
+        self, config: ModelConfig, directory: Path, *, version: int, interpreter: Interpreter, home: Path
     ) -> ModelSource:
         """Return the source that has the backend's code and the model's directory (rule 2.11.2)."""
         is_shipped = home.is_relative_to(SHIPPED)

@@ -31,13 +31,13 @@ def required_models(
     be read.
     """
     found: dict[str, ModelConfig] = {}
-    asked = set(configs)
+    seen = set(configs)
     waiting = [name for config in configs.values() for name in composing_models(config)]
     while waiting:
         name = waiting.pop(0)
-        if name in asked:
+        if name in seen:
             continue
-        asked.add(name)
+        seen.add(name)
         config = find(name)
         if config is not None:
             found[name] = config

@@ -106,6 +106,9 @@ class Endings:
         threading.Thread(target=end, name=f"unload {version.name}", daemon=True).start()
         return ending
 
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
     def versions(self) -> list[ModelVersion]:
         """Return the versions that have not ended."""
         return [ending.version for ending in list(self._running)]

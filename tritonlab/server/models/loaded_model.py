@@ -66,7 +66,7 @@ class LoadedModel:
             self.is_stale = True
 
     def forget(self) -> None:
-        """Drop what loads of it have asked for and found, since it is unloaded."""
+        """Forget what loads of it have set and found, since it is unloaded."""
         self.wanted, self.explicit, self.listed, self.failure, self.refusal = None, False, False, None, None
 
     def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:

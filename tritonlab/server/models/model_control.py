@@ -315,7 +315,7 @@ class ModelControl:
 
     def draining(self, name: str = "") -> list[Ending]:
         """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
-        return self._endings.of_models([model.identifier for model in self.models.known(name)])
+        return self._endings.of_models([model.identifier for model in self.models.known(name)]) if self._endings else []
 
     def stop_loading(self, name: str) -> None:
         """Make the loads fail that go on for the models of this name."""

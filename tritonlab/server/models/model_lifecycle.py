@@ -143,7 +143,7 @@ class ModelVersion:
         self.first_response: Histogram | None = None
         self._say = partial(_say, services.instances.log, self.name, version)
         self._warn = partial(self._say, "WARNING")
-        self.loading = VersionLoad(files, version, services, self.stats, self._warn)
+        self.loading = VersionLoad(files, version, services=services, stats=self.stats, warn=self._warn)
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
@@ -221,7 +221,8 @@ class ModelVersion:
     def _entrance(self) -> Callable[[InferenceRequest], None]:
         """Return where checked requests go. It is decided here, so that what is off costs a request nothing."""
         services, cache = self._services.instances, self._services.execution.cache
-        if self.instances and all(instance.plan.passive for instance in self.instances):
+        instances = self.instances
+        if instances and all(instance.plan.passive for instance in instances):
             return self._refuse
         if not self.config.response_cache.enable:
             return self.scheduler.enqueue
@@ -347,9 +348,9 @@ class VersionLoad:
         """Return what the processes are doing that load it, by instance, as far as each says so in that time."""
         return {stub.instance: text for stub in self._importing if (text := stub.dump_stacks(seconds))}
 
-    def imports_anew(self) -> str:
+    def imports_again(self) -> str:
         """Return which modules it imports itself while it loads, and why; empty if they were ready."""
-        return next((stub.process.imports_anew for stub in self._importing), "")
+        return next((stub.process.imports_again for stub in self._importing), "")
 
     def abort(self) -> None:
         """End all that runs, also while it loads; then `load` raises."""
@@ -368,11 +369,11 @@ class VersionLoad:
         first: ModelStub | None = None
         try:
             # while one stub is asked for the configuration, the first instance's imports the same module
-            imports = auto.process.first_imports if auto is not None else None
             instance = _first_instance(self._grouped)
-            first = ModelStub(pool, source, instance=instance, log=log, imports=imports)
+            like = auto.process if auto is not None else None
+            first = ModelStub(pool, source, instance=instance, log=log, like=like)
             self._importing = [first] if auto is None else [auto, first]
-            config = complete_config(config, auto, files.configured, self._warn, services.gpus)
+            config = complete_config(config, auto, configured=files.configured, warn=self._warn, gpus=services.gpus)
             return self._start(config, first, source)
         except BaseException as error:
             if first is not None:
@@ -411,14 +412,23 @@ class VersionLoad:
         rules = RequestRules(config, model_name=name)
         first_response = self._services.first_response(config)
         timer, clock, instruments = self._services.timer, services.clock, services.instruments
-        shared = SchedulerServices(clock, instruments, timer, self._stats, self._warn, execution.limiter)
+        shared = SchedulerServices(
+            clock, instruments, timer=timer, stats=self._stats, warn=self._warn, limiter=execution.limiter
+        )
         scheduler = make_scheduler(name, self._version, config, directory, services=shared)
         simulated = self._services.gpus.simulated
         self.instances = ServingInstances(
-            source, directory, rules, scheduler, services, self._stats, execution, simulated
+            source,
+            directory,
+            rules=rules,
+            scheduler=scheduler,
+            services=services,
+            stats=self._stats,
+            execution=execution,
+            simulated=simulated,
         )
         self.instances.start(config, first)
-        return VersionParts(config, labels, rules, scheduler, first_response)
+        return VersionParts(config, labels, rules=rules, scheduler=scheduler, first_response=first_response)
 
     def _ensemble(self) -> VersionParts:
         """Make the parts of an ensemble. Nothing starts: the steps' models serve already, and the graph was checked
@@ -450,7 +460,14 @@ class VersionLoad:
         graph = EnsembleGraph.from_config(config, find)
         clock, instruments = services.instances.clock, services.instances.instruments
         scheduler = EnsembleScheduler(
-            files.name, self._version, graph, infer, clock, instruments, self._stats, self._warn
+            files.name,
+            self._version,
+            graph=graph,
+            infer=infer,
+            clock=clock,
+            instruments=instruments,
+            stats=self._stats,
+            warn=self._warn,
         )
         return VersionParts(config, labels, rules, scheduler)
 

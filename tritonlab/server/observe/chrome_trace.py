@@ -101,14 +101,14 @@ class ChromeTrace(Instrument):
         self._instant(model, lane=_BATCHES, name=reason, ns=now, shown=shown)
 
     def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
-        asked = [request for request in requests if not request.null]
-        for request in asked:
+        real = [request for request in requests if not request.null]
+        for request in real:
             self._begin(request)
             self._span(request, "b", "queue", request.queue_start)
             self._span(request, "e", "queue", now)
         model = requests[0].model_name
         with self._lock:
-            execution = (model, now, [_name(request) for request in asked])
+            execution = (model, now, [_name(request) for request in real])
             self._executing.setdefault((instance, batch_id), []).append(execution)
 
     def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:

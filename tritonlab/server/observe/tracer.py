@@ -51,7 +51,7 @@ class Reception:
             trace.stamp(name, ns)
 
     def end(self) -> None:
-        """End the trace, because the answer went out, or never will."""
+        """End the trace of a request whose answer was sent, or never will be."""
         if self.trace is not None:
             self.trace.release()
 

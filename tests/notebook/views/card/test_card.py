@@ -63,9 +63,9 @@ def test_a_load_that_goes_on_or_failed_says_so() -> None:
     assert "  no <weights>" in card_text(failed)
 
 
-def test_why_a_model_imports_anew() -> None:
+def test_why_a_model_imports_again() -> None:
     assert "imported again" not in card_text(FACTS) + card_body(FACTS)
-    anew = replace(FACTS, imports_anew="'torch', because model.py, line 3 <…>")
+    anew = replace(FACTS, imports_again="'torch', because model.py, line 3 <…>")
     assert "  imported again: 'torch', because model.py, line 3 <…>" in card_text(anew)
     assert "imported again: &#x27;torch&#x27;, because model.py, line 3 &lt;…&gt;" in card_body(anew)
     assert "  imports again: 'torch'" in card_text(replace(anew, state="LOADING", loading=2.0))

@@ -16,7 +16,7 @@ from tests.serving import Lab, config
 from tritonlab.core.observe.failure_capsule import MOST_TENSOR
 from tritonlab.core.status import ModelError
 from tritonlab.notebook.model import ShownFailure
-from tritonlab.notebook.shell.failure_notice import FailureNotice
+from tritonlab.notebook.shell.running_cell import FailureNotice
 from tritonlab.notebook.views.card.failure_pane import FailurePane
 from tritonlab.server.api.failures import KeptFailure
 from tritonlab.server.api.model import Model
@@ -89,9 +89,9 @@ def test_a_large_tensor_is_said_to_be_cut(model: Model) -> None:
     pane = FailurePane(failure)
     assert "cut: too large to be kept" in pane.html()
     pane.press("replay")
-    assert "was too large to be kept" in pane.state["said"] and not pane.state["good"]
+    assert "was too large to be kept" in pane.state["result"] and not pane.state["good"]
     pane.press("pytest")
-    assert "was too large to be kept" in pane.state["said"] and not pane.state["snippet"]
+    assert "was too large to be kept" in pane.state["result"] and not pane.state["snippet"]
 
 
 def test_a_batch_says_which_is_which(model: Model) -> None:
@@ -106,13 +106,13 @@ def test_a_batch_says_which_is_which(model: Model) -> None:
 def test_replay(lab: Lab, model: Model) -> None:
     pane = FailurePane(failed(model, -1))
     pane.press("replay")
-    assert pane.state["said"] == "It fails the same: ValueError: <i>negative</i>"
+    assert pane.state["result"] == "It fails the same: ValueError: <i>negative</i>"
     lab.load("paned", FAILING.replace("x[0] < 0", "x[1] < 0"), SHAPES)
     pane.press("replay")
-    assert pane.state["said"].startswith("It fails in another way: IndexError")
+    assert pane.state["result"].startswith("It fails in another way: IndexError")
     lab.load("paned", FAILING.replace("x[0] < 0", "False"), SHAPES)
     pane.press("replay")
-    assert pane.state["good"] and pane.state["said"].endswith("ms. Y FP32 [1] [-1.]")
+    assert pane.state["good"] and pane.state["result"].endswith("ms. Y FP32 [1] [-1.]")
     assert "Answered in" in pane.text() and "Answered in" in pane.html()
 
 
@@ -138,7 +138,7 @@ def test_a_failure_without_a_request(model: Model) -> None:
     pane = FailurePane(KeptFailure(model, capsule))
     assert "FAILED IN FINALIZE" in pane.html()
     pane.press("replay")
-    assert "failed in finalize, without a request" in pane.state["said"]
+    assert "failed in finalize, without a request" in pane.state["result"]
     pane.press("unknown")
 
 

@@ -105,7 +105,7 @@ def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
     panel.choice.value = "graph"
     assert isinstance(panel.view, Graph) and panel.widget.children[1] is panel.view.widget
     card.press("view")
-    assert card._panel.children == () and card.state["said"] == ""
+    assert card._panel.children == () and card.state["problem"] == ""
 
 
 def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace: Workspace) -> None:
@@ -116,7 +116,7 @@ def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace
 
 
 def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:
-    (instance,) = workspace.server.model("m")._found().instances
+    (instance,) = workspace.server.model("m").serving_version().instances
     assert instance.stub is not None
     instance.stub.process.kill()
     eventually(lambda: workspace.server.model("m").instances()[0]["restarts"] == 1)
@@ -128,14 +128,14 @@ def test_unload_and_load_are_buttons(card: LiveCard, workspace: Workspace) -> No
     reaches(card, "UNLOADED")
     card.press("load")
     reaches(card, "READY")
-    assert workspace.server.model("m").ready() and card.state["said"] == ""
+    assert workspace.server.model("m").ready() and card.state["problem"] == ""
 
 
 def test_a_button_that_fails_says_why_in_the_card(card: LiveCard, workspace: Workspace) -> None:
     card.press("unload")
     workspace._written("m").draft = workspace.draft("m").with_source(BROKEN)
     card.press("load")
-    assert "division by zero" in card.state["said"] and card.state["busy"] == ""
+    assert "division by zero" in card.state["problem"] and card.state["busy"] == ""
     reaches(card, "FAILED")
     assert buttons(card) == ["load"]
     card.press("no such button")
@@ -371,7 +371,7 @@ def test_the_reason_of_a_failed_button_goes_when_the_model_is_loaded(card: LiveC
     workspace._written("m").draft = workspace.draft("m").with_source(BROKEN)
     card.press("load")
     card.refresh()
-    assert "division by zero" in card.state["said"]
+    assert "division by zero" in card.state["problem"]
     workspace.load("m", SOURCE)
     card.refresh()
-    assert (card.state["state"], card.state["said"]) == ("READY", "")
+    assert (card.state["state"], card.state["problem"]) == ("READY", "")

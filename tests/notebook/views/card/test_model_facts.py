@@ -35,11 +35,11 @@ def test_the_facts_of_a_loaded_model(workspace: Workspace) -> None:
     assert "hello" in [record.text for record in facts.log]
 
 
-def test_why_a_model_imports_anew(workspace: Workspace) -> None:
+def test_why_a_model_imports_again(workspace: Workspace) -> None:
     plain = model_facts(workspace, workspace.load("m", "import psutil\n" + SOURCE))
     late = model_facts(workspace, workspace.load("m", "import os\nos.umask(os.umask(0))\nimport psutil\n" + SOURCE))
-    assert plain.imports_anew == ""
-    assert late.imports_anew == "'psutil', because model.py, line 2 comes first and may change what it does"
+    assert plain.imports_again == ""
+    assert late.imports_again == "'psutil', because model.py, line 2 comes first and may change what it does"
 
 
 def test_what_will_not_work_is_a_warning(workspace: Workspace) -> None:

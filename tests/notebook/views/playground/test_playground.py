@@ -23,10 +23,10 @@ from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card.model_states import ModelStates
+from tritonlab.notebook.views.opener import open_playground
 from tritonlab.notebook.views.playground import following
 from tritonlab.notebook.views.playground.input_files import InputFile
 from tritonlab.notebook.views.playground.input_values import ValueProblem
-from tritonlab.notebook.views.playground.open_playground import open_playground
 from tritonlab.notebook.views.playground.playground import Playground
 
 SOURCE = answers("x * 2", first='if x.sum() < 0: raise ValueError("negative")')

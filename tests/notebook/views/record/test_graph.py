@@ -112,14 +112,14 @@ def test_a_person_goes_from_request_to_request() -> None:
     view = Graph(heard.recording, "add", sequences=list)
     message, _ = view.news()
     assert message is not None
-    assert (message["said"], message["following"], message["kept"]) == ("request 3 took 1 ms.", True, 3)
+    assert (message["summary"], message["following"], message["kept"]) == ("request 3 took 1 ms.", True, 3)
     assert view.news() == (None, [])
 
     def after(which: Any) -> str:
         view.on_message({"do": "choose", "which": which})
         message, _ = view.news()
         assert message is not None
-        return str(message["said"])
+        return str(message["summary"])
 
     assert after(-1) == "request 2 took 9 ms."
     assert (after(-1), after(-1)) == ("request 1 took 2 ms.", "request 1 took 2 ms.")

@@ -24,11 +24,11 @@ def test_what_triton_needs_is_both_directions_of_every_instance() -> None:
 def test_the_regions_of_an_instance_and_its_process_are_measured(lab: Lab) -> None:
     model = lab.load("memory", IDENTITY, config("IN FP32 -1", "OUT FP32 -1"))
     view = model.view("memory")
-    (before,) = memory_use([model._found()], lab.server.core.gpus)
+    (before,) = memory_use([model.serving_version()], lab.server.core.gpus)
     assert (before.instance, before.inputs, before.outputs) == ("memory_0_0", MIB, MIB)
     assert 10 * MIB < before.resident < 1000 * MIB
     model(IN=np.zeros(2 * MIB, np.float32))
-    (after,) = memory_use([model._found()], lab.server.core.gpus)
+    (after,) = memory_use([model.serving_version()], lab.server.core.gpus)
     assert after.inputs >= 8 * MIB and after.outputs >= 8 * MIB
     link = instances(model)[0].stub.link  # type: ignore[union-attr]
     assert (after.inputs, after.inputs_used) == (link.region.size, link.region.used)

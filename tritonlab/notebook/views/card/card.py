@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from html import escape
 
-from ....core.short_number import duration_text
 from .log_lines import log_lines_html
 from .model_facts import ModelFacts, StepFacts, TensorFacts
 
@@ -21,14 +19,15 @@ _TEXT_LOG_LINES = 20
 
 def card_text(facts: ModelFacts) -> str:
     """Return the card for a terminal."""
-    lines = ["  ".join(filter(None, [facts.name, _state(facts), _headline(facts)]))]
-    width = max((len(t.name) for t in (*facts.inputs, *facts.outputs)), default=0)
+    lines = ["  ".join(filter(None, [facts.name, facts.state_text, facts.headline]))]
+    width = max(map(len, [t.name for t in (*facts.inputs, *facts.outputs)]), default=0)
     for role, tensors in (("send", facts.inputs), ("get", facts.outputs)):
         for t in tensors:
             lines.append(f"  {role:<5} {t.name:<{width}}  {t.datatype:<6} {t.shape}" + ("  optional" * t.optional))
-    longest = max((len(step.model) for step in facts.steps), default=0)
-    lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
-    notes = (facts.answers, facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _anew(facts))
+    if facts.steps:
+        longest = max(len(step.model) for step in facts.steps)
+        lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
+    notes = (facts.answers, facts.kept, facts.reason, *facts.draining, facts.hanging, facts.copies, _repeated(facts))
     lines += [f"  {text}" for text in notes if text]
     lines += [f"  warning: {warning}" for warning in facts.warnings]
     lines += [f"  | {record.text}" for record in facts.log[-_TEXT_LOG_LINES:]]
@@ -39,8 +38,8 @@ def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
     """Return the card for an output without a running kernel, as it was at `when`, wall clock seconds. `of_config`: the
     card's cell is a config, and so is not coloured as Python.
     """
-    state = f"was {_state(facts)} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
-    shown = replace(facts, draining=(), hanging="", executing="", loading=None)  # nothing can end what hangs
+    state = f"was {facts.state_text} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
+    shown = facts.lasting()
     classes = "tl-card tl-of-config" if of_config else "tl-card"
     return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
 
@@ -52,32 +51,26 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
     tone = _tone(facts)
     head = (
         f"<span class='tl-dot tl-{tone}'></span> <span class='tl-name'>{escape(facts.name)}</span> "
-        f"<span class='tl-state tl-{tone}'>{escape(state or _state(facts))}</span> "
-        f"<span class='tl-dim'>{_clock(facts)}{escape(_headline(facts))}</span>"
+        f"<span class='tl-state tl-{tone}'>{escape(state or facts.state_text)}</span> "
+        f"<span class='tl-dim'>{_clock(facts)}{escape(facts.headline)}</span>"
     )
     return (
         f"<div class='tl-head'>{head}</div>"
         + (f"<div class='tl-dim tl-text'>{escape(facts.answers)}</div>" if facts.answers else "")
-        + _notes([facts.kept], "warn")
-        + _notes([facts.reason], "bad")
-        + _notes([*facts.draining, facts.hanging], "warn")
-        + _executing(facts)
+        + (_notes([facts.kept], "warn") if facts.kept else "")
+        + (_notes([facts.reason], "bad") if facts.reason else "")
+        + (_notes([*facts.draining, facts.hanging], "warn") if facts.draining or facts.hanging else "")
+        + (_executing(facts) if facts.draining and facts.executing else "")
         + _tensor_table(facts.inputs, facts.outputs)
-        + _step_table(facts.steps)
-        + _notes(facts.warnings, "warn")
+        + (_step_table(facts.steps) if facts.steps else "")
+        + (_notes(facts.warnings, "warn") if facts.warnings else "")
         + (f"<div class='tl-dim tl-text'>{escape(facts.copies)}</div>" if facts.copies else "")
-        + (f"<div class='tl-dim tl-text'>{escape(_anew(facts))}</div>" if facts.imports_anew else "")
-        + _log(facts)
+        + (f"<div class='tl-dim tl-text'>{escape(_repeated(facts))}</div>" if facts.imports_again else "")
+        + (_log(facts) if facts.log else "")
     )
 
 
-def _state(facts: ModelFacts) -> str:
-    return f"{facts.state} by {facts.by}" if facts.by else facts.state
-
-
 def _executing(facts: ModelFacts) -> str:
-    if not facts.draining or not facts.executing:
-        return ""
     stacks = f"<pre class='tl-lines'>{escape(facts.executing)}</pre>"
     return f"<details class='tl-log tl-executing'><summary>what it executes</summary>{stacks}</details>"
 
@@ -89,14 +82,9 @@ def _clock(facts: ModelFacts) -> str:
     return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "
 
 
-def _headline(facts: ModelFacts) -> str:
-    ready = f"ready in {duration_text(facts.seconds)}" if facts.seconds is not None else ""
-    return " · ".join(filter(None, [f"version {facts.version}", ready, facts.instances, facts.batching]))
-
-
-def _anew(facts: ModelFacts) -> str:
+def _repeated(facts: ModelFacts) -> str:
     word = "imported again" if facts.loading is None else "imports again"
-    return f"{word}: {facts.imports_anew}" if facts.imports_anew else ""
+    return f"{word}: {facts.imports_again}" if facts.imports_again else ""
 
 
 def _tone(facts: ModelFacts) -> str:
@@ -134,7 +122,7 @@ def _step_table(steps: Sequence[StepFacts]) -> str:
         f"{escape(step.writes)}</td></tr>"
         for number, step in enumerate(steps)
     )
-    return f"<table class='tl-tensors tl-steps'>{rows}</table>" if rows else ""
+    return f"<table class='tl-tensors tl-steps'>{rows}</table>"
 
 
 def _log(facts: ModelFacts) -> str:

@@ -38,7 +38,7 @@ class FailurePane(LiveView):
         self._places = [_place(frame, cite) for frame in failure.capsule.frames]
         self._replayed = ""
         self._pressing = threading.Lock()  # one press at a time
-        super().__init__(html=self._body(), said="", good=False, busy="", snippet="", files=[])
+        super().__init__(html=self._body(), result="", good=False, busy="", snippet="", files=[])
 
     def text(self) -> str:
         return "\n".join([repr(self.failure), *([self._replayed] if self._replayed else [])])
@@ -62,7 +62,7 @@ class FailurePane(LiveView):
         if action is None or not self._pressing.acquire(blocking=False):
             return
         try:
-            self.update(busy=do, said="")
+            self.update(busy=do, result="")
             self.update(busy="", **action())
         finally:
             self._pressing.release()
@@ -82,7 +82,7 @@ class FailurePane(LiveView):
             text = f"Answered in {(time.perf_counter() - started) * 1e3:.1f} ms. {_answered(answer)}"
         self._replayed = f"Replayed at {time.strftime('%H:%M:%S')}. {text}"
         self.freeze()
-        return {"said": text, "good": good}
+        return {"result": text, "good": good}
 
     def _write(self) -> dict[str, Any]:
         try:
@@ -91,7 +91,7 @@ class FailurePane(LiveView):
                 failure.requests(), failure.model.config(), failure.capsule.headline, open_address(self._ports)
             )
         except Exception as error:
-            return {"said": str(error), "good": False}
+            return {"result": str(error), "good": False}
         files = [(snippet.name, str(snippet).encode()), *snippet.files.items()]
         return {"snippet": str(snippet), "files": [{"name": name, "href": _address(data)} for name, data in files]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,11 @@ if TYPE_CHECKING:
 
 #: Seconds without a sign of life after which a request is spoken of.
 USUAL = 10.0
+
+
+def can_hang(since: float) -> bool:
+    """Return whether a version that has served since then, wall clock seconds, can hold requests for long."""
+    return time.time() - since >= USUAL
 
 
 def hanging_texts(server: Server, name: str = "") -> dict[str, str]:

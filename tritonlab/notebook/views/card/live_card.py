@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ from ....core.explained import Explained
 from ....core.status import ModelError
 from ...authoring.errors import DescribeError
 from ...authoring.workspace import Workspace
+from ..opener import open_playground
 from ..own_load import OwnLoad
-from ..playground.open_playground import open_playground
 from ..record.view_panel import ViewPanel
 from ..widget import LiveView, close_widget, in_kernel
 from .card import REPLACED, card_body, card_text, still_html
@@ -96,7 +96,7 @@ class LiveCard(LiveView):
         self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()
         #: the load and the state at which a button's failure was shown
-        self._said_at: tuple[LoadReport | None, str] | None = None
+        self._problem_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
         self._exporting: ExportPanel | None = None
         self._checking: CheckPanel | None = None
@@ -114,7 +114,7 @@ class LiveCard(LiveView):
         #: what is below the buttons, and the box of all
         self._panel: Any = None
         self._whole: Any = None
-        super().__init__(**self._drawn(), said="", busy="")
+        super().__init__(**self._drawn(), problem="", busy="")
 
     # -- what is shown
 
@@ -125,7 +125,8 @@ class LiveCard(LiveView):
     def text(self) -> str:
         first, *rest = card_text(self.facts).split("\n")
         when = time.strftime("%H:%M:%S", time.localtime(self._since))
-        return "\n".join([f"{first} · at {when}", *rest, *(opened.text() for opened in self._seen())])
+        seen = self._seen()
+        return "\n".join([f"{first} · at {when}", *rest, *([seen.text()] if seen is not None else [])])
 
     def to_dict(self) -> dict[str, Any]:
         report = self._workspace.report(self.name)
@@ -133,20 +134,19 @@ class LiveCard(LiveView):
         return {**self.facts.to_dict(), "error": error.to_dict() if isinstance(error, Explained) else None}
 
     def html(self) -> str:
-        still = still_html(self.facts, self._since, self._of_config)
-        return "".join([still, *(opened.html() for opened in self._seen())])
+        seen = self._seen()
+        return still_html(self.facts, self._since, self._of_config) + (seen.html() if seen is not None else "")
 
-    def _seen(self) -> Iterator[Playground | LiveView | CheckResultShown]:
+    def _seen(self) -> Playground | LiveView | CheckResultShown | None:
         """Return what is seen below the buttons: the form with an answer, the view, or the result of a check."""
         if self._panel is None or not self._panel.children:
-            return
+            return None
         form = self._states.playgrounds.get(self.name)
         if self._opened == "playground" and form is not None and form.result.value:
-            yield form
-        elif self._opened == "view" and self._viewing is not None:
-            yield self._viewing.view
-        elif self._opened == "check" and self._checking is not None and self._checking.result is not None:
-            yield self._checking.result
+            return form
+        if self._opened == "view" and self._viewing is not None:
+            return self._viewing.view
+        return self._checking.result if self._opened == "check" and self._checking is not None else None
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
@@ -173,29 +173,29 @@ class LiveCard(LiveView):
             self.facts = facts = replace(facts, executing=self._executing() if facts.draining else "")
             if facts.state != before.state:
                 self._since = time.time()
-            self.update(**self._drawn(), **self._still_said())
+            self.update(**self._drawn(), **self._problem_now())
             self._fill_panel()
-            if _lasting(facts) != _lasting(before) and facts.state != "LOADING":
+            if facts.lasting() != before.lasting() and facts.state != "LOADING":
                 self.freeze()
         return facts.state in _MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
 
     def _be_replaced(self, cell: str) -> None:
         """End: what the model is now belongs to the card of that cell. The static form keeps its own moment."""
         self._states.leave(self.refresh)
-        self.facts = replace(_lasting(self.facts), state=REPLACED, by=cell, kept="")
+        self.facts = replace(self.facts.lasting(), state=REPLACED, by=cell, kept="")
         self._since, self._opened = time.time(), ""
-        self.update(**self._drawn(), said="")
+        self.update(**self._drawn(), problem="")
         self._fill_panel()
 
-    def _still_said(self) -> dict[str, str]:
+    def _problem_now(self) -> dict[str, str]:
         """Return what else to draw: why a button failed goes once the model serves after a later load or change."""
-        if not self.state["said"] or self.state["busy"]:
+        if not self.state["problem"] or self.state["busy"]:
             return {}
         now = self._workspace.report(self.name), self.facts.state
-        if self._said_at is None:
-            self._said_at = now
-        is_past = now != self._said_at and self.facts.state == "READY" and not self.facts.kept
-        return {"said": ""} if is_past else {}
+        if self._problem_at is None:
+            self._problem_at = now
+        is_past = now != self._problem_at and self.facts.state == "READY" and not self.facts.kept
+        return {"problem": ""} if is_past else {}
 
     def _executing(self) -> str:
         """Return what the old processes execute. They stop for each look, so it is rare."""
@@ -239,8 +239,8 @@ class LiveCard(LiveView):
         action = self._actions.get(do)
         if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
             return
-        self._said_at = None
-        self.update(busy=do, said="")
+        self._problem_at = None
+        self.update(busy=do, problem="")
         problem = ""
         try:
             action()
@@ -249,7 +249,7 @@ class LiveCard(LiveView):
         finally:
             if do != "stop":
                 self._pressing.release()
-        self.update(busy="", said=problem)
+        self.update(busy="", problem=problem)
         self._states.poke(self.name)
 
     def _load(self) -> None:
@@ -325,8 +325,3 @@ class LiveCard(LiveView):
 def _words(error: Exception) -> str:
     reason = error.reason if isinstance(error, ModelError) else ""
     return reason or str(error) or type(error).__name__
-
-
-def _lasting(facts: ModelFacts) -> ModelFacts:
-    """Return the facts that a card without a kernel shows."""
-    return replace(facts, draining=(), hanging="", executing="", loading=None)

@@ -17,10 +17,12 @@ from ....core.status import TritonError
 from ....load_testing.load_plan import ARRIVALS, REQUEST_RATE
 from ....load_testing.load_result import LoadResult
 from ....load_testing.load_run import LoadTest
+from ....load_testing.load_tested import smallest_shapes
 from ....load_testing.load_text import HEADS, time_text
+from ..opener import show_progress
 from ..record.record_view import recorded
 from ..ticker import TICKER, Ticker
-from ..widget import LiveView, in_kernel
+from ..widget import LiveView
 
 #: Seconds between two looks at a running test: often enough to be live, seldom enough to cost it nothing.
 _EVERY = 0.25
@@ -169,22 +171,13 @@ class LoadPanel(LiveView):
         return f"<div class='tl-panel'><div class='tl-text tl-dim'>{escape(text)}</div></div>"
 
 
-def show_progress(test: LoadTest) -> Callable[[], None]:
-    """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
-    if not in_kernel():
-        return lambda: None
-    panel = LoadPanel(None, test)
-    panel.show()
-    return panel.end
-
-
 def form_of(model: Loadable) -> dict[str, Any]:
     """Return what the form needs: sizes for inputs with variable dimensions."""
     try:
         config = model.config()
     except TritonError:  # a server elsewhere that has none
         config = {}
-    shapes = [{"name": name, "dims": ", ".join(map(str, dims))} for name, dims in _smallest(config).items()]
+    shapes = [{"name": name, "dims": ", ".join(map(str, dims))} for name, dims in smallest_shapes(config).items()]
     found = recorded(model)
     arrivals = found.arrivals(model.name).tolist() if found is not None else []
     return {
@@ -192,19 +185,6 @@ def form_of(model: Loadable) -> dict[str, Any]:
         "batches": int(config.get("max_batch_size", 0)),
         "golden": len(GoldenSet().cases(model.name)),
         "arrivals": f"{len(arrivals):,} in {short_number(arrivals[-1])} s" if len(arrivals) > 1 else "",
-    }
-
-
-def smallest_shapes(model: Loadable) -> dict[str, list[int]]:
-    """Return shapes for the inputs with variable dimensions, without the batch dimension; each of these is 1."""
-    return _smallest(model.config())
-
-
-def _smallest(config: Mapping[str, Any]) -> dict[str, list[int]]:
-    return {
-        described["name"]: [max(int(dim), 1) for dim in described["dims"]]
-        for described in config.get("input", ())
-        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
     }
 
 

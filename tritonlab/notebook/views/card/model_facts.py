@@ -6,8 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ....core.config.model_config import ModelConfig
+from ....core.config.model_config_rules import is_decoupled
 from ....core.inference.data_type import DataType
 from ....core.plain_facts import plain
 from ....core.short_number import duration_text
@@ -18,7 +21,7 @@ from ...authoring.draft import Draft
 from ...authoring.workspace import Workspace
 from .copies_text import per_request_text
 from .draining import draining_text, lasting
-from .hanging import hanging_texts
+from .hanging import can_hang, hanging_texts
 from .placement_text import place_text, places_text
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ class ModelFacts:
     #: in plain words what answers for a model of another backend than Python's
     answers: str = ""
     #: the modules that it imported itself, and why; empty if they were ready
-    imports_anew: str = ""
+    imports_again: str = ""
     #: the bytes that its requests have copied between host and GPU
     copies: str = ""
     #: why the last load failed, if the version shown here is an earlier one
@@ -94,6 +97,21 @@ class ModelFacts:
         return found
 
     @property
+    def state_text(self) -> str:
+        return f"{self.state} by {self.by}" if self.by else self.state
+
+    @cached_property
+    def headline(self) -> str:
+        ready = f"ready in {duration_text(self.seconds)}" if self.seconds is not None else ""
+        return " · ".join(filter(None, [f"version {self.version}", ready, self.instances, self.batching]))
+
+    def lasting(self) -> ModelFacts:
+        """Return the facts that a card without a kernel shows: nothing there can end what hangs."""
+        if not (self.draining or self.hanging or self.executing) and self.loading is None:
+            return self
+        return replace(self, draining=(), hanging="", executing="", loading=None)
+
+    @property
     def call(self) -> str:
         """Return the Python call that sends a request."""
         variable = self.name if self.name.isidentifier() else "model"
@@ -113,11 +131,19 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
     if progress is not None:
         kept = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
         log, reason = progress.printed(), workspace.cite(workspace.server.debugger.words(name))
-        anew = next((version["imports_anew"] for version in workspace.server.loading(name)), "")
+        again = next((version["imports_again"] for version in workspace.server.loading(name)), "")
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
-        facts = replace(facts, imports_anew=anew)
+        facts = replace(facts, imports_again=again)
     draining = tuple(map(draining_text, lasting(workspace.server.draining(name))))
-    return replace(facts, draining=draining, hanging=hanging_texts(workspace.server, name).get(name, ""))
+    hanging = "" if _is_fresh(workspace, model) else hanging_texts(workspace.server, name).get(name, "")
+    is_same = (facts.draining, facts.hanging) == (draining, hanging)
+    return facts if is_same else replace(facts, draining=draining, hanging=hanging)
+
+
+def _is_fresh(workspace: Workspace, model: Model) -> bool:
+    """Return whether the one version that serves was loaded so recently that none of its requests can hang."""
+    report = workspace.report(model.name)
+    return report is not None and not can_hang(report.ready_at) and len(model.versions()) == 1
 
 
 def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:
@@ -142,8 +168,8 @@ def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None)
 
 def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     """Return the facts about a serving model, and about its last load. Raises TritonError if it does not serve."""
-    config = model.config()
-    version = max(int(number) for number in model.metadata()["versions"])
+    serving = model.serving_version()
+    config, version = serving.config, serving.version
     report = workspace.report(model.name)
     draft = workspace.draft(model.name)
     steps = _steps(config)
@@ -156,20 +182,20 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     return ModelFacts(
         name=model.name,
         version=version,
-        state="NOT READY" if troubles and model.state == "READY" else model.state,
+        state="NOT READY" if troubles and serving.serves else serving.state.value,
         seconds=report.seconds if report is not None and not kept else None,
         instances=_count(len(steps), "step") if steps else _instances(instances),
-        batching=_batching(config) + (", decoupled" if _decoupled(config) else ""),
-        inputs=_tensors(config, "input"),
-        outputs=_tensors(config, "output"),
+        batching=_batching(config) + (", decoupled" if is_decoupled(config) else ""),
+        inputs=_inputs(config),
+        outputs=_outputs(config),
         steps=steps,
         warnings=(
             *troubles,
             *(_warnings(config, version, draft) if not kept else ()),
             *workspace.unchecked_warnings(model.name),
         ),
-        answers=served_words(model),
-        imports_anew=instances[0]["imports_anew"] if instances and not kept else "",
+        answers=answer_words(config),
+        imports_again=instances[0]["imports_again"] if instances and not kept else "",
         copies=per_request_text(model),
         log=report.log if report is not None else (),
         kept=kept,
@@ -196,15 +222,19 @@ def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
     return troubles
 
 
-def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:
+def _inputs(config: ModelConfig) -> tuple[TensorFacts, ...]:
+    limit = config.max_batch_size
     return tuple(
-        TensorFacts(
-            str(tensor["name"]),
-            DataType.from_config_name(tensor["data_type"]).name,
-            shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input"),
-            bool(tensor.get("optional")),
-        )
-        for tensor in config[key]
+        TensorFacts(each.name, DataType(each.data_type).name, shape_text(each.dims, limit), each.optional)
+        for each in config.input
+    )
+
+
+def _outputs(config: ModelConfig) -> tuple[TensorFacts, ...]:
+    limit = config.max_batch_size
+    return tuple(
+        TensorFacts(each.name, DataType(each.data_type).name, shape_text(each.dims, limit, limit=False))
+        for each in config.output
     )
 
 
@@ -220,39 +250,35 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
 
 
-def _steps(config: Mapping[str, Any]) -> tuple[StepFacts, ...]:
+def _steps(config: ModelConfig) -> tuple[StepFacts, ...]:
     return tuple(
         StepFacts(
-            str(step["model_name"]) + (f"/{step['model_version']}" if step["model_version"] != -1 else ""),
-            ", ".join(sorted(set(step["input_map"].values()))),
-            ", ".join(sorted(step["output_map"].values())),
+            step.model_name + (f"/{step.model_version}" if step.model_version != -1 else ""),
+            ", ".join(sorted(set(step.input_map.values()))),
+            ", ".join(sorted(step.output_map.values())),
         )
-        for step in config.get("ensemble_scheduling", {}).get("step", ())
+        for step in config.ensemble_scheduling.step
     )
 
 
-def _decoupled(config: Mapping[str, Any]) -> bool:
-    return bool(config.get("model_transaction_policy", {}).get("decoupled"))
-
-
-def _batching(config: Mapping[str, Any]) -> str:
+def _batching(config: ModelConfig) -> str:
     """Describe how requests become batches."""
-    limit = config["max_batch_size"]
-    if "sequence_batching" in config:
+    limit = config.max_batch_size
+    if config.HasField("sequence_batching"):
         return "sequence batching"
-    if "dynamic_batching" not in config:
+    if not config.HasField("dynamic_batching"):
         return f"requests of up to {limit} row{'s' if limit > 1 else ''}" if limit else "no batching"
-    delay = config["dynamic_batching"].get("max_queue_delay_microseconds", 0)
+    delay = config.dynamic_batching.max_queue_delay_microseconds
     return f"dynamic batching up to {limit}" + (f", delay {delay} µs" if delay else "")
 
 
-def _warnings(config: Mapping[str, Any], version: int, draft: Draft) -> list[str]:
+def _warnings(config: ModelConfig, version: int, draft: Draft) -> list[str]:
     found = []
-    if "dynamic_batching" in config and not config["max_batch_size"]:
+    if config.HasField("dynamic_batching") and not config.max_batch_size:
         found.append("dynamic_batching does nothing while max_batch_size is 0.")
-    if not config["input"]:
+    if not config.input:
         found.append("The config has no input, so no request can carry one: add --input or auto_complete_config().")
-    if not config["output"]:
+    if not config.output:
         found.append("The config has no output: add --output or auto_complete_config().")
     if draft.source is not None:
         if "def execute" not in draft.source.text():

@@ -77,8 +77,8 @@ class OpenedView(LiveView):
 
     def on_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "choose":  # on a thread of its own, since a load takes its time
-            asked = str(content["model"]), str(content["choice"])
-            threading.Thread(target=self.choose, args=asked, name="choose button", daemon=True).start()
+            chosen = str(content["model"]), str(content["choice"])
+            threading.Thread(target=self.choose, args=chosen, name="choose button", daemon=True).start()
         self.refresh()
 
     def choose(self, name: str, choice: str) -> None:
@@ -141,8 +141,8 @@ def _row(row: OpenedFacts, live: bool, refused: str) -> str:
     if live and row.to_choose:
         real = " data-real" if row.answers else ""
         lines.append(f"<div class='tl-fields' data-choose='{escape(row.name, quote=True)}'{real}></div>")
-    told = "".join(f"<tr><td></td><td colspan='3'>{line}</td></tr>" for line in lines)
-    return f"<tr>{cells}</tr>{told}"
+    notes = "".join(f"<tr><td></td><td colspan='3'>{line}</td></tr>" for line in lines)
+    return f"<tr>{cells}</tr>{notes}"
 
 
 def _edit(row: OpenedFacts, live: bool) -> str:

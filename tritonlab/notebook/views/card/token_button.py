@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..widget import LiveView, in_kernel
 
-
-class Guarded(Protocol):
-    """The part of `Endpoints` that the button needs."""
-
-    @property
-    def headers(self) -> dict[str, str]: ...
-
-    @property
-    def header_file(self) -> str: ...
+if TYPE_CHECKING:
+    from ....frontends.endpoints import Endpoints
 
 
 class TokenButton(LiveView):
@@ -45,7 +38,7 @@ class TokenButton(LiveView):
             self.send({"authorization": self._authorization()})
 
 
-def show_token_button(endpoints: Guarded) -> None:
+def show_token_button(endpoints: Endpoints) -> None:
     """Show the button below a cell, if clients need a token; a terminal has no buttons."""
     if endpoints.header_file and in_kernel():
         TokenButton(endpoints.header_file, lambda: endpoints.headers.get("authorization", "")).show()

@@ -60,7 +60,7 @@ def timeline_figure(record: ModelRecord, wall: int) -> str:
         picture.rect(x=left, y=y, width=scale.stop - left, height=_BLOCK, tone="currentColor", look="opacity='.08'")
     for batch in batches:
         y = top + lanes.index(int(batch["instance"])) * _LANE
-        _draw_requests(picture, batch, requests, oldest, scale, top=y)
+        _draw_requests(picture, batch, requests=requests, oldest=oldest, scale=scale, top=y)
         _draw_execution(picture, batch, reasons=words["reason"], scale=scale, y=y + _WAIT)
     _draw_marks(picture, marks, scale, y=top + len(lanes) * _LANE + _MARK_ROW / 2)
     picture.time_axis(scale, wall)

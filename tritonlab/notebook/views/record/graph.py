@@ -117,11 +117,11 @@ class Graph(RecordView):
         root = self.tree()
         message = {"slots": [sequence_figure(one) for one in sequences], "sequences": _sequence_lines(sequences)}
         if root is None:
-            return {**message, "said": "no request has been executed yet.", "figure": "", "table": [], "kept": 0}
+            return {**message, "summary": "no request has been executed yet.", "figure": "", "table": [], "kept": 0}
         listed = list(root.walk())
         return {
             **message,
-            "said": self._summary(root, [call for _, call in listed]),
+            "summary": self._summary(root, [call for _, call in listed]),
             "figure": graph_figure(root, self._graph()),
             "table": [_line(depth, call, root) for depth, call in listed],
             "kept": len(self.record.requests),

@@ -55,7 +55,7 @@ class Memory(Metrics):
             for gpu, held in sorted(one.gpus.items()):
                 record.describe("gpu", "bytes", f"{'simulated ' * self._simulated}memory of GPUs")
                 record.add("gpu", {"instance": one.instance, "gpu": str(gpu)}, held, now)
-        self.update(said=_need(found) if found else "")
+        self.update(summary=_need(found) if found else "")
         return found
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:

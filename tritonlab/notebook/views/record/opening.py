@@ -81,7 +81,7 @@ def _of_model(model: Model, kind: str, written: Callable[[], Written | None], pr
         if not any(one is recorder for one in instruments):
             raise RuntimeError("recording has stopped; open the view again. The reason is in the kernel's log.")
 
-    view = _live(model, kind, recorder.recording, written, profile)
+    view = _live(model, kind, recording=recorder.recording, written=written, profile=profile)
     view.check = check
     return view
 
@@ -98,7 +98,11 @@ def _live(
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
     if kind == "graph":
         return Graph(
-            recording, name, lambda: _ensemble(versions()), lambda: occupancies(versions()), partial(_answers, model)
+            recording,
+            name,
+            graph=lambda: _ensemble(versions()),
+            sequences=lambda: occupancies(versions()),
+            answers=partial(_answers, model),
         )
     if kind == "memory":
         return Memory(recording, name, lambda: memory_use(versions(), model.server_gpus), model.server_gpus.simulated)

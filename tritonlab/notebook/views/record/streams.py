@@ -86,12 +86,13 @@ class Streams(RecordView):
             running = [(serial, one.polls, one.asked, one.noticed) for serial, one in record.cancelling.items()]
         columns = record.streams.columns
         verdicts = [
-            (serial, cancel_verdict(int(row["polls"]), row["asked"], row["noticed"], row["end"], 0))
+            (serial, cancel_verdict(int(row["polls"]), row["asked"], noticed=row["noticed"], end=row["end"], now=0))
             for row in (dict(zip(columns, numbers, strict=True)) for numbers in ended.tolist())
             if (serial := int(row["serial"]))
         ]
         verdicts += [
-            (serial, cancel_verdict(polls, asked, noticed, 0, now)) for serial, polls, asked, noticed in running
+            (serial, cancel_verdict(polls, asked, noticed=noticed, end=0, now=now))
+            for serial, polls, asked, noticed in running
         ]
         return [f"{names.get(serial) or f'request {serial}'}: {verdict}" for serial, verdict in verdicts if verdict]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....server.api.model import Model
+from ..opener import open_view
 from .record_view import KINDS, RecordView
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ class ViewPanel:
         """The view that is shown."""
         kind = self.choice.value
         if kind not in self._views:
-            # imported here, because a view takes as long to import as a tenth of everything else
-            from .opening import open_view
-
             view = self._views[kind] = open_view(self._model, kind, written=self._written)
             view.frozen = self._renewed
         return self._views[kind]

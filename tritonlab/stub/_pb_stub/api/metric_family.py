@@ -43,7 +43,7 @@ class _FamilyLife:
 
 
 class Metric(NativeObject):
-    """One sample of a family, told from the others by its labels. It is made by `family.Metric(...)`.
+    """One sample of a family, distinguished from the others by its labels. It is made by `family.Metric(...)`.
 
     Two metrics of a family with the same labels are the same sample, also across models (rule 1.14.6).
     """

@@ -77,8 +77,8 @@ def checked_arguments(given: Dict[str, Any]) -> RequestArguments:
         or not isinstance(memory, (PreferredMemory, type(UNSET)))
         or not isinstance(trace, (InferenceTrace, type(UNSET)))
     ):
-        told = {name: given[name] for name, default in _DEFAULTS.items() if given[name] is not default}
-        raise mismatch("__init__", _SIGNATURE, (), told)
+        passed = {name: given[name] for name, default in _DEFAULTS.items() if given[name] is not default}
+        raise mismatch("__init__", _SIGNATURE, (), passed)
     parameters = encode_parameters(given["parameters"])
     correlation_id = _checked_correlation_id(given["correlation_id"])
     where = "for request with id '%s' and model name '%s' should not be empty." % (ident, model)

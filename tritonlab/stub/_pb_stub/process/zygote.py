@@ -115,9 +115,9 @@ class Zygote:
                 return True
             os.close(write)
             os.waitpid(between, 0)
-            said = os.read(read, 20)
+            answer = os.read(read, 20)
             write = -1
-            self._tell(Forked(int(said), "", False) if said else Forked(0, "no process was forked", False))
+            self._tell(Forked(int(answer), "", False) if answer else Forked(0, "no process was forked", False))
         _close([fd for fd in (read, write, *fds) if fd >= 0])
         return False
 

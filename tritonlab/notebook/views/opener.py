@@ -1,0 +1,65 @@
+"""The playground, the load panel and the views of what is recorded, whose modules are imported when one is opened:
+together they would make `import tritonlab` a third longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from ..authoring.errors import DescribeError
+from .card.model_states import ModelStates
+from .widget import in_kernel
+
+if TYPE_CHECKING:
+    from ...load_testing.load_run import LoadTest
+    from ...profile.recording import Recording
+    from ...server.api.model import Model
+    from ...tuning.tuned_model import Written
+    from ..authoring.workspace import Workspace
+    from .card.load_panel import Loadable, LoadPanel
+    from .playground.playground import Playground
+    from .record.batch_lines import Profile
+    from .record.record_view import RecordView
+
+
+def open_playground(workspace: Workspace, model: Model, describe_error: DescribeError | None = None) -> Playground:
+    """Return a form that sends requests to `model` and has the fields of its config, also after a reload.
+    `describe_error`: the workspace's if left out. Raises ModuleNotFoundError without ipywidgets."""
+    from .playground.playground import Playground
+
+    form = Playground(
+        model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints, workspace.cite
+    )
+    ModelStates.for_server(model.server).follow_form(form.renew, model.name)
+    return form
+
+
+def open_load_panel(model: Loadable | None, test: LoadTest | None = None) -> LoadPanel:
+    """Return the form of a model's load tests, or the progress of `test`."""
+    from .card.load_panel import LoadPanel
+
+    return LoadPanel(model, test)
+
+
+def show_progress(test: LoadTest) -> Callable[[], None]:
+    """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
+    if not in_kernel():
+        return lambda: None
+    panel = open_load_panel(None, test)
+    panel.show()
+    return panel.end
+
+
+def open_view(
+    subject: Model | Recording | str | PathLike[str],
+    kind: str = "timeline",
+    model: str = "",
+    written: Callable[[], Written | None] = lambda: None,
+    profile: Profile | None = None,
+) -> RecordView:
+    """Return a view of `subject`, as `record.opening.open_view` does."""
+    from .record import opening
+
+    return opening.open_view(subject, kind, model, written, profile)
