@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from tests.backends.in_process import Spy, in_process
-from tests.backends.onnx_models import onnx_model, three_layers, write
+from tests.backends.onnx_models import one, onnx_model, refused, three_layers, write
 from tests.conformance.rules import rule
 from tritonlab import Server
 from tritonlab.core.status import Code, InternalError, InvalidArgumentError, ModelLoadError
@@ -29,25 +29,10 @@ input { name: "x" data_type: TYPE_FP32 dims: 64 } output { name: "y" data_type: 
 IDENTITY = [helper.make_node("Identity", ["x"], ["y"])]
 
 
-def one(server: Server, name: str, **inputs: Any) -> dict[str, Any]:
-    (response,) = server.model(name).infer(inputs=inputs)
-    return {key: tensor.numpy() for key, tensor in response.outputs.items()}
-
-
 def directly(model: Any, **inputs: Any) -> list[Any]:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     found: list[Any] = session.run(None, inputs)
     return found
-
-
-def refused(server: Server, repository: Path, name: str, files: dict[str, Any], config: str = "") -> str:
-    """Return the code and the text of a load that fails."""
-    write(repository, name, files, config)
-    with pytest.raises(ModelLoadError) as caught:
-        server.load(name)
-    head = f"load failed for model '{name}': version 1 is at UNAVAILABLE state: "
-    assert caught.value.message.startswith(head), caught.value.message
-    return caught.value.message.removeprefix(head).removesuffix(";\n").replace(str(repository), "<repository>")
 
 
 @rule("2.14.2")

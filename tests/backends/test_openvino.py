@@ -10,28 +10,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.backends.onnx_models import three_layers, write
+from tests.backends.onnx_models import ELEMENTS, one, refused, three_layers, write
 from tests.conformance.rules import rule
 from tests.serving import config
 from tritonlab import Server
-from tritonlab.core.status import InternalError, ModelLoadError
+from tritonlab.core.status import InternalError
 
 openvino = pytest.importorskip("openvino")
-
-TYPES = {
-    "BOOL": np.bool_,
-    "UINT8": np.uint8,
-    "UINT16": np.uint16,
-    "UINT32": np.uint32,
-    "UINT64": np.uint64,
-    "INT8": np.int8,
-    "INT16": np.int16,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "FP16": np.float16,
-    "FP32": np.float32,
-    "FP64": np.float64,
-}
 
 
 def turned(place: Path, tensors: list[tuple[str, list[int], list[int]]], layout: str = "") -> dict[str, bytes]:
@@ -40,7 +25,7 @@ def turned(place: Path, tensors: list[tuple[str, list[int], list[int]]], layout:
 
     parameters, results = [], []
     for number, (datatype, shape, order) in enumerate(tensors):
-        parameter = ops.parameter(shape, TYPES[datatype], name=f"x{number}")
+        parameter = ops.parameter(shape, ELEMENTS[datatype], name=f"x{number}")
         parameter.output(0).set_names({f"x{number}"})
         if layout:
             parameter.set_layout(openvino.Layout(layout))
@@ -58,19 +43,6 @@ def of_openvino(inputs: str, outputs: str, *rest: str) -> str:
 
 def parameter(name: str, value: str) -> str:
     return f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}'
-
-
-def one(server: Server, name: str, **inputs: Any) -> dict[str, Any]:
-    (response,) = server.model(name).infer(inputs=inputs)
-    return {key: tensor.numpy() for key, tensor in response.outputs.items()}
-
-
-def refused(server: Server, repository: Path, name: str, files: dict[str, Any], text: str) -> str:
-    write(repository, name, files, text)
-    with pytest.raises(ModelLoadError) as caught:
-        server.load(name)
-    found = caught.value.message.partition("UNAVAILABLE state: ")[2].removesuffix(";\n")
-    return found.replace(str(repository), "<repository>")
 
 
 @rule("2.18.1")
@@ -106,7 +78,7 @@ def drawn(draw: st.DrawFn) -> tuple[str, list[int], list[int], list[int]]:
     """A data type, the shape of a request, the one of the model, and how it turns the axes."""
     shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     described = [-1 if draw(st.booleans()) else size for size in shape]
-    return draw(st.sampled_from(list(TYPES))), shape, described, list(draw(st.permutations(range(len(shape)))))
+    return draw(st.sampled_from(list(ELEMENTS))), shape, described, list(draw(st.permutations(range(len(shape)))))
 
 
 @settings(max_examples=6, phases=[Phase.generate])
@@ -121,7 +93,7 @@ def test_all_types_ranks_and_variable_dimensions(
     server.load(name)
     arrays, expected = {}, {}
     for number, (datatype, shape, _, order) in enumerate(found):
-        arrays[f"x{number}"] = np.random.default_rng(number).integers(0, 2, shape).astype(TYPES[datatype])
+        arrays[f"x{number}"] = np.random.default_rng(number).integers(0, 2, shape).astype(ELEMENTS[datatype])
         expected[f"y{number}"] = np.transpose(arrays[f"x{number}"], order)
     try:
         answered = one(server, name, **arrays)

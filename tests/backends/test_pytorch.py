@@ -11,12 +11,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.backends.in_process import in_process
-from tests.backends.onnx_models import write
+from tests.backends.onnx_models import ELEMENTS, one, refused, write
 from tests.conformance.rules import rule
 from tests.serving import config
 from tritonlab import Server
 from tritonlab.core.config.load_advice import load_advice
-from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError
+from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError
 from tritonlab.testing import build_request
 
 torch = pytest.importorskip("torch")
@@ -135,19 +135,6 @@ def torch_config(inputs: str, outputs: str, *rest: str) -> str:
     return config(inputs, outputs, *rest).replace('"python"', '"pytorch"')
 
 
-def one(server: Server, name: str, **inputs: Any) -> dict[str, Any]:
-    (response,) = server.model(name).infer(inputs=inputs)
-    return {key: tensor.numpy() for key, tensor in response.outputs.items()}
-
-
-def refused(server: Server, repository: Path, name: str, files: dict[str, Any], text: str) -> str:
-    write(repository, name, files, text)
-    with pytest.raises(ModelLoadError) as caught:
-        server.load(name)
-    found = caught.value.message.partition("UNAVAILABLE state: ")[2].removesuffix(";\n")
-    return found.replace(str(repository), "<repository>")
-
-
 @rule("2.15.1")
 def test_values_are_those_of_torch(server: Server, repository: Path, scripted: Any) -> None:
     write(
@@ -211,17 +198,8 @@ def test_a_dictionary_and_lists_of_text(server: Server, repository: Path, script
 
 
 _names = iter(range(1_000_000))
-DTYPES = {
-    "BOOL": np.bool_,
-    "UINT8": np.uint8,
-    "INT8": np.int8,
-    "INT16": np.int16,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "FP16": np.float16,
-    "FP32": np.float32,
-    "FP64": np.float64,
-}
+#: Those that torch has.
+DTYPES = {name: kind for name, kind in ELEMENTS.items() if name not in ("UINT16", "UINT32", "UINT64")}
 
 
 @st.composite
