@@ -10,10 +10,10 @@ output of its own, and what one takes more than another is not the way. A Python
 computes nothing, and so takes less than any of them.
 
 On 2 quiet cores, load 1, 300 rounds (2026-11-26), ONNX, hidden 256: 1.16 at p50 (736 us for 184 + 264 + 187) and 1.16
-at best; hidden 2048: 1.39 at p50, 1.23 at best, while the threads of the plain session still spun beside the ensemble.
-On the same cores in use, load 19, TorchScript, hidden 256: 1.18 at p50 (1,008 us for 234 + 376 + 242) and 1.15 at best,
-ONNX beside it 1.26 and 1.18; 16 MB took 10.2 ms through ONNX, 14.2 through TorchScript, 14.8 through the Python model
-that negates, and 9.7 through the one that answers its input.
+at best. Hidden 2048 was 1.39 at p50 there, as long as the threads of the plain session spun beside the ensemble. Without
+them, on the same cores in use (the best of 4 runs at load 15 to 19, which scatter): ONNX 1.17 at p50 and 1.20 for hidden
+2048, TorchScript 1.12 and 1.13; at best 1.16, 1.21, 1.16 and 1.15. 16 MB took 11.9 ms through ONNX, 17.4 through
+TorchScript, 16.8 through the Python model that negates, and 8.1 through the one that answers its input.
 """
 
 from __future__ import annotations
