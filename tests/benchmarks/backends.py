@@ -10,10 +10,10 @@ output of its own, and what one takes more than another is not the way. A Python
 computes nothing, and so takes less than any of them.
 
 On 2 quiet cores, load 1, 300 rounds (2026-11-26), ONNX, hidden 256: 1.16 at p50 (736 us for 184 + 264 + 187) and 1.16
-at best. Hidden 2048 was 1.39 at p50 there, as long as the threads of the plain session spun beside the ensemble. Without
-them, on the same cores in use (the best of 4 runs at load 15 to 19, which scatter): ONNX 1.17 at p50 and 1.20 for hidden
-2048, TorchScript 1.12 and 1.13; at best 1.16, 1.21, 1.16 and 1.15. 16 MB took 11.9 ms through ONNX, 17.4 through
-TorchScript, 16.8 through the Python model that negates, and 8.1 through the one that answers its input.
+at best. Hidden 2048 was 1.39 at p50 there, as the threads of the plain session spun beside the ensemble. Without that,
+on the same cores in use, load 15 to 19, where p50 scatters from 1.1 to 2, the best of 3 runs: ONNX 1.17 at p50 and 1.20
+for hidden 2048, TorchScript 1.12 and 1.13; at best 1.16, 1.21, 1.16 and 1.15. 16 MB took 11.9 ms through ONNX, 17.4
+through TorchScript, 16.8 through the Python model that negates, and 8.1 through the one that answers its input.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
         name: json.dumps(
             {"cmdline": {**settings, "default-max-batch-size": "4", **settings_of(options["backend_config"], name)}},
             separators=(",", ":"),
+            sort_keys=True,
         )
         for name in names
     }
