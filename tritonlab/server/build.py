@@ -186,7 +186,9 @@ def _load_services(
     return LoadServices(
         instances,
         timer,
-        backends=Backends(options.backend_directory, instances.log, BackendChoices(options.backends)),
+        backends=Backends(
+            options.backend_directory, instances.log, BackendChoices(options.backends), options.backend_config
+        ),
         infer=partial(server.infer, from_model=True),
         find=server.find,
         stats=metrics.stats,
