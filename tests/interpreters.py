@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "pythons"
 
 #: The versions the stub is written for.
-VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
+VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
