@@ -12,6 +12,7 @@ from tritonlab.notebook.shell.commands import COMMANDS
 WITHOUT = (
     "there is no model\\.py",
     "this notebook has no source",
+    "the load was stopped",
     "invalid or unsupported gpu id \\d+\\..* are: (?:;|$)",
 )
 
