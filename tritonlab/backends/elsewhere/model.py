@@ -259,7 +259,7 @@ class _BorrowedServer:
         responses: list[Response] = []
         try:
             for each in call:
-                self._heard(exchange)
+                self._note_answer(exchange)
                 if each.error_message:
                     responses.append(Response(error=each.error_message, code="UNKNOWN"))
                 elif not _is_only_final(each.infer_response):
@@ -342,7 +342,7 @@ class _BorrowedServer:
         with self._lock:
             self._open.pop(exchange, None)
 
-    def _heard(self, exchange: _Exchange) -> None:
+    def _note_answer(self, exchange: _Exchange) -> None:
         with self._lock:
             if exchange in self._open:
                 self._open[exchange][1] = time.monotonic()
@@ -356,9 +356,9 @@ class _BorrowedServer:
                 if not self._open:
                     self._watch = None
                     return
-                found = [(exchange, call, heard) for exchange, (call, heard) in self._open.items()]
-            for exchange, call, heard in found:
-                if time.monotonic() - heard > self._timeout or exchange.is_cancelled():
+                found = [(exchange, call, last) for exchange, (call, last) in self._open.items()]
+            for exchange, call, last in found:
+                if time.monotonic() - last > self._timeout or exchange.is_cancelled():
                     call.cancel()
 
 

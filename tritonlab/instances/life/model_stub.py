@@ -1,4 +1,4 @@
-"""`ModelStub` takes one model through its life in a stub: import, auto-complete, initialize, finalize. Its errors have
+"""`ModelStub`, the life of one model in a stub: import, auto-complete, initialize, finalize. Its errors have
 Triton's texts."""
 
 from __future__ import annotations

@@ -242,8 +242,8 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def _is_served_from_here(self, name: str) -> bool:
         """Return whether the repository's model is the one that the server loads by the name."""
-        asked = self._names is None or name in self._names
-        return asked and self._place(name) == self.path / name
+        is_named = self._names is None or name in self._names
+        return is_named and self._place(name) == self.path / name
 
     def _place(self, name: str) -> Path | None:
         """Return the directory from which the server loads a model of this name."""
@@ -398,10 +398,10 @@ def text_of(rows: Sequence[OpenedFacts]) -> str:
     table += [(row.name, row.kind or "unknown", row.state, "yes" if row.in_cells else "") for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(4)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
-    told = []
+    more = []
     for line, row in zip(lines[1:], rows, strict=True):
-        told += [line, *(f"    {text}" for text in row.lines())]
-    return "\n".join([lines[0], *told])
+        more += [line, *(f"    {text}" for text in row.lines())]
+    return "\n".join([lines[0], *more])
 
 
 def repository_in(directory: str | PathLike[str]) -> Path:

@@ -204,7 +204,7 @@ class ModelControl:
         return loaded
 
     def _update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
-        """Gives versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
+        """Give versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
         failed: dict[int, TritonError] = {}
         for number in numbers:
             try:
