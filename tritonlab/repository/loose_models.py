@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import os
 import re
 import shutil
 from collections.abc import Iterable
@@ -44,7 +45,7 @@ def find_loose_models(directory: Path) -> list[LooseModel]:
     """Return the models that lie without versions in a directory itself or in those in it; none if one of these has
     versions, or none of the models a model file."""
     within = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
-    places = [directory, *within]
+    places = [place for place in (directory, *within) if os.access(place, os.R_OK | os.X_OK)]
     if any(version_numbers(place) for place in places):
         return []
     found = [model for place in places for model in _models_in(place)]

@@ -238,9 +238,10 @@ def in_kernel() -> bool:
 
 
 def running_cell() -> str:
-    """Return what tells the cell that runs now from all others; "" outside a kernel."""
+    """Return what tells the cell that runs now from all others; "" where nothing does, as outside a kernel."""
     shell = importlib.import_module("IPython").get_ipython()
-    return str(shell.get_parent()["header"]["msg_id"]) if getattr(shell, "kernel", None) is not None else ""
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else None  # ipykernel's has it
+    return str((parent or {}).get("header", {}).get("msg_id", ""))
 
 
 def close_widget(widget: Any) -> None:

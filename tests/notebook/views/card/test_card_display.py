@@ -9,7 +9,7 @@ import pytest
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import widget
-from tritonlab.notebook.views.card import card_display, live_card
+from tritonlab.notebook.views.card import live_card
 from tritonlab.notebook.views.card.card_display import LoadingCard
 from tritonlab.notebook.views.card.model_states import ModelStates
 
@@ -27,7 +27,7 @@ def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
             found.append(" ".join(bundle["text/plain"].split("\n")[0].split()[:2]))
 
     monkeypatch.setattr(widget, "_display", display)
-    for module in (widget, live_card, card_display):
+    for module in (widget, live_card):
         monkeypatch.setattr(module, "in_kernel", lambda: True)
     yield found
     states = ModelStates.for_server(workspace.server)
