@@ -42,10 +42,10 @@ def search(bench: Bench) -> Iterator[Case]:
     shares = {"answered": 0.5, "refused": 0.25, "cancelled": 0.25}
     grown = False
     for kind, sample in plans:
-        if bench.over() or grown:
+        if grown:
             break
         bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
-        bench.deadline = min(until, bench._clock() + total * shares[kind])
+        bench.deadline = bench._clock() + total * shares[kind]  # whatever those before it took
         case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * 0.4, 1.0), 12.0)})
         if judge(bench, case, True) is not None:
             grown = True
@@ -207,7 +207,8 @@ class GrownUse(NamedTuple):
 
 
 def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
-    """Send requests and measure now and then, for that time or until so many are sent. Raises Broken, OutOfTime."""
+    """Send requests and measure now and then, for that time or until so many are sent. When the time of the relation is
+    over, what was measured until then has to do. Raises Broken, OutOfTime."""
     found = Measured([0.0], [_held(load)])
     began = time.monotonic()
     step = TOGETHER
@@ -218,7 +219,10 @@ def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
     while len(found.requests) < _POINTS or (len(found.requests) < 2 * _POINTS and time.monotonic() - began < seconds):
         if until and (sent >= until or time.monotonic() - began > seconds):
             break
-        load.send(step)
+        try:
+            load.send(step)
+        except OutOfTime:
+            break
         sent += step
         found.requests.append(float(sent))
         found.held.append(_held(load))
