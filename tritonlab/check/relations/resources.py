@@ -26,6 +26,8 @@ _WARM = 1_600
 _SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
+#: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
+_AGAIN = 0.5
 #: Seconds after which a model that refuses because there is too much to do answers again.
 _PAUSE = 1.5
 #: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
@@ -68,7 +70,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not first:
             return None
         bench.need(3 * seconds + _TRACING)
-        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & set(_SCARCE)
+        again = _grown(_measured(load, 1.5 * seconds), tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
     except Broken as broken:
         return _failing(bench, case, load, broken)
     except OutOfTime:
@@ -238,8 +240,8 @@ def _held(load: RepeatedLoad) -> dict[str, float]:
     return held
 
 
-def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, GrownUse]:
-    """Return what has grown in both halves alike, by the slope of the second."""
+def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict[str, GrownUse]:
+    """Return what has grown in both halves alike, by the slope of the second. `share`: of what it must at least."""
     found = {}
     half = len(measured.requests) // 2
     if half < 4:
@@ -247,7 +249,7 @@ def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, GrownUse]:
     for kind in kinds:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
-        if is_steady(values) and line.grows(kind) and not (kind == "blocks" and _grows_alone()):
+        if is_steady(values) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
             found[kind] = GrownUse(line, measured.requests, values)
     return found
 
