@@ -138,7 +138,7 @@ class _Run:
         self._cite = cite
         self._began = time.monotonic()
         self._relation = "start"
-        self._text, self._said = "", self._began
+        self._text, self._reported_at = "", self._began
         self._findings: list[CheckFinding] = []
         self._tried: list[Tried] = []
         self._notes: list[str] = []
@@ -286,14 +286,14 @@ class _Run:
 
     def _say(self, text: str) -> None:
         """Report what is done now. Raises Stopped if that is answered with False."""
-        self._text, self._said = text, time.monotonic()
+        self._text, self._reported_at = text, time.monotonic()
         if (progress := self._options.progress) is not None:
-            since = self._said - self._began
+            since = self._reported_at - self._began
             if progress(Doing(self._relation, text, since, self._options.seconds, len(self._findings))) is False:
                 raise Stopped
 
     def _poll(self) -> None:
-        if time.monotonic() - self._said > _EVERY:
+        if time.monotonic() - self._reported_at > _EVERY:
             self._say(self._text)
 
 

@@ -37,7 +37,7 @@ _END = 3.0
 
 
 @dataclass
-class _Asked:
+class _SentRequest:
     """A request under way. Hooks and callbacks come on any thread."""
 
     request: InferenceRequest
@@ -275,11 +275,11 @@ class ScratchModel:
         version = self.version
         before = len(self.watch.deaths)
         held = self._hold(version) if gather else []
-        asked = []
+        sent = []
         for number, request in enumerate(requests):
-            one = _Asked(request, time.monotonic(), cancel_at=(cancel or {}).get(number, -2))
+            one = _SentRequest(request, time.monotonic(), cancel_at=(cancel or {}).get(number, -2))
             request.on_response = one.receive
-            asked.append(one)
+            sent.append(one)
             self._send(one, version)
             if one.cancel_at == 0:
                 request.cancel()
@@ -287,17 +287,17 @@ class ScratchModel:
             scheduler: Any = version.scheduler
             first = held[instance % len(held)]
             scheduler.instance_idle(first)
-            self._cancel_executing(asked)
+            self._cancel_executing(sent)
             for other in held:
                 if other is not first:
                     scheduler.instance_idle(other)
         else:
-            self._cancel_executing(asked)
-        _wait(asked, timeout if timeout is not None else self.timeout)
+            self._cancel_executing(sent)
+        _wait(sent, timeout if timeout is not None else self.timeout)
         died = len(self.watch.deaths) > before
-        return [self._answer(one, died) for one in asked]
+        return [self._answer(one, died) for one in sent]
 
-    def _send(self, one: _Asked, version: ModelVersion) -> None:
+    def _send(self, one: _SentRequest, version: ModelVersion) -> None:
         try:
             self.server.core.infer(one.request, version)
         except TritonError as error:
@@ -318,12 +318,12 @@ class ScratchModel:
         return instances
 
     @staticmethod
-    def _cancel_executing(asked: Sequence[_Asked]) -> None:
-        for one in asked:
+    def _cancel_executing(sent: Sequence[_SentRequest]) -> None:
+        for one in sent:
             if one.cancel_at == -1:
                 one.request.cancel()
 
-    def _answer(self, one: _Asked, died: bool) -> ModelAnswer:
+    def _answer(self, one: _SentRequest, died: bool) -> ModelAnswer:
         ended = one.done.is_set()
         if not ended:
             one.request.cancel()
@@ -343,12 +343,12 @@ class ScratchModel:
         )
 
 
-def _wait(asked: Sequence[_Asked], timeout: float) -> None:
+def _wait(sent: Sequence[_SentRequest], timeout: float) -> None:
     """Wait for the ends of requests, until none has come for so many seconds: they may be executed one by one."""
-    for one in asked:
+    for one in sent:
         ended = time.monotonic()
         while not one.done.wait(max(ended + timeout - time.monotonic(), 0.0)):
-            latest = max(each.ended_at for each in asked)
+            latest = max(each.ended_at for each in sent)
             if latest <= ended:
                 return
             ended = latest

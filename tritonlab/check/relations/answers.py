@@ -64,7 +64,7 @@ def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if found is None:
         return None
     place = answer.place or (_thread_place(bench, since) if rule_broken(answer) else None)
-    return Judgement(_said(found[1]), None, None, answer, place)
+    return Judgement(_message(found[1]), None, None, answer, place)
 
 
 def _thread_place(bench: Bench, since: int) -> tuple[str, int] | None:
@@ -77,7 +77,7 @@ def _thread_place(bench: Bench, since: int) -> tuple[str, int] | None:
         time.sleep(0.02)
 
 
-def _said(words: str) -> str:
+def _message(words: str) -> str:
     return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
@@ -179,7 +179,7 @@ def judge_logged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         time.sleep(0.02)  # what a thread prints comes later
     if found is None:
         return None
-    return Judgement(_said(found[0]), None, None, answer, found[1])
+    return Judgement(_message(found[0]), None, None, answer, found[1])
 
 
 def _find_broken_text(bench: Bench) -> Iterator[Case]:
