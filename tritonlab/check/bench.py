@@ -221,7 +221,7 @@ class Bench:
     def _mix(self) -> None:
         """Try requests that differ in one input from another: a model may tell them apart by the others only."""
         first = self.pool[0] if self.pool else None
-        other = next((one for one in self.pool[1:] if first and _alike(first.sample, one.sample)), None)
+        other = next((one for one in self.pool[1:] if first and _has_same_shapes(first.sample, one.sample)), None)
         if first is None or other is None or len(first.sample.inputs) < 2:
             return
         for name in list(first.sample.inputs)[:_MIXED]:
@@ -316,7 +316,7 @@ class Bench:
         return found
 
 
-def _alike(one: Sample, other: Sample) -> bool:
+def _has_same_shapes(one: Sample, other: Sample) -> bool:
     """Return whether two requests have inputs of the same names and shapes."""
     shapes = [{name: tensor.shape for name, tensor in each.inputs.items()} for each in (one, other)]
     return shapes[0] == shapes[1]

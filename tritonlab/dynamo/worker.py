@@ -200,10 +200,10 @@ class Worker:
             *(endpoint.unregister_endpoint_instance() for endpoint in self._endpoints), return_exceptions=True
         )
         left = time.monotonic()
-        heard = 0.0 if self._status else _LEAVING  # a worker that the fleet has given up is sent nothing
+        quiet = 0.0 if self._status else _LEAVING  # a worker that the fleet has given up is sent nothing
         while time.monotonic() < left + _DRAINING and (
             any(model.busy for model in self._models)
-            or time.monotonic() < max(left, *(model.last_request for model in self._models)) + heard
+            or time.monotonic() < max(left, *(model.last_request for model in self._models)) + quiet
         ):
             await asyncio.sleep(0.05)
         self._runtime.shutdown()
