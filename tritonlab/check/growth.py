@@ -56,8 +56,9 @@ class Slope:
     low: float
     high: float
 
-    def grows(self, kind: str) -> bool:
-        return self.low > 0 and self.per_request >= _LEAST[kind]
+    def grows(self, kind: str, share: float = 1.0) -> bool:
+        """Return whether it grows by more than rounding; `share`: of the least growth that counts."""
+        return self.low > 0 and self.per_request >= share * _LEAST[kind]
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))

@@ -26,6 +26,8 @@ _WARM = 1_600
 _SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
+#: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
+_AGAIN = 0.5
 #: Seconds after which a model that refuses because there is too much to do answers again.
 _PAUSE = 1.5
 #: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
@@ -42,10 +44,10 @@ def search(bench: Bench) -> Iterator[Case]:
     shares = {"answered": 0.5, "refused": 0.25, "cancelled": 0.25}
     grown = False
     for kind, sample in plans:
-        if bench.over() or grown:
+        if grown:
             break
         bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
-        bench.deadline = min(until, bench._clock() + total * shares[kind])
+        bench.deadline = bench._clock() + total * shares[kind]  # whatever those before it took
         case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * 0.4, 1.0), 12.0)})
         if judge(bench, case, True) is not None:
             grown = True
@@ -68,7 +70,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not first:
             return None
         bench.need(3 * seconds + _TRACING)
-        again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & set(_SCARCE)
+        again = _grown(_measured(load, 1.5 * seconds), tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
     except Broken as broken:
         return _failing(bench, case, load, broken)
     except OutOfTime:
@@ -207,7 +209,8 @@ class GrownUse(NamedTuple):
 
 
 def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
-    """Send requests and measure now and then, for that time or until so many are sent. Raises Broken, OutOfTime."""
+    """Send requests and measure now and then, for that time or until so many are sent. When the time of the relation is
+    over, what was measured until then has to do. Raises Broken, OutOfTime."""
     found = Measured([0.0], [_held(load)])
     began = time.monotonic()
     step = TOGETHER
@@ -218,7 +221,10 @@ def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
     while len(found.requests) < _POINTS or (len(found.requests) < 2 * _POINTS and time.monotonic() - began < seconds):
         if until and (sent >= until or time.monotonic() - began > seconds):
             break
-        load.send(step)
+        try:
+            load.send(step)
+        except OutOfTime:
+            break
         sent += step
         found.requests.append(float(sent))
         found.held.append(_held(load))
@@ -234,8 +240,8 @@ def _held(load: RepeatedLoad) -> dict[str, float]:
     return held
 
 
-def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, GrownUse]:
-    """Return what has grown in both halves alike, by the slope of the second."""
+def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict[str, GrownUse]:
+    """Return what has grown in both halves alike, by the slope of the second. `share`: of what it must at least."""
     found = {}
     half = len(measured.requests) // 2
     if half < 4:
@@ -243,7 +249,7 @@ def _grown(measured: Measured, kinds: Sequence[str]) -> dict[str, GrownUse]:
     for kind in kinds:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
-        if is_steady(values) and line.grows(kind) and not (kind == "blocks" and _grows_alone()):
+        if is_steady(values) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
             found[kind] = GrownUse(line, measured.requests, values)
     return found
 
