@@ -21,8 +21,9 @@ LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 BUNDLE := tritonlab/labextension/sources.sha256
 
 ENGINES := build/engines
+MATRIX := build/matrix/tools
 
-.PHONY: help lab demo test releases engines matrix exam check docs bench gpu rules sizes clean extension extension-check watch
+.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -80,10 +81,12 @@ lab: $(VENV)/.lab
 demo: $(VENV)/.lab
 	@$(PY) notebooks/run.py notebooks/00_quickstart.ipynb
 
-check: $(VENV)/.test extension-check
+check: lint extension-check
+	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py tests/test_labextension.py
+
+lint: $(VENV)/.test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py tests/test_labextension.py
 
 # jlpm and jupyter-builder come with JupyterLab.
 extension/node_modules: extension/yarn.lock | $(VENV)/.test
@@ -104,9 +107,16 @@ watch: extension/node_modules
 	$(VENV)/bin/jupyter-builder develop . --overwrite
 	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm watch
 
+# What hundreds of processes and each worker of pytest would otherwise compile again, also where the environment says that
+# Python writes no bytecode: the package, and the tests as pytest rewrites them.
+bytecode: $(VENV)/.test
+	@$(PY) -m compileall -q tritonlab
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --collect-only -qq $(NOTEBOOKS) tests notebooks >/dev/null || true
+
 # Four at a time, by file, in the order of tests/conftest.py: much of the suite waits for the real server, whose loads
-# take 1.3 s each. A few that fail are run once more, alone, and those that pass then are named.
-test: check $(REFERENCE)/.stamp
+# take 1.3 s each. A few that fail are run once more, alone, and those that pass then are named. With `make -j2 test`
+# what comes before takes two processors.
+test: lint extension-check bytecode $(REFERENCE)/.stamp
 	$(PY) -m tests.again -n 4 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
 # Without DOCS_EXECUTE=off each notebook is run; what was run and has not changed is kept (build/docs-executed).
@@ -114,8 +124,14 @@ docs: $(VENV)/.test
 	TRITONLAB_DOCS_EXECUTE=$(or $(DOCS_EXECUTE),cache) $(PY) -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
 
-matrix: $(VENV)/.test
-	$(PY) -m tests.matrix $(MATRIX_ROWS)
+# A row needs nothing of this checkout but its wheel, and what builds and installs that.
+$(MATRIX)/.stamp: tests/matrix/tools.txt
+	$(PYTHON) -m venv $(MATRIX)
+	$(MATRIX)/bin/python -m pip $(PIP_INSTALL) -r tests/matrix/tools.txt
+	@touch $@
+
+matrix: $(MATRIX)/.stamp
+	$(MATRIX)/bin/python -m tests.matrix $(MATRIX_ROWS)
 
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side

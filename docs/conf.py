@@ -12,6 +12,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_extensions"))
 
+from generated_reference import without_what_they_need  # noqa: E402
+
 import tritonlab  # noqa: E402  the path above comes first
 
 project = "tritonlab"
@@ -26,18 +28,20 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-# The line of a cell magic is not Python, and a `?` in it ends the highlighting of the strict kind.
-suppress_warnings = ["misc.highlighting_failure"]
-exclude_patterns = ["_extensions", "_static", "jupyter_execute"]
+# The line of a cell magic is not Python, and a `?` in it ends the highlighting of the strict kind. A type of which
+# pb_utils and tritonserver have one too, such as Tensor, is the page's own, else that of tritonlab, which comes first.
+suppress_warnings = ["misc.highlighting_failure", "ref.python"]
+exclude_patterns = ["_extensions", "_static", "jupyter_execute", "reference/matrix.md"]
 html_theme = "pydata_sphinx_theme"
 html_title = f"tritonlab {release}"
-html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_static_path = ["_static", str(Path(tritonlab.__file__).parent / "notebook" / "static" / "theme.css")]
+html_css_files = ["theme.css", "site.css"]
 html_logo = "_static/trident.svg"
 html_favicon = "_static/trident.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": "tritonlab"},
     "show_prev_next": True,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -48,6 +52,8 @@ html_theme_options = {
 # Docstrings write code as Markdown does, between single backticks.
 default_role = "code"
 autodoc_member_order = "bysource"
+add_module_names = False
+autodoc_mock_imports = ["ray"]
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
@@ -57,6 +63,12 @@ nb_execution_mode = os.environ.get("TRITONLAB_DOCS_EXECUTE", "off")
 nb_execution_cache_path = str(HERE.parent / "build" / "docs-executed")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
+nb_execution_excludepatterns = without_what_they_need()
+if nb_execution_mode != "off":  # ipykernel 7.4 warns at each start that it listens on loopback
+    profile = HERE.parent / "build" / "docs-ipython" / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 'ERROR'\n")
+    os.environ["IPYTHONDIR"] = str(profile.parent)
 nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_heading_anchors = 4

@@ -4,7 +4,7 @@
 
 With `--write` it also keeps the outputs in the file that read well on a page and are the same each time: text,
 pictures, and the static form of cards and views, without the times that it names. Buttons stay out, which need a
-kernel; so does what cells print that are tagged `remove-output`.
+kernel; so does what cells print that are tagged `varies`, which the documentation shows all the same.
 
 Ends with status 1 at the first cell that fails.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def write(notebook: Any, path: str) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            hidden = "remove-output" in cell.metadata.get("tags", ())
+            hidden = "varies" in cell.metadata.get("tags", ())
             cell.outputs = [] if hidden else [found for found in map(kept, cell.outputs) if found is not None]
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info = {"name": "python"}
@@ -103,6 +104,7 @@ def main(path: str, keep: bool = False) -> int:
     # the kernel finds this checkout also where it is not installed
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     notebook = nbformat.read(path, as_version=4)
+    start = time.monotonic()
     try:
         PrintingClient(
             notebook,
@@ -112,6 +114,7 @@ def main(path: str, keep: bool = False) -> int:
         ).execute()
     except CellExecutionError:
         return 1
+    print(f"\n{Path(path).name} ran in {time.monotonic() - start:.0f} s")
     if keep:
         write(notebook, path)
     return 0

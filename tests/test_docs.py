@@ -13,6 +13,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import tritonlab
+import tritonlab.testing
+import tritonlab.tritonserver as tritonserver
+from tritonlab.frontends.cli.flags import GROUPS
+from tritonlab.notebook.shell.commands import COMMANDS
 
 #: It reads some hundred pages and every docstring: 20 s of a free machine.
 pytestmark = pytest.mark.timeout(400)
@@ -66,9 +70,34 @@ def test_every_link_leads_somewhere(site: Path) -> None:
     assert broken == []
 
 
-def test_nothing_public_is_left_out(site: Path) -> None:
-    anchors = Links(site / "reference" / "api.html").anchors
-    assert [name for name in tritonlab.__all__ if f"tritonlab.{name}" not in anchors] == []
+@pytest.mark.parametrize(
+    ("page", "module", "names"),
+    [
+        ("api", "tritonlab", [*tritonlab.__all__, "open"]),
+        ("testing", "tritonlab.testing", [name for name in tritonlab.testing.__all__ if name != "MS"]),
+        ("tritonserver", "tritonlab.tritonserver", sorted({*tritonserver.__all__} - {"TritonError", "__version__"})),
+        ("ray", "tritonlab.ray", ["make_application", "application", "map_batches"]),
+        ("in-a-model", "triton_python_backend_utils", ["Tensor", "InferenceRequest", "Logger", "get_model_dir"]),
+    ],
+)
+def test_nothing_public_is_left_out(site: Path, page: str, module: str, names: list[str]) -> None:
+    anchors = Links(site / "reference" / f"{page}.html").anchors
+    assert [name for name in names if f"{module}.{name}" not in anchors] == []
+
+
+def test_what_calls_return_is_described(site: Path) -> None:
+    anchors = Links(site / "reference" / "returned.html").anchors
+    returned = ("CheckResult", "Endpoints", "ExportReport", "KeptFailure", "LoadResult", "LogRecord", "TuneResult")
+    assert [name for name in returned if name.lower() not in anchors] == []
+    assert {"inferenceserver", "loadedmodel", "modelstub"}.isdisjoint(anchors)  # what only the server has
+
+
+def test_every_command_and_flag_is_on_its_page(site: Path) -> None:
+    reference = {name: (site / "reference" / f"{name}.html").read_text() for name in ("magics", "command-line")}
+    assert [name for name in COMMANDS if f'id="triton-{name.replace("_", "-")}"' not in reference["magics"]] == []
+    assert [
+        flag.name for group in GROUPS for flag in group.flags if f"--{flag.name}<" not in reference["command-line"]
+    ] == []
 
 
 def test_its_search_needs_no_server(site: Path) -> None:

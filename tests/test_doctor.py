@@ -49,6 +49,23 @@ def test_versions_are_compared_with_what_is_wanted(monkeypatch: pytest.MonkeyPat
     assert found["jupyterlab"].state is State.GOOD and "sphinx" not in found
 
 
+def test_an_old_notebook_half_is_noted_where_no_jupyterlab_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colab's kernel has an ipykernel that it needs, and cards there are pictures."""
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: ['ipykernel>=999; extra == "lab"'])
+    found = findings(doctor._packages)["ipykernel"]
+    assert (found.state, found.mend) == (State.BAD, "pip install 'ipykernel>=999'")
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    found = findings(doctor._packages)["ipykernel"]
+    assert (found.state, found.mend) == (State.NOTE, "")
+    assert found.text.endswith("JupyterLab wants >=999; in other notebooks cards and views are pictures")
+
+
+def test_a_package_of_both_halves_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = ["tritonclient[grpc]>=2", 'tritonclient[http]>=2; extra == "lab"']
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: wanted)
+    assert [found.about for found in doctor._packages()] == ["tritonclient"]
+
+
 def test_a_port_that_is_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,11 @@ def test_it_answers_one_question(notebook: Any) -> None:
     assert notebook.cells[0].source.splitlines()[0].endswith("?")
 
 
+def test_it_says_how_long_it_runs(notebook: Any) -> None:
+    last = notebook.cells[0].source.splitlines()[-1]
+    assert re.fullmatch(r"\*Runs in about \d+ (seconds|minutes)\.( Needs .+\.)?\*", last)
+
+
 def test_the_answer_has_a_picture(notebook: Any) -> None:
     assert any("image/png" in output.get("data", {}) for output in outputs(notebook))
 
@@ -96,6 +102,20 @@ def test_nothing_is_asserted_before_the_reader(path: Path, notebook: Any) -> Non
         return  # asserts are what it is about
     shown = [line for cell in notebook.cells if cell.cell_type == "code" for line in cell.source.splitlines()]
     assert [line for line in shown if line.lstrip().startswith("assert ")] == []
+
+
+def test_the_index_is_that_of_the_documentation() -> None:
+    """It is written by `python docs/_extensions/generated_reference.py`."""
+    assert (NOTEBOOKS[0].parent / "README.md").read_text(encoding="utf-8") == generated_reference().questions_page()
+
+
+def generated_reference() -> Any:
+    path = NOTEBOOKS[0].parents[1] / "docs/_extensions/generated_reference.py"
+    spec = importlib.util.spec_from_file_location("generated_reference", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_every_notebook_can_be_reached() -> None:

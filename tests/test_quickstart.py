@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 from tritonlab import __main__, quickstart
@@ -20,9 +22,22 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_lab_opens_a_copy_of_the_quickstart(tmp_path: Path, started: list[list[str]]) -> None:
     __main__.main(["lab", str(tmp_path / "new"), "--", "--ip=0.0.0.0"])
     source = Path(__file__).resolve().parents[1] / "notebooks" / "00_quickstart.ipynb"
-    assert (tmp_path / "new" / quickstart.NAME).read_bytes() == source.read_bytes()
+    written, copied = (nbformat.read(path, 4).cells for path in (source, tmp_path / "new" / quickstart.NAME))
+    assert [cell.source for cell in copied if cell.cell_type == "code"] == [
+        cell.source for cell in written if cell.cell_type == "code"
+    ]
     assert started[0][:3] == [sys.executable, "-m", "jupyterlab"]
     assert f"--LabApp.default_url=/lab/tree/{quickstart.NAME}" in started[0] and started[0][-1] == "--ip=0.0.0.0"
+
+
+def test_links_of_the_copy_lead_to_the_site(tmp_path: Path, started: list[list[str]]) -> None:
+    """The other notebooks are not beside it."""
+    __main__.main(["lab", str(tmp_path)])
+    cells = nbformat.read(tmp_path / quickstart.NAME, 4).cells  # type: ignore[no-untyped-call]
+    links = [link for cell in cells for link in re.findall(r"\]\(([^)]+)\)", cell.source)]
+    assert "https://tritonlab.readthedocs.io/page/how-to/index.html" in links
+    assert "https://tritonlab.readthedocs.io/page/how-to/10_numpy_and_pytorch.html" in links
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_lab_keeps_the_copy_that_is_there(tmp_path: Path, started: list[list[str]]) -> None:

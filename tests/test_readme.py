@@ -47,7 +47,9 @@ def test_a_reader_of_one_screen_finds_the_way() -> None:
     """Pictures show on a registry's page only under a full address; the rest of a README may be relative."""
     text = PAGES["README.md"]
     assert len(text.split()) < 650
-    assert all(link.startswith("https://") for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text))
+    pictures = re.findall(r'src(?:set)?="([^"]+)"|!\[[^]]*\]\(([^)]+)\)', text)
+    paths = [link.partition("/main/")[2] for pair in pictures for link in pair if link.startswith("https://")]
+    assert len(paths) == len(pictures) == 2 and all((ROOT / path).exists() for path in paths)
     links = [link for link in re.findall(r"(?<!!)\[[^]]*\]\(([^)]+)\)", text) if "://" not in link]
     assert links and [link for link in links if not (ROOT / link).exists()] == []
 

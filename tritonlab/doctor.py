@@ -99,11 +99,15 @@ def _python() -> Iterator[Diagnosis]:
 
 def _packages() -> Iterator[Diagnosis]:
     """Compare what is installed with what the package and its notebook half ask for."""
+    seen = set()
     for text in importlib.metadata.requires("tritonlab") or ():
         requirement = Requirement(text)
         is_core = requirement.marker is None
         if not (is_core or requirement.marker.evaluate({"extra": "lab"})):  # type: ignore[union-attr]
             continue
+        if requirement.name in seen:  # with another extra of its own
+            continue
+        seen.add(requirement.name)
         extra = "" if is_core else "[lab]"
         needed_for = "" if is_core else ", which notebooks need"
         try:
@@ -116,9 +120,13 @@ def _packages() -> Iterator[Diagnosis]:
             continue
         if requirement.specifier.contains(version, prereleases=True):
             yield Diagnosis(requirement.name, State.GOOD, version)
-        else:
+        elif is_core or importlib.util.find_spec("jupyterlab") is not None:
             mend = f"pip install '{requirement.name}{requirement.specifier}'"
             yield Diagnosis(requirement.name, State.BAD, f"{version}; wanted is {requirement.specifier}", mend)
+        else:  # a hosted notebook, which may need the version that it has
+            others = "in other notebooks cards and views are pictures"
+            text = f"{version}; JupyterLab wants {requirement.specifier}; {others}"
+            yield Diagnosis(requirement.name, State.NOTE, text)
 
 
 def _extension() -> Iterator[Diagnosis]:

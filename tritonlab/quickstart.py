@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
-import shutil
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,5 +36,15 @@ def copy_quickstart(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / NAME
     if not path.exists():
-        shutil.copyfile(next(source for source in _SOURCES if source.exists()), path)
+        source = next(source for source in _SOURCES if source.exists())
+        path.write_text(linked_to_site(source.read_text(encoding="utf-8")), encoding="utf-8")
     return path
+
+
+def linked_to_site(text: str) -> str:
+    """Return the text of a notebook with its links to other notebooks, which are not beside a copy, made links to the
+    pages of the documentation."""
+    urls = importlib.metadata.metadata("tritonlab").get_all("Project-URL") or []
+    site = next(url.rpartition(" ")[2] for url in urls if url.startswith("Documentation"))
+    text = text.replace("](README.md)", f"]({site}/page/how-to/index.html)")
+    return re.sub(r"\]\((\d\d_\w+)\.ipynb\)", rf"]({site}/page/how-to/\1.html)", text)

@@ -201,7 +201,7 @@ class FakeStub:
 
 
 class RecordingInstrument(Instrument):
-    """An instrument that keeps every hook call as (hook name, *arguments) in `events`."""
+    """An instrument that keeps every hook call as `(hook name, *arguments)` in `events`."""
 
     def __init__(self) -> None:
         self.events: deque[tuple[Any, ...]] = deque()

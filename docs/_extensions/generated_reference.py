@@ -4,18 +4,26 @@ configuration, the rule book, the releases of Triton, and the notebooks, which a
 from __future__ import annotations
 
 import argparse
+import ast
+import enum
+import functools
+import importlib
+import importlib.metadata
 import inspect
 import json
 import re
-import typing
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from pygments.lexers.python import PythonLexer
 from tritonclient.grpc import model_config_pb2
 
 import tritonlab
+import tritonlab.testing
+import tritonlab.tritonserver as tritonserver
 from tritonlab.__main__ import command_parser
 from tritonlab.core.error_pages import error_pages
 from tritonlab.export.releases import table_text
@@ -26,9 +34,29 @@ from tritonlab.notebook.shell.parsing import line_parser
 
 PACKAGE = Path(tritonlab.__file__).parent
 ROOT = PACKAGE.parent
+#: What tritonlab.ray has for those who have Ray, without which it cannot be imported.
+RAY = ("make_application", "application", "map_batches")
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 #: The notebook that is the tutorial; the others answer a question each.
 TUTORIAL = "00_quickstart"
+#: The headings of the index of notebooks, by the number of the first notebook below each.
+SECTIONS = {
+    "00": "Begin",
+    "10": "Write a model",
+    "25": "Batch, and tune",
+    "30": "Call other models, and send many responses",
+    "50": "Watch it in service",
+    "60": "Build a pipeline",
+    "70": "Long jobs",
+    "75": "Debug, check, test",
+    "82": "Accelerators",
+    "90": "Serve and deploy",
+}
+_ABOUT_QUESTIONS = """\
+# How-to guides, by question
+
+Each notebook answers one question and runs as it is: `make lab` opens them. The times are those of 2 cores, from the
+first cell to the last."""
 #: A line of a docstring that explains an attribute or a parameter.
 _EXPLAINED = re.compile(r"(?P<names>\*{0,2}[a-z]\w*(?:, \*{0,2}[a-z]\w*)*): (?P<text>.*)")
 
@@ -39,6 +67,10 @@ def write_pages(app: Any) -> None:
     pages = {
         "reference/api.md": api_page(),
         "reference/returned.md": returned_page(),
+        "reference/in-a-model.md": in_a_model_page(),
+        "reference/testing.md": testing_page(),
+        "reference/tritonserver.md": tritonserver_page(),
+        "reference/ray.md": ray_page(),
         "reference/magics.md": magics_page(),
         "reference/command-line.md": command_line_page(),
         "reference/configuration.md": configuration_page(),
@@ -54,10 +86,10 @@ def write_pages(app: Any) -> None:
     for notebook in notebooks():
         text = notebook.read_text(encoding="utf-8")
         if notebook.stem == TUTORIAL:  # the notebooks lie side by side, their pages do not
-            write_if_changed(source / "tutorial" / notebook.name, re.sub(r"\]\((?=\d\d_)", "](../how-to/", text))
+            text = re.sub(r"\]\((?=\d\d_)", "](../how-to/", text).replace("](README.md", "](../how-to/index.md")
+            write_if_changed(source / "tutorial" / notebook.name, text)
         else:
-            text = text.replace(f"]({TUTORIAL}.ipynb", f"](../tutorial/{TUTORIAL}.ipynb")
-            write_if_changed(source / "how-to" / notebook.name, text)
+            write_if_changed(source / "how-to" / notebook.name, to_tutorial(text))
 
 
 def notebooks() -> list[Path]:
@@ -75,32 +107,73 @@ def fenced(text: str, language: str = "text") -> str:
     return f"```{language}\n{text.rstrip()}\n```\n"
 
 
-def directive(name: str, target: str, *options: str) -> str:
+def directive(name: str, target: str, **options: str) -> str:
     """Return one of autodoc's directives, which speak reStructuredText, for a page of Markdown."""
-    lines = [f".. {name}:: {target}", *(f"   :{option}:" for option in options)]
+    lines = [f".. {name}:: {target}"]
+    lines += [f"   :{option.replace('_', '-')}: {value}".rstrip() for option, value in options.items()]
     return "```{eval-rst}\n" + "\n".join(lines) + "\n```\n"
 
 
 # -- the notebooks, by question
 
 
+class Question(NamedTuple):
+    """A notebook as the index shows it: `answer` is the first sentence of its answer, `time` how long it runs, `needs`
+    what tritonlab does not install for it."""
+
+    name: str
+    title: str
+    answer: str
+    time: str
+    needs: Sequence[str]
+
+
+def question_of(notebook: Path) -> Question:
+    """Read the first cell: the title, a paragraph that begins with the answer, and a last line about the run."""
+    source = "".join(json.loads(notebook.read_text(encoding="utf-8"))["cells"][0]["source"])
+    title, answer, *_ = [" ".join(paragraph.split()) for paragraph in source.split("\n\n")]
+    time = re.search(r"^\*Runs in about (.+?)\.", source, re.MULTILINE)
+    needs = re.search(r" Needs `pip install (.+?)`", source)
+    sentences = re.split(r"(?<=[.?!]) ", answer)
+    answer = " ".join(sentences[: 2 if len(sentences[0]) < 5 else 1])  # a yes wants the next
+    return Question(
+        notebook.stem, title.lstrip("# "), answer, time[1] if time else "", needs[1].split() if needs else ()
+    )
+
+
+def without_what_they_need() -> list[str]:
+    """Return the notebooks that cannot run here, as patterns of pages."""
+    return [
+        f"*/{notebook.name}"
+        for notebook in notebooks()
+        if not {name.lower() for name in question_of(notebook).needs} <= installed()
+    ]
+
+
+@functools.cache
+def installed() -> frozenset[str]:
+    return frozenset(found.name.lower() for found in importlib.metadata.distributions() if found.name)
+
+
+def questions_page() -> str:
+    """The index of the notebooks, as `notebooks/README.md` has it."""
+    parts = [_ABOUT_QUESTIONS]
+    for notebook in notebooks():
+        question = question_of(notebook)
+        if heading := SECTIONS.get(question.name[:2]):
+            parts.append(f"## {heading}")
+        parts.append(f"- [{question.title}]({notebook.name}) ({question.time})<br>{question.answer}")
+    return re.sub(r"(?m)^(- .*)\n\n(?=- )", r"\1\n", "\n\n".join(parts)) + "\n"
+
+
 def how_to_page() -> str:
-    """The questions that the notebooks answer, in their order."""
-    about = "Each notebook answers one question and runs as it is: `make lab` opens them."
-    rows = ["# How-to guides, by question", about, ""]
-    names = []
-    for path in notebooks():
-        if path.stem != TUTORIAL:
-            first = json.loads(path.read_text(encoding="utf-8"))["cells"][0]
-            title, _, rest = "".join(first["source"]).partition("\n")
-            names.append(path.stem)
-            rows.append(f"- [{title.lstrip('# ')}]({path.name})<br>{first_sentence(rest)}")
-    return "\n".join([*rows, "", "```{toctree}", ":hidden:", "", *names, "```"])
+    names = [notebook.stem for notebook in notebooks() if notebook.stem != TUTORIAL]
+    return "\n".join([to_tutorial(questions_page()), "```{toctree}", ":hidden:", "", *names, "```"])
 
 
-def first_sentence(text: str) -> str:
-    paragraph = next((part for part in text.split("\n\n") if part.strip()), "")
-    return re.split(r"(?<=[.?!]) ", " ".join(paragraph.split()), maxsplit=1)[0]
+def to_tutorial(text: str) -> str:
+    """Return the text of a how-to page with its links to the tutorial, which has a directory of its own in the site."""
+    return text.replace(f"]({TUTORIAL}.ipynb", f"](../tutorial/{TUTORIAL}.ipynb").replace("](README.md", "](index.md")
 
 
 def releases_page() -> str:
@@ -132,25 +205,97 @@ def list_explained(app: Any, what: str, name: str, value: Any, options: Any, lin
     lines[:] = shown
 
 
+def name_no_lambda(app: Any, what: str, name: str, value: Any, options: Any, signature: str, returned: str) -> Any:
+    """Show a default that is a function without a name as an ellipsis; Sphinx calls it with each signature."""
+    if not signature or "<lambda>" not in signature:
+        return None
+    return re.sub(r"<function [^<>]*<lambda>>", "…", signature), returned
+
+
 def public_objects() -> dict[str, Any]:
-    return {name: getattr(tritonlab, name) for name in tritonlab.__all__}
+    """The public names of the package; `open` is one, though no `import *` may bring it."""
+    return {name: getattr(tritonlab, name) for name in sorted([*tritonlab.__all__, "open"])}
 
 
 def api_page() -> str:
-    """The page of every public name, functions first."""
-    names = public_objects()
-    functions = sorted(name for name, value in names.items() if not inspect.isclass(value))
+    about = (
+        "All that is public is a name of `tritonlab`; what calls return is on [its own page](returned.md). More is in "
+        "[what a model imports](in-a-model.md), [what tests import](testing.md), [tritonlab.tritonserver]"
+        "(tritonserver.md) and [tritonlab.ray](ray.md)."
+    )
+    return names_page("Python API", about, "tritonlab", public_objects(), inherited_members="Exception")
+
+
+def in_a_model_page() -> str:
+    about = (
+        "`import triton_python_backend_utils as pb_utils` is what a model.py begins with. The names are Triton's, and "
+        "behave so; the [rule book](rules.md) says how, and which differ on purpose."
+    )
+    module = importlib.import_module("triton_python_backend_utils")  # there is one since tritonlab was imported
+    names = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    names = {name: value for name, value in names.items() if not inspect.ismodule(value)}
+    return names_page("In a model: pb_utils", about, "triton_python_backend_utils", names)
+
+
+def testing_page() -> str:
+    names = {name: getattr(tritonlab.testing, name) for name in tritonlab.testing.__all__}
+    about, _, table = (inspect.getdoc(tritonlab.testing) or "").partition("\n\n")
+    plugin = ast.parse((PACKAGE / "site_packages" / "pytest_tritonlab.py").read_text(encoding="utf-8"))
+    _, fixtures, _ = (ast.get_docstring(plugin) or "").split("\n\n", maxsplit=2)
+    with_pytest = "The pytest plugin is installed with tritonlab, and needs no line in a conftest.py:"
+    parts = [about, two_columns(table), with_pytest, two_columns(fixtures)]
+    return names_page("In tests: tritonlab.testing, and pytest", "\n\n".join(parts), "tritonlab.testing", names)
+
+
+def two_columns(text: str) -> str:
+    """Return lines of a name, blanks and what it is as a table."""
+    rows = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in text.splitlines()]
+    return "\n".join(["| name | |", "|---|---|", *(f"| `{name}` | {cell(about)} |" for name, about in rows)])
+
+
+def tritonserver_page() -> str:
+    about = (inspect.getdoc(tritonserver) or "").partition("\n\n")[0]
+    about += " `TritonError`, which its errors are, is that of the [API](api.md)."
+    names = {name: getattr(tritonserver, name) for name in tritonserver.__all__ if name != "__version__"}
+    names = {name: value for name, value in names.items() if value is not tritonlab.TritonError}
+    inherited = "Exception, int"
+    return names_page("tritonlab.tritonserver", about, "tritonlab.tritonserver", names, inherited_members=inherited)
+
+
+def ray_page() -> str:
+    """The page of what Ray is needed for; autodoc does without it (`autodoc_mock_imports`)."""
+    about = "`pip install 'tritonlab[ray]'`. How it works, and what was measured: [engines](../explanation/engines.md)."
+    calls = [directive("autofunction", f"tritonlab.ray.{name}") for name in RAY]
+    return "\n\n".join(["# tritonlab.ray", about, *calls])
+
+
+def names_page(title: str, about: str, module: str, names: Mapping[str, Any], **options: str) -> str:
+    """Return the page of the public names of a module: functions first, then classes, then constants."""
+    functions = sorted(name for name, value in names.items() if inspect.isroutine(value))
     classes = sorted(name for name, value in names.items() if inspect.isclass(value))
-    parts = [
-        "# Python API",
-        "All that is public is a name of `tritonlab`; what calls return is on [its own page](returned.md).",
-        "## Functions",
-    ]
-    parts += [directive("autofunction", f"tritonlab.{name}") for name in functions]
+    parts = [f"# {title}", about]
+    if functions:
+        parts += ["## Functions", *(directive("autofunction", f"{module}.{name}") for name in functions)]
     parts.append("## Classes")
     for name in classes:
-        parts += [f"### {name}", directive("autoclass", f"tritonlab.{name}", "members", "inherited-members: Exception")]
+        parts += [f"### {name}", directive("autoclass", f"{module}.{name}", members="", **options)]
+    if constants := sorted(set(names) - {*functions, *classes}):
+        rows = [f"| `{name}` | {constant(names[name])} |" for name in constants]
+        parts += ["## Constants", "\n".join(["| name | value |", "|---|---|", *rows])]
     return "\n\n".join(parts)
+
+
+def constant(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"`{key}`: `{kind.__name__}`" for key, kind in value.items())
+    return f"`{value.value if isinstance(value, enum.Enum) else value!r}`"
+
+
+#: What calls reach, but only the server itself uses.
+INSIDE = ("core", "frontends.shared", "instances", "ipc.", "server.inference_server", "server.models", "stub")
+#: A class that is only the base of a public one, and those of the above that authors get.
+BASES = ("tritonlab.server.api.model", "tritonlab.server.api.server")
+GIVEN_OUT = ("LogRecord",)
 
 
 def returned_classes() -> list[type]:
@@ -170,16 +315,34 @@ def results_of(value: Any) -> Iterator[type]:
     """The package's own classes that a call of `value`, or of a public method of it, returns."""
     calls = [value]
     if inspect.isclass(value):
-        calls = [member for name, member in inspect.getmembers(value) if not name.startswith("_")]
+        names = [name for name in dir(value) if name in ("__getitem__", "__next__") or not name.startswith("_")]
+        calls = [getattr(value, name) for name in names]
     for call in calls:
-        call = call.fget if isinstance(call, property) else call
-        try:
-            hint = typing.get_type_hints(call).get("return")
-        except (NameError, TypeError):  # a name for type checkers only, or no function
-            continue
-        for part in (hint, *typing.get_args(hint)):
-            if inspect.isclass(part) and part.__module__.startswith("tritonlab.") and part.__doc__:
-                yield part
+        call = inspect.unwrap(call.fget if isinstance(call, property) else getattr(call, "__func__", call))
+        if inspect.isfunction(call) and call.__module__.startswith("tritonlab."):
+            for name in re.findall(r"\w+", str(call.__annotations__.get("return"))):
+                cls = class_named(name, call.__module__)
+                if cls is not None and cls.__doc__ and not is_inside(cls):
+                    yield cls
+
+
+def is_inside(cls: type) -> bool:
+    module = cls.__module__
+    if not module.startswith("tritonlab.") or module in BASES:
+        return True
+    return module.removeprefix("tritonlab.").startswith(INSIDE) and cls.__name__ not in GIVEN_OUT
+
+
+@functools.cache
+def class_named(name: str, module: str) -> type | None:
+    """Return the class that a type hint of the module means, also of those imported for type checkers only."""
+    found = getattr(sys.modules[module], name, None)
+    if found is None:
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
+            if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
+                package = sys.modules[module].__package__
+                found = getattr(importlib.import_module("." * node.level + (node.module or ""), package), name)
+    return found if inspect.isclass(found) else None
 
 
 def returned_page() -> str:
@@ -191,7 +354,7 @@ def returned_page() -> str:
     for cls in returned_classes():
         parts += [
             f"## {cls.__name__}",
-            directive("autoclass", f"{cls.__module__}.{cls.__name__}", "members", "noindex"),
+            directive("autoclass", f"{cls.__module__}.{cls.__name__}", members="", no_index=""),
         ]
     return "\n\n".join(parts)
 
@@ -200,8 +363,8 @@ def returned_page() -> str:
 
 
 def help_of(parser: argparse.ArgumentParser) -> str:
-    """The help of a parser as text of 100 columns, whatever the terminal is."""
-    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=100, max_help_position=32)
+    """The help of a parser as text of the columns that the site shows, whatever the terminal is."""
+    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=72, max_help_position=26)
     return re.sub(r"^(usage: ::)\s+", "", parser.format_help())
 
 
@@ -209,13 +372,22 @@ def magics_page() -> str:
     parts = ["# Magics", "`%load_ext tritonlab` brings them. `%%triton_model?` shows the same in a notebook."]
     for name in CELL_MAGICS:
         magic = getattr(TritonMagics, name)
-        parts += [f"## %%{name}", inspect.getdoc(magic) or "", fenced(help_of(line_parser(_Bound(magic))))]
+        parser = line_parser(_Bound(magic))
+        parser.prog = f"%%{name}"
+        parts += [f"## %%{name}", description_of(magic), fenced(help_of(parser))]
     parts.append(
         "## %triton\n\nWithout a subcommand it is `%triton status`. `--json` gives what a cell shows to programs."
     )
     for name, command in sorted(COMMANDS.items()):
         parts += [f"### %triton {name}", fenced(help_of(command.parser))]
     return "\n\n".join(parts)
+
+
+def description_of(magic: Any) -> str:
+    """Return what the author wrote of a magic's docstring, to which IPython adds the usage and the options."""
+    paragraphs = (inspect.getdoc(magic) or "").split("\n\n")
+    end = next(n for n, text in enumerate(paragraphs) if text.startswith(("positional arguments:", "options:")))
+    return "\n\n".join(paragraphs[2:end])
 
 
 class _Bound:
@@ -332,4 +504,11 @@ def type_of(field: FieldDescriptor) -> str:
 def setup(app: Any) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", list_explained)
+    app.connect("autodoc-process-signature", name_no_lambda)
+    # what executed cells are in, and where the body of a cell magic would be plain text
+    app.add_lexer("ipython3", PythonLexer)
     return {"parallel_read_safe": True}
+
+
+if __name__ == "__main__":
+    (ROOT / "notebooks" / "README.md").write_text(questions_page(), encoding="utf-8")

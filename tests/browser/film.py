@@ -1,11 +1,13 @@
-"""This program makes the README's pictures in a real JupyterLab: `python -m tests.browser.film`.
+"""The pictures of the README and of the documentation, made in a real JupyterLab: `python -m tests.browser.film`.
 
-It writes `extension/media/jupyterlab.png`, and `jupyterlab.gif`: a cell becomes a model, is called, watched, exported.
+It writes `extension/media/jupyterlab.png`, and `jupyterlab.webp`: a cell becomes a model, is called, watched, exported;
+and the same of the dark theme, `jupyterlab-dark.png` and `jupyterlab-dark.webp`.
 """
 
 from __future__ import annotations
 
 import io
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +38,9 @@ for n in range(700):
     time.sleep(random.expovariate(250))"""
 #: How long a frame is seen, in milliseconds, and how wide it is.
 STEP, LOOK, WIDTH = 180, 1600, 960
+QUALITY = 85
+#: The themes, and what the names of their files end with.
+THEMES = {"light": "", "dark": "-dark"}
 
 
 def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
@@ -73,29 +78,31 @@ def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     yield 2 * LOOK, page.screenshot()
 
 
-def write(seen: list[tuple[int, bytes]]) -> None:
+def write(seen: list[tuple[int, bytes]], end: str) -> None:
     """Writes the film, and its most telling frame as a picture."""
     MEDIA.mkdir(exist_ok=True)
     pictures = [Image.open(io.BytesIO(data)).convert("RGB") for _, data in seen]
     small = [each.resize((WIDTH, each.height * WIDTH // each.width), Image.Resampling.LANCZOS) for each in pictures]
-    # one palette for all, so that what stands still costs nothing
-    both = Image.new("RGB", (WIDTH, 2 * small[0].height))
-    both.paste(small[1])
-    both.paste(small[-3], (0, small[0].height))
-    palette = both.quantize(112)
-    drawn = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in small]
+    film = MEDIA / f"jupyterlab{end}.webp"
     times = [time for time, _ in seen]
-    drawn[0].save(
-        MEDIA / "jupyterlab.gif", save_all=True, append_images=drawn[1:], duration=times, loop=0, optimize=True
-    )
-    pictures[-3].quantize(128).save(MEDIA / "jupyterlab.png", optimize=True)
+    small[0].save(film, save_all=True, append_images=small[1:], duration=times, loop=0, quality=QUALITY, method=6)
+    pictures[-3].save(MEDIA / f"jupyterlab{end}.png", optimize=True)
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as jupyter, sync_playwright() as api:
+    place = Path(tempfile.gettempdir()) / "film"  # it is seen in the last frames
+    with sync_playwright() as api:
         browser: Any = api.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1200, "height": 860})
-        write(list(frames(Lab(jupyter, page))))
+        for theme, end in THEMES.items():
+            place.mkdir()
+            try:
+                with serving(place) as jupyter:
+                    jupyter.theme(theme)
+                    page = browser.new_page(viewport={"width": 1200, "height": 860})
+                    write(list(frames(Lab(jupyter, page))), end)
+                    page.close()
+            finally:
+                shutil.rmtree(place)
         browser.close()
     for path in sorted(MEDIA.iterdir()):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} kB")

@@ -1,58 +1,65 @@
 """`make matrix`: the built wheel in clean environments of each supported version, and the smoke suite in each.
 
-    python -m tests.matrix [ROW ...]
+    python -m tests.matrix [--write FILE] [ROW ...]
 
-Each row is a Python and the versions that are pinned; the rest is the newest that pip finds. The table is printed and
-written to build/matrix.json; the documentation's page of supported versions shows what was proved.
+Each row is a Python and the versions that are pinned; the rest is the newest. The row `oldest` is a lock file with the
+lowest version that pyproject.toml allows of each requirement, so that it is the same in every run of `.ci/run`:
+
+    uv pip compile pyproject.toml --extra lab --resolution lowest-direct --only-binary :all: --python 3.11 \
+        --no-annotate --no-header -o tests/matrix/oldest.txt
+
+uv installs, because its resolver takes seconds where that of pip took more than 15 minutes (2 busy cores, November
+2026). `--write` keeps the table that the documentation shows.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.interpreters import VERSIONS, interpreters
 
 ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
 BUILD = ROOT / "build" / "matrix"
-SMOKE = Path(__file__).with_name("smoke.py")
+#: Comes with the environment of `make matrix`.
+UV = Path(sys.executable).with_name("uv")
+ENVIRONMENT = {**os.environ, "UV_CACHE_DIR": str(BUILD / "cache")}
+#: What the table tells of each environment.
+TOLD = ("jupyterlab", "notebook", "ipykernel", "ipython", "numpy", "tritonclient", "protobuf", "grpcio")
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+SECONDS = 900
 
 
 class Row(NamedTuple):
-    """One environment: its Python, and the requirements that are pinned in it. `stubs`: the Pythons of stubs that are
-    tried there."""
+    """One environment: its Python, and the requirements that are pinned in it.
+
+    lock: every package of it, a file beside this one.
+    stubs: the Pythons of stubs that are tried there.
+    in_notebook: whether the pins are there first, and the notebook's own `%pip install` brings the wheel.
+    """
 
     python: str
     pins: Sequence[str] = ()
+    lock: str = ""
     stubs: Sequence[str] = ()
+    in_notebook: bool = False
 
 
 ROWS = {
-    "oldest": Row(
-        "3.11",
-        (
-            "anywidget==0.9.18",
-            "grpcio==1.67.0",
-            "httptools==0.6.3",
-            "ipykernel==6.31.0",
-            "ipywidgets==8.1.0",
-            "jupyterlab==4.4.0",
-            "matplotlib==3.8.0",
-            "numpy==1.26.4",
-            "packaging==24.0",
-            "protobuf==5.28.0",
-            "python-rapidjson==1.9",
-            "tritonclient==2.54.0",
-            "uvloop==0.21.0",
-        ),
-    ),
+    "oldest": Row("3.11", lock="oldest.txt"),
     "3.11": Row("3.11", stubs=VERSIONS),
     "3.12": Row("3.12"),
     "3.13": Row("3.13"),
@@ -64,62 +71,132 @@ ROWS = {
     "numpy-1.26": Row("3.12", ("numpy==1.26.4",)),
     "numpy-2.0": Row("3.12", ("numpy~=2.0.0",)),
     "tritonclient-2.59": Row("3.12", ("tritonclient==2.59.0",)),
+    # what Google Colab's kernel has, as far as it meets tritonlab
+    "colab": Row(
+        "3.12",
+        (
+            "ipykernel==6.17.1",
+            "ipython==7.34.0",
+            "ipywidgets==7.7.1",
+            "matplotlib==3.10.0",
+            "notebook==6.5.7",
+            "numpy==2.0.2",
+            "traitlets==5.7.1",
+        ),
+        in_notebook=True,
+    ),
 }
+
+
+class Failed(Exception):
+    """A step of a row failed; the text is the end of what it printed."""
+
+
+class Result(NamedTuple):
+    """What became of a row: "passed", "not here: …" without such a Python, or why it failed; and what it had."""
+
+    text: str
+    seconds: float
+    versions: dict[str, str]
 
 
 def build_wheel() -> Path:
     """Build the wheel from the sources and return it."""
     shutil.rmtree(BUILD / "dist", ignore_errors=True)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*command, "-w", str(BUILD / "dist"), str(ROOT)], check=True)
+    run([UV, "build", "-q", "--wheel", "--out-dir", BUILD / "dist", ROOT], BUILD)
     return next((BUILD / "dist").glob("*.whl"))
 
 
-def try_row(row: Row, wheel: Path) -> str:
-    """Return "passed", or why not, "not here: …" if there is no such Python."""
+def try_row(row: Row, wheel: Path) -> Result:
     python = interpreters().get(row.python)
     if python is None:
-        return f"not here: no Python {row.python}; name one in TRITONLAB_TEST_PYTHONS"
-    with tempfile.TemporaryDirectory(prefix="matrix-", dir=BUILD) as scratch:
+        return Result(f"not here: no Python {row.python}; name one in TRITONLAB_TEST_PYTHONS", 0, {})
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="row-", dir=BUILD) as scratch:
         venv = Path(scratch) / "venv"
-        subprocess.run([python, "-m", "venv", str(venv)], check=True)
-        run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--upgrade", "pip"], scratch)
-        installed = run([str(venv / "bin" / "pip"), "install", "-q", f"{wheel}[lab]", *row.pins], scratch)
-        if installed is not None:
-            return f"cannot be installed: {installed}"
-        stubs = []
-        for version in row.stubs:
-            if version in interpreters():
-                stubs.append(stub_python(Path(scratch), version))
-        failed = run([str(venv / "bin" / "python"), str(SMOKE), scratch, *stubs], scratch)
-        return failed or "passed"
+        versions: dict[str, str] = {}
+        try:
+            run([UV, "venv", "-q", "--seed", "--python", python, venv], scratch)
+            install(row, wheel, venv)
+            versions = versions_in(venv)
+            stubs = [stub_python(Path(scratch), version) for version in row.stubs if version in interpreters()]
+            install_cell = ["--install", wheel] if row.in_notebook else []
+            run([venv / "bin" / "python", HERE / "smoke.py", *install_cell, scratch, *stubs], scratch)
+            text = replaced(versions, versions_in(venv)) or "passed"
+        except Failed as error:
+            text = str(error)
+        return Result(text, time.monotonic() - start, versions)
 
 
-def stub_python(scratch: Path, version: str) -> str:
+def install(row: Row, wheel: Path, venv: Path) -> None:
+    """Install the wheel with its notebook half, or only what is there before a notebook installs it."""
+    pip = [UV, "pip", "install", "-q", "--only-binary", ":all:", "--python", venv / "bin" / "python"]
+    if row.lock:
+        run([*pip, "-r", HERE / row.lock], BUILD)
+        run([*pip, "--no-deps", wheel], BUILD)
+    else:
+        run([*pip, *([] if row.in_notebook else [f"{wheel}[lab]"]), *row.pins], BUILD)
+
+
+def versions_in(venv: Path) -> dict[str, str]:
+    found = run([UV, "pip", "list", "-q", "--format", "json", "--python", venv / "bin" / "python"], BUILD)
+    return {package["name"]: package["version"] for package in json.loads(found)}
+
+
+def replaced(before: dict[str, str], after: dict[str, str]) -> str:
+    """Return what the notebook's installation changed of what its kernel had loaded, which would want a restart."""
+    changed = [f"{name} {version}" for name, version in before.items() if after.get(name) != version]
+    return f"replaced: {', '.join(changed)}" if changed else ""
+
+
+def stub_python(scratch: Path, version: str) -> Path:
     """Make an environment of that Python with numpy and return its interpreter."""
-    place = scratch / f"stub-{version}"
-    subprocess.run([interpreters()[version], "-m", "venv", str(place)], check=True)
-    subprocess.run([str(place / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "numpy"], check=True)
-    return str(place / "bin" / "python")
+    python = scratch / f"stub-{version}" / "bin" / "python"
+    run([UV, "venv", "-q", "--python", interpreters()[version], python.parents[1]], scratch)
+    run([UV, "pip", "install", "-q", "--python", python, "numpy"], scratch)
+    return python
 
 
-def run(command: Sequence[str], directory: str) -> str | None:
-    """Run it and return None, or the end of what it printed if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=directory)
-    return None if done.returncode == 0 else (done.stdout + done.stderr).strip()[-1500:] or f"status {done.returncode}"
+def run(command: Sequence[str | Path], directory: str | Path) -> str:
+    """Return what the command printed; raise Failed with the end of it if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=directory, env=ENVIRONMENT)
+    if done.returncode:
+        printed = COLOUR.sub("", done.stdout + done.stderr).strip()
+        raise Failed(printed[-1500:] or f"status {done.returncode}: {command[0]}")
+    return done.stdout
 
 
-def main(names: Sequence[str]) -> int:
+def table(found: dict[str, Result]) -> str:
+    """Return the results as the documentation shows them."""
+    told = (
+        f"Run on {datetime.now(UTC):%Y-%m-%d} by `make matrix`, one row after the other, {os.cpu_count()} cores, "
+        f"{platform.machine()}, glibc {platform.libc_ver()[1]}:"
+    )
+    lines = [told, "", "| row | Python | with | result |", "|---|---|---|---|"]
+    for name, result in found.items():
+        had = " · ".join(f"{package} {result.versions[package]}" for package in TOLD if package in result.versions)
+        text = f"passed, {result.seconds:.0f} s" if result.text == "passed" else result.text.splitlines()[-1]
+        lines.append(f"| `{name}` | {ROWS[name].python} | {had} | {text} |")
+    return "\n".join([*lines, ""])
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the results as a table of Markdown")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"all if none is named: {', '.join(ROWS)}")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.rows) - set(ROWS):
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
     BUILD.mkdir(parents=True, exist_ok=True)
     wheel = build_wheel()
     print(f"{wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
     found = {}
-    for name in names or ROWS:
-        start = time.monotonic()
-        found[name] = try_row(ROWS[name], wheel)
-        print(f"{name:<20} {time.monotonic() - start:4.0f} s  {found[name]}", flush=True)
-    (BUILD.parent / "matrix.json").write_text(json.dumps(found, indent=1))
-    return int(any(not text.startswith(("passed", "not here")) for text in found.values()))
+    for name in options.rows or ROWS:
+        found[name] = result = try_row(ROWS[name], wheel)
+        print(f"{name:<20} {result.seconds:4.0f} s  {result.text}", flush=True)
+    if options.write:
+        options.write.write_text(table(found), encoding="utf-8")
+    return int(any(not result.text.startswith(("passed", "not here")) for result in found.values()))
 
 
 if __name__ == "__main__":

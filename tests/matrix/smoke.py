@@ -1,13 +1,23 @@
 """What must work wherever tritonlab is installed: a cell to READY, a request, both protocols, an export that another
-server loads, and the extension. `python smoke.py DIRECTORY [STUB_PYTHON ...]` runs in that environment, and
-needs nothing of this repository.
+server loads, and the extension in the pages of JupyterLab and Notebook.
+
+`python smoke.py [--install WHEEL] DIRECTORY [STUB_PYTHON ...]` runs in that environment, and needs nothing of this
+repository. `--install`: the notebook's first cell installs the wheel, and there is no notebook half, as on Colab.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import importlib.util
 import json
+import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,22 +66,33 @@ ANSWERS = {
 }
 
 
-def main(directory: str, *stub_pythons: str) -> int:
+def main() -> int:
     """Run all and print what failed. Return the exit status."""
-    failed = [*notebook_failures(Path(directory)), *doctor_failures()]
-    for python in stub_pythons:
-        failed += stub_failures(Path(directory), python)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--install", metavar="WHEEL")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("stub_pythons", nargs="*")
+    options = parser.parse_args()
+    failed = notebook_failures(options.directory, options.install)
+    if options.install:
+        failed += doctor_failures("model")
+    else:
+        failed += [*doctor_failures("model", "extension"), *page_failures(options.directory)]
+    for python in options.stub_pythons:
+        failed += stub_failures(options.directory, python)
     print("\n".join(failed) or "passed")
     return int(bool(failed))
 
 
-def notebook_failures(directory: Path) -> list[str]:
-    cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+def notebook_failures(directory: Path, wheel: str | None) -> list[str]:
+    sources = [f"%pip install -q {wheel} tritonclient[http]", *CELLS] if wheel else CELLS
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
     notebook = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(directory)}}).execute()
     failed = []
     for number, wanted in ANSWERS.items():
-        found = next((text_of(output) for output in notebook.cells[number].outputs if text_of(output)), "nothing")
+        cell = notebook.cells[number - len(CELLS)]
+        found = next((text_of(output) for output in cell.outputs if text_of(output)), "nothing")
         if not found.startswith(wanted):
             failed.append(f"cell {number}: {found} instead of {wanted}")
     return failed
@@ -81,7 +102,7 @@ def text_of(output: Any) -> str:
     return str(output["data"].get("text/plain", "")) if output.output_type == "execute_result" else ""
 
 
-def doctor_failures() -> list[str]:
+def doctor_failures(*wanted: str) -> list[str]:
     """Ask `tritonlab doctor`, which also looks whether JupyterLab lists the extension."""
     command = [sys.executable, "-m", "tritonlab", "doctor", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -89,11 +110,45 @@ def doctor_failures() -> list[str]:
         return [f"doctor: {done.stderr[-500:]}"]
     rows = json.loads(done.stdout)
     failed = [f"doctor: {row['about']}: {row['text']}" for row in rows if row["state"] == "MISSING"]
-    return failed + [f"doctor does not name the {name}" for name in ("extension", "model") if not has(rows, name)]
+    return failed + [f"doctor does not name the {name}" for name in wanted if not has(rows, name)]
 
 
 def has(rows: list[dict[str, Any]], about: str) -> bool:
     return any(row["about"] == about and row["state"] == "ok" for row in rows)
+
+
+def page_failures(directory: Path) -> list[str]:
+    """Ask a Jupyter server whether the pages that it sends bring the extension."""
+    pages = ["lab", *(["tree"] if importlib.util.find_spec("notebook") else [])]
+    failed = []
+    with jupyter_server(directory) as url:
+        for name in pages:
+            with urllib.request.urlopen(f"{url}/{name}?token=smoke", timeout=60) as response:
+                page = response.read().decode()
+            found = re.search(r'<script id="jupyter-config-data"[^>]*>(.*?)</script>', page, re.DOTALL)
+            extensions = json.loads(found[1])["federated_extensions"] if found else []
+            if "tritonlab" not in [extension["name"] for extension in extensions]:
+                failed.append(f"the page /{name} does not bring the extension")
+    return failed
+
+
+@contextlib.contextmanager
+def jupyter_server(directory: Path) -> Iterator[str]:
+    """Start a Jupyter server on a free port and yield its address once it answers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "jupyter_server", f"--ServerApp.port={port}", "--IdentityProvider.token=smoke"]
+    with (directory / "jupyter.log").open("w") as log:
+        server = subprocess.Popen([*command, "--allow-root", "--no-browser"], cwd=directory, stdout=log, stderr=log)
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+                break
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
 
 
 def stub_failures(directory: Path, python: str) -> list[str]:
@@ -111,4 +166,4 @@ def stub_failures(directory: Path, python: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())
