@@ -126,6 +126,33 @@ class TritonPythonModel:
 WORDS_CONFIG = config("TEXT STRING 1", "UPPER STRING 1; LENGTH INT32 1", "max_batch_size: 8")
 
 
+#: Ends its process when it is asked to, and cannot be loaded by the same server after that.
+MORTAL = """
+import json, os
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.flag = json.loads(args["model_config"])["parameters"]["flag"]["string_value"]
+        if os.path.exists(self.flag) and open(self.flag).read() == str(os.getppid()):
+            raise RuntimeError("not here")
+
+    def execute(self, requests):
+        x = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy()
+        if x[0] < 0:
+            with open(self.flag, "w") as file:
+                file.write(str(os.getppid()))
+            os._exit(1)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
+"""
+
+
+def write_mortal(repository: Path) -> None:
+    """Write `mortal`."""
+    flag = f'parameters {{ key: "flag" value {{ string_value: "{repository.with_name("flag")}" }} }}'
+    write_model(repository, "mortal", MORTAL, config("IN FP32 1", "OUT FP32 1", flag))
+
+
 def write_plain(repository: Path) -> Path:
     """Write `sleeper`, `double`, `one`, `words`, `lists` and `stream`; return the file that `stream` writes."""
     log = repository.with_name("stream.log")

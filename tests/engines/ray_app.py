@@ -1,7 +1,7 @@
 """A Ray cluster of one machine with an application of ours, run by Ray's own Python: `python -m tests.engines.ray_app
 REPOSITORY PORT MODEL...`.
 
-Reads one JSON array a line: `["replicas", least, most]` deploys. Answers each with one line of JSON.
+Reads one JSON array a line, `[least, most]`, and deploys as many replicas. Answers each with one line of JSON.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ def main(repository: str, port: str, *models: str) -> None:
     serve.start(http_options={"host": "127.0.0.1", "port": int(port)})
     try:
         for line in sys.stdin:
-            _, *arguments = json.loads(line)
             try:
-                answer = deploy(repository, models, *arguments)
+                answer = deploy(repository, models, *json.loads(line))
             except Exception as error:
                 answer = {"error": str(error)}
             print("ANSWER " + json.dumps(answer), flush=True)

@@ -17,16 +17,20 @@ from typing import Any
 import numpy as np
 import psutil
 import tritonclient.http as httpclient
+import yaml
 
 from tests.conformance.reference import free_ports
 from tests.engines.direct import Direct, direct_server, post
 from tests.engines.environment import ROOT, environment, python_of
 from tests.engines.figures import Figures
 from tests.engines.load import Call, Load, measured, seen_of
-from tests.engines.models import TOTAL, TOTAL_CONFIG, write_plain
-from tests.engines.odd import ASKS, answer_of, write_odd
+from tests.engines.models import TOTAL, TOTAL_CONFIG, write_mortal, write_plain
+from tests.engines.odd import ASKS, Ask, answer_of, write_odd
 from tests.engines.ray_rows import prove_rows
+from tests.export.deploy.deployments import deployment
 from tests.serving import write_model
+from tritonlab.export.deploy.facts import DeployedModel
+from tritonlab.export.deploy.ray import serve_config
 
 CALLERS, SECONDS = 16, 10.0
 
@@ -42,10 +46,10 @@ class RayApp:
             text=True,
         )  # fmt: skip
 
-    def do(self, *command: Any) -> Any:
-        """Send a command and return the answer."""
+    def deploy(self, least: int, most: int) -> Any:
+        """Deploy between so many replicas and return the answer."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        print(json.dumps(command), file=self._process.stdin, flush=True)
+        print(json.dumps([least, most]), file=self._process.stdin, flush=True)
         for line in self._process.stdout:
             if line.startswith("ANSWER "):
                 return json.loads(line.removeprefix("ANSWER "))
@@ -89,18 +93,21 @@ def run(scratch: Path, figures: Figures) -> None:
     log = write_plain(repository)
     write_model(repository, "total", TOTAL, TOTAL_CONFIG)
     write_odd(repository)
+    write_mortal(repository)
     with ray_app(repository) as app:
-        refusal = app.do("replicas", 1, 1)
+        refusal = app.deploy(1, 1)
         figures.add("a repository with sequences", str(refusal)[:200])
-    with ray_app(repository, "sleeper", "double", "stream", "scripted", "rows") as app:
-        figures.prove("deployed", app.do("replicas", 1, 1), "deployed")
+    with ray_app(repository, "sleeper", "double", "stream", "scripted", "rows", "mortal") as app:
+        figures.prove("deployed", app.deploy(1, 1), "deployed")
         answered(app.port, log, figures)
         prove_rows(app.port, str(refusal), figures)
         with direct_server(repository) as direct:
             compared(app.port, direct, figures)
             as_odd(app.port, direct, figures)
+        replaced(app, figures)
         scaled(app, figures)
         ended(app, figures)
+    by_file(repository, figures)
     batches(repository, figures)
 
 
@@ -154,6 +161,56 @@ def as_odd(port: int, direct: Direct, figures: Figures) -> None:
         figures.prove(f"as directly: {name}", answer_of(httpclient, ray, asked), answer_of(httpclient, plain, asked))
 
 
+def replaced(app: RayApp, figures: Figures) -> None:
+    """Prove that Ray replaces a replica with a model that has died and does not come up again."""
+    (before,) = (each.pid for each in app.replicas())
+    client = httpclient.InferenceServerClient(f"127.0.0.1:{app.port}")
+    died = answer_of(httpclient, client, Ask("mortal", {"IN": np.float32([-1])}))
+    begun, answer = time.monotonic(), ""
+    while not answer.startswith("{") and time.monotonic() - begun < 60:
+        time.sleep(0.2)
+        answer = answer_of(httpclient, client, Ask("mortal", {"IN": np.float32([1])}))
+    others = [each.pid for each in app.replicas() if each.pid != before]
+    figures.add("a replica with a dead model is replaced", f"{died.splitlines()[0]}; answers after "
+                f"{time.monotonic() - begun:.1f} s, by another one: {bool(others)}",
+                answer.startswith("{") and bool(others))  # fmt: skip
+
+
+def by_file(repository: Path, figures: Figures) -> None:
+    """Prove that the serve.yaml of an export deploys its models, with another directory and port than it names."""
+    models = [
+        DeployedModel("double", {"max_batch_size": 8, "instance_group": [{"kind": "KIND_CPU", "count": 1}]}),
+        DeployedModel("stream", {"model_transaction_policy": {"decoupled": True}}),
+    ]
+    (port,) = free_ports(1)
+    document = yaml.safe_load(serve_config(deployment(models=models)))
+    document["http_options"]["port"] = port
+    document["applications"][0]["args"]["model_repository"] = str(repository)
+    file = repository.with_name("serve.yaml")
+    file.write_text(yaml.safe_dump(document))
+    serve = Path(python_of("ray")).with_name("serve")
+    process = subprocess.Popen(
+        [python_of("ray"), str(serve), "run", str(file)],
+        cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        client, answer = httpclient.InferenceServerClient(f"127.0.0.1:{port}"), []
+        end = time.monotonic() + 120
+        while not answer and time.monotonic() < end and process.poll() is None:
+            with contextlib.suppress(Exception):
+                answer = client.infer("double", [_input([[1, 2]])]).as_numpy("OUT").tolist()
+            time.sleep(0.5)
+    finally:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        _, alive = psutil.wait_procs([process, *below], 30)
+        for each in alive:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        process.wait()
+    figures.prove("the serve.yaml of an export", answer, [[2, 4]])
+
+
 def batches(repository: Path, figures: Figures) -> None:
     """Prove `map_batches` on Ray Data."""
     done = subprocess.run(
@@ -170,7 +227,7 @@ def scaled(app: RayApp, figures: Figures) -> None:
     measured(callers(app.port), CALLERS, 2)
     one = measured(callers(app.port), CALLERS, SECONDS)
     figures.add("1 replica", f"{one.rate:.1f}/s, {len(one.errors)} lost")
-    app.do("replicas", 1, 2)
+    app.deploy(1, 2)
     time.sleep(10)  # the load of before is forgotten, and one replica is left
     load = Load(callers(app.port), CALLERS)
     while not load.processes:
@@ -180,7 +237,7 @@ def scaled(app: RayApp, figures: Figures) -> None:
     figures.add("a replica that the load asks for takes part", "never" if took is None else f"after {took:.1f} s, "
                 f"{len(seen.errors)} lost", took is not None and took <= 10 and not seen.errors, "10 s")  # fmt: skip
     for replicas, bar in ((2, 1.8), (4, 3.4)):
-        app.do("replicas", replicas, replicas)
+        app.deploy(replicas, replicas)
         measured(callers(app.port), CALLERS, 3)
         seen = measured(callers(app.port), CALLERS, SECONDS)
         figures.add(f"{replicas} replicas", f"{seen.rate:.1f}/s, {seen.rate / one.rate:.2f} x, {len(seen.errors)} lost",
@@ -193,7 +250,7 @@ def ended(app: RayApp, figures: Figures) -> None:
     """Measure what is lost when replicas are taken away and killed under load, and how soon another serves."""
     load = Load(callers(app.port), CALLERS)
     time.sleep(2)
-    app.do("replicas", 2, 2)
+    app.deploy(2, 2)
     time.sleep(3)
     seen = load.end()
     figures.add("4 replicas become 2 under load", f"{len(seen.errors)} lost of {seen.answers}",

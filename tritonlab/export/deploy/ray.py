@@ -44,7 +44,8 @@ def serve_config(deployed: Deployment) -> str:
     packages = " and what requirements.lock names" if deployed.has_lock else ""
     about = (
         f"serve deploy deploy/ray/serve.yaml\nEvery node has models/ at {_REPOSITORY}, and tritonlab[ray]{packages} "
-        "installed.\nThe ports are open on loopback; 0.0.0.0 lets others in, and Ray asks nobody for a token."
+        "installed.\nThe ports are open on loopback; 0.0.0.0 lets others in, and Ray asks nobody for a token.\n"
+        "RAY_worker_niceness=0 in the environment of `ray start`: otherwise replicas wait for all other programs."
     )
     return yaml_text(document, about=about)
 
