@@ -23,7 +23,7 @@ BUNDLE := tritonlab/labextension/sources.sha256
 ENGINES := build/engines
 MATRIX := build/matrix/tools
 
-.PHONY: help lab demo test releases engines matrix exam check docs bench gpu rules sizes clean extension extension-check watch
+.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -37,7 +37,7 @@ help:
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
-	@echo "make engines  models on NVIDIA Dynamo and Ray Serve (1.5 GB, kept under build/; minutes)"
+	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
 	@echo "make exam    model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
@@ -81,10 +81,12 @@ lab: $(VENV)/.lab
 demo: $(VENV)/.lab
 	@$(PY) notebooks/run.py notebooks/00_quickstart.ipynb
 
-check: $(VENV)/.test extension-check
+check: lint extension-check
+	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py tests/test_labextension.py
+
+lint: $(VENV)/.test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py tests/test_labextension.py
 
 # jlpm and jupyter-builder come with JupyterLab.
 extension/node_modules: extension/yarn.lock | $(VENV)/.test
@@ -105,9 +107,16 @@ watch: extension/node_modules
 	$(VENV)/bin/jupyter-builder develop . --overwrite
 	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm watch
 
+# What hundreds of processes and each worker of pytest would otherwise compile again, also where the environment says that
+# Python writes no bytecode: the package, and the tests as pytest rewrites them.
+bytecode: $(VENV)/.test
+	@$(PY) -m compileall -q tritonlab
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --collect-only -qq $(NOTEBOOKS) tests notebooks >/dev/null || true
+
 # Four at a time, by file, in the order of tests/conftest.py: much of the suite waits for the real server, whose loads
-# take 1.3 s each. A few that fail are run once more, alone, and those that pass then are named.
-test: check $(REFERENCE)/.stamp
+# take 1.3 s each. A few that fail are run once more, alone, and those that pass then are named. With `make -j2 test`
+# what comes before takes two processors.
+test: lint extension-check bytecode $(REFERENCE)/.stamp
 	$(PY) -m tests.again -n 4 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
 # Without DOCS_EXECUTE=off each notebook is run; what was run and has not changed is kept (build/docs-executed).
@@ -143,7 +152,12 @@ $(ENGINES)/ray/.stamp: tests/engines/ray.txt
 	$(ENGINES)/ray/bin/python -m pip $(PIP_INSTALL) -r tests/engines/ray.txt
 	@touch $@
 
-engines: $(VENV)/.test $(ENGINES)/dynamo/.stamp $(ENGINES)/ray/.stamp
+$(ENGINES)/kserve/.stamp: tests/engines/kserve.txt
+	$(PYTHON) -m venv $(ENGINES)/kserve
+	$(ENGINES)/kserve/bin/python -m pip $(PIP_INSTALL) -r tests/engines/kserve.txt
+	@touch $@
+
+engines: $(VENV)/.test $(REFERENCE)/.stamp $(ENGINES)/dynamo/.stamp $(ENGINES)/ray/.stamp $(ENGINES)/kserve/.stamp
 	$(PY) -m tests.engines $(ENGINES_ARGS)
 
 EXAM_ARGS ?=

@@ -13,8 +13,8 @@ from tests.test_layering import PACKAGE
 _LOOP = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from _pb_stub.wire.driver import DriverError
-from _pb_stub.wire.gpus import SIMULATED
+from _pb_stub.devices.driver import DriverError
+from _pb_stub.devices.gpus import SIMULATED
 for line in sys.stdin:
     name, arguments = json.loads(line)
     made = bytearray if name == "copy_out" else bytes

@@ -169,11 +169,15 @@ def load(
     return default_server().model(name)
 
 
-def open_repository(directory: str | PathLike[str], models: Sequence[str] | None = None) -> Repository:
+def open_repository(
+    directory: str | PathLike[str], models: Sequence[str] | None = None, *, into: str | PathLike[str] | None = None
+) -> Repository:
     """Serve the models of a model repository in the notebook's server, from where they lie, as `%triton open` does.
 
     A model that cannot be loaded does not stop the others: what is returned, which a cell shows as a table, has the
-    reason and what to do. A model whose files change is loaded again. `models`: the only ones to serve.
+    reason and what to do. A model whose files change is loaded again. `models`: the only ones to serve. `into`: for
+    models without version directories, as NVIDIA's examples are (`add_sub/model.py`, `bls/sync_model.py`), the
+    repository to which they are copied first, and which is served then; a model that is there stays as it is.
 
     Models that cells write count before those of the same name here. `opened["NAME"].to_cells()` returns the cells that
     write a model, `opened.export(directory)` writes the whole repository again: equal byte for byte, but for what cells
@@ -181,7 +185,7 @@ def open_repository(directory: str | PathLike[str], models: Sequence[str] | None
 
     Raises FileError for what is not a repository, NotFoundError for a model that is not in it.
     """
-    return Repository.open(default_workspace(), directory, models)
+    return Repository.open(default_workspace(), directory, models, into=into)
 
 
 @explains_unknown

@@ -1,4 +1,4 @@
-"""ONNX models and repositories of models for the tests."""
+"""ONNX models, repositories of models and what their server answers, for the tests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,28 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tritonlab import Server
+from tritonlab.core.status import ModelLoadError
+
 OPSET, IR = 17, 8
+#: The elements of each data type.
+ELEMENTS = {
+    "BOOL": np.bool_,
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "UINT64": np.uint64,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "FP16": np.float16,
+    "FP32": np.float32,
+    "FP64": np.float64,
+}
 
 
 def onnx_model(
@@ -61,3 +80,19 @@ def write(repository: Path, name: str, files: Mapping[str, Any], config: str = "
     if config:
         (repository / name / "config.pbtxt").write_text(config)
     return repository / name
+
+
+def one(server: Server, name: str, **inputs: Any) -> dict[str, Any]:
+    """Return the outputs of the one response to a request."""
+    (response,) = server.model(name).infer(inputs=inputs)
+    return {key: tensor.numpy() for key, tensor in response.outputs.items()}
+
+
+def refused(server: Server, repository: Path, name: str, files: Mapping[str, Any], config: str = "") -> str:
+    """Return the code and the text of a load that fails."""
+    write(repository, name, files, config)
+    with pytest.raises(ModelLoadError) as caught:
+        server.load(name)
+    head = f"load failed for model '{name}': version 1 is at UNAVAILABLE state: "
+    assert caught.value.message.startswith(head), caught.value.message
+    return caught.value.message.removeprefix(head).removesuffix(";\n").replace(str(repository), "<repository>")

@@ -43,7 +43,7 @@ def server(repository: Path) -> Iterator[Server]:
     write(repository, "mlp", {"model.onnx": three_layers()})
     write(repository, "engine", {"model.plan": b"of another machine"}, ENGINE)
     write(repository, "nothing", {}, ENGINE)
-    write(repository, "elsewhere", {"model.xml": b"<net/>"})
+    write(repository, "elsewhere", {"model.savedmodel/saved_model.pb": b"graph"})
     write(repository, "pipeline", {}, ENSEMBLE.replace("STEP", "mlp"))
     write(repository, "engines", {}, ENSEMBLE.replace("STEP", "engine"))
     (repository.parent / CHOICES_FILE).write_text('[backends]\ntensorrt = "stand-in:random"\n')

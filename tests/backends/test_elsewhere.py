@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.backends.onnx_models import write
 from tests.conformance.reference import ReferenceServer, missing
 from tests.conformance.rules import rule
-from tests.serving import DECOUPLED, SOON, config
+from tests.serving import DECOUPLED, SOON, config, eventually
 from tritonlab import Server
 from tritonlab.core.status import ModelLoadError, NotFoundError, TritonError, UnavailableError
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -93,6 +96,53 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("SUM", self.sums[sequence])]))
         return responses
 """
+#: Waits its turn on the server as long as its queue and the request allow.
+QUEUED = """
+import time
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        until = time.monotonic() + float(requests[0].inputs()[0].as_numpy()[0][0])
+        while time.monotonic() < until:
+            if requests[0].is_cancelled():
+                open(%r, "w").close()
+                break
+            time.sleep(0.01)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("DONE", each.inputs()[0].as_numpy())]) for each in requests]
+"""
+QUEUE = """max_batch_size: 1 dynamic_batching { default_queue_policy { timeout_action: REJECT
+  default_timeout_microseconds: 60000000 allow_timeout_override: true max_queue_size: 1 } }"""
+#: Calls borrowed models: the stream of one, and the answer of another.
+CALLER = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("TOTAL", self.total(each))]) for each in requests]
+
+    def total(self, request):
+        number = pb_utils.get_input_tensor_by_name(request, "N")
+        call = pb_utils.InferenceRequest(model_name="count", inputs=[number], requested_output_names=["EACH"])
+        parts = [each.output_tensors()[0].as_numpy()[0] for each in call.exec(decoupled=True) if each.output_tensors()]
+        text = pb_utils.Tensor("TEXT", np.array([b"x"], object))
+        inputs = [pb_utils.Tensor("NUMBER", np.array(parts, np.int32)), text]
+        call = pb_utils.InferenceRequest(model_name="same", inputs=inputs, requested_output_names=["DOUBLE"])
+        return np.array([call.exec().output_tensors()[0].as_numpy().sum()], np.int32)
+"""
+PIPELINE = """platform: "ensemble"
+input { name: "NUMBER" data_type: TYPE_INT32 dims: -1 } input { name: "TEXT" data_type: TYPE_STRING dims: -1 }
+output { name: "TWICE" data_type: TYPE_INT32 dims: -1 }
+ensemble_scheduling { step [
+  { model_name: "same" model_version: -1 input_map { key: "NUMBER" value: "NUMBER" }
+    input_map { key: "TEXT" value: "TEXT" } output_map { key: "DOUBLE" value: "once" } },
+  { model_name: "same" model_version: -1 input_map { key: "NUMBER" value: "once" }
+    input_map { key: "TEXT" value: "TEXT" } output_map { key: "DOUBLE" value: "TWICE" } }
+] }
+"""
 SEQUENCES = """sequence_batching { control_input { name: "START" control { kind: CONTROL_SEQUENCE_START
   int32_false_true: [ 0, 1 ] } } }"""
 
@@ -109,8 +159,13 @@ class Borrowed:
         write(models, "count", {"model.py": COUNT % str(self.cancelled)}, count)
         sums = config("NUMBER INT32 1", "SUM INT32 1", "max_batch_size: 2", SEQUENCES)
         write(models, "sums", {"model.py": SUM}, sums)
-        for name in ("same", "count", "sums"):
+        write(
+            models, "queued", {"model.py": QUEUED % str(self.cancelled)}, config("SECONDS FP32 1", "DONE FP32 1", QUEUE)
+        )
+        for name in ("same", "count", "sums", "queued"):
             write(self.models, name, {}, 'backend: "tensorrtllm"')
+        write(self.models, "caller", {"model.py": CALLER}, config("N INT32 1", "TOTAL INT32 1"))
+        write(self.models, "pipeline", {}, PIPELINE)
         (place / "scratch").mkdir()
         self.real = ReferenceServer(models, place / "scratch", ["--model-control-mode=none"])
 
@@ -201,10 +256,72 @@ def test_a_cancelled_request_is_cancelled_there(server: Server, borrowed: Borrow
     responses = server.model("count").infer(inputs={"N": numbers(100_000)})
     next(responses)
     responses.cancel()
-    until = time.monotonic() + SOON
-    while not borrowed.cancelled.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert borrowed.cancelled.exists()
+    eventually(borrowed.cancelled.exists)
+
+
+@rule("2.17.2")
+def test_bls_calls_and_ensembles_reach_the_server(server: Server) -> None:
+    assert answers(server, "caller", {"N": numbers(4)}) == [{"TOTAL": [2 * (0 + 1 + 2 + 3)]}]
+    inputs = {"NUMBER": numbers(3, 4), "TEXT": text("x")}
+    assert answers(server, "pipeline", inputs) == [{"TWICE": [12, 16]}]
+
+
+@rule("2.17.2")
+def test_the_timeout_of_a_request_counts_in_the_servers_queue(server: Server) -> None:
+    """What the server refuses is told in its own words: it has not gone."""
+
+    def ask(seconds: float, outcome: list[Any], **fields: Any) -> None:
+        try:
+            outcome.append(answers(server, "queued", {"SECONDS": np.array([[seconds]], np.float32)}, **fields))
+        except TritonError as error:
+            outcome.append(error)
+
+    first: list[Any] = []
+    second: list[Any] = []
+    third: list[Any] = []
+    slow = threading.Thread(target=ask, args=(1.5, first))
+    slow.start()
+    time.sleep(0.5)
+    waiting = threading.Thread(target=ask, args=(0, second), kwargs={"timeout": 200_000})
+    waiting.start()
+    time.sleep(0.1)
+    ask(0, third)  # the queue is full
+    for thread in (slow, waiting):
+        thread.join(SOON)
+    assert first == [[{"DONE": [[1.5]]}]]
+    (late,), (full,) = second, third
+    assert (late.message, late.code.name) == ("Request timeout expired", "UNAVAILABLE")
+    assert full.message.endswith("Exceeds maximum queue size") and full.code.name == "UNAVAILABLE"
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[Any]:
+    options = EndpointOptions(http=False, grpc_port=0, metrics=False)
+    with (
+        Endpoints(server.core, options) as endpoints,
+        grpc.insecure_channel(endpoints.grpc) as channel,
+    ):
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def asked(model: str, name: str, array: Any) -> Any:
+    request = service_pb2.ModelInferRequest(model_name=model, raw_input_contents=[array.tobytes()])
+    datatype = {"int32": "INT32", "float32": "FP32"}[array.dtype.name]
+    request.inputs.add(name=name, datatype=datatype, shape=array.shape)
+    return request
+
+
+@rule("2.17.2")
+def test_the_deadline_of_a_client_ends_the_request_there(client: Any, borrowed: Borrowed) -> None:
+    for call in (
+        lambda: list(client.ModelStreamInfer(iter([asked("count", "N", numbers(100_000))]), timeout=0.5)),
+        lambda: client.ModelInfer(asked("queued", "SECONDS", np.array([[60]], np.float32)), timeout=0.5),
+    ):
+        borrowed.cancelled.unlink(missing_ok=True)
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        eventually(borrowed.cancelled.exists)
 
 
 def test_a_config_that_contradicts_the_servers(borrowed: Borrowed, tmp_path: Path) -> None:
@@ -237,7 +354,19 @@ def test_recorded_answers_carry_on_when_the_server_is_killed_under_load(borrowed
                 except TritonError as error:
                     outcomes.append(error)
 
+        streams: list[list[Any]] = []
+
+        def stream(asked: Server) -> None:
+            parts: list[Any] = []
+            try:
+                for response in asked.model("count").infer(inputs={"N": numbers(100_000)}):
+                    parts.append(response)
+            except TritonError as error:
+                parts.append(error)
+            streams.append(parts)
+
         threads = [threading.Thread(target=load, args=(each, known)) for each in (server, server, bare, bare)]
+        threads += [threading.Thread(target=stream, args=(each,)) for each in (server, bare)]
         for thread in threads:
             thread.start()
         time.sleep(0.5)
@@ -250,6 +379,11 @@ def test_recorded_answers_carry_on_when_the_server_is_killed_under_load(borrowed
         head = f"the server {borrowed.real.grpc}, from which 'same' is borrowed, cannot be reached: "
         for error in errors:
             assert isinstance(error, UnavailableError) and error.message.startswith(head) and "\n" not in error.message
+        # a stream that has begun cannot be answered by another one
+        assert len(streams) == 2 and all(len(parts) > 1 for parts in streams)
+        for parts in streams:
+            assert isinstance(parts[-1], UnavailableError) and "\n" not in parts[-1].message
+            assert parts[-1].message.startswith(head.replace("'same'", "'count'"))
         assert answers(server, "same", known)[0]["DOUBLE"] == [14]
         assert [each["EACH"] for each in answers(server, "count", {"N": numbers(3)})] == [[0], [1], [2]]
         with pytest.raises(NotFoundError) as caught:

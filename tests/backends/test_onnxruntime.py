@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import io
+import json
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,34 +15,24 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from tests.backends.onnx_models import onnx_model, three_layers, write
+from tests.backends.in_process import Spy, in_process
+from tests.backends.onnx_models import one, onnx_model, refused, three_layers, write
 from tests.conformance.rules import rule
 from tritonlab import Server
 from tritonlab.core.status import Code, InternalError, InvalidArgumentError, ModelLoadError
+from tritonlab.testing import build_request
 
 FLOAT = TensorProto.FLOAT
+MLP = """backend: "onnxruntime" max_batch_size: 4
+input { name: "x" data_type: TYPE_FP32 dims: 64 } output { name: "y" data_type: TYPE_FP32 dims: 16 }
+"""
 IDENTITY = [helper.make_node("Identity", ["x"], ["y"])]
-
-
-def one(server: Server, name: str, **inputs: Any) -> dict[str, Any]:
-    (response,) = server.model(name).infer(inputs=inputs)
-    return {key: tensor.numpy() for key, tensor in response.outputs.items()}
 
 
 def directly(model: Any, **inputs: Any) -> list[Any]:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     found: list[Any] = session.run(None, inputs)
     return found
-
-
-def refused(server: Server, repository: Path, name: str, files: dict[str, Any], config: str = "") -> str:
-    """Return the code and the text of a load that fails."""
-    write(repository, name, files, config)
-    with pytest.raises(ModelLoadError) as caught:
-        server.load(name)
-    head = f"load failed for model '{name}': version 1 is at UNAVAILABLE state: "
-    assert caught.value.message.startswith(head), caught.value.message
-    return caught.value.message.removeprefix(head).removesuffix(";\n").replace(str(repository), "<repository>")
 
 
 @rule("2.14.2")
@@ -325,24 +319,241 @@ def test_what_the_compiled_backend_has_and_this_one_does_not(server: Server, rep
         ' output { name: "y" data_type: TYPE_FP32 dims: 3 }'
         ' batch_input { kind: BATCH_ELEMENT_COUNT target_name: "n" data_type: TYPE_FP32 source_input: "x" }'
     )
-    assert refused(server, repository, "ragged", {"model.onnx": SMALL}, config) == (
-        "Unsupported: model 'ragged' has batch_input, which tritonlab's onnxruntime backend is without"
+    text = (
+        "Unsupported: model 'ragged' has {}, which tritonlab's onnxruntime backend is without. "
+        'tritonlab.reset(backends={{"ragged": "borrow:HOST:8001"}}) lets a running server answer for it, "stand-in" '
+        "invents answers of the right shapes"
     )
+    assert refused(server, repository, "ragged", {"model.onnx": SMALL}, config) == text.format("batch_input")
+    ragged = config.partition(" batch_input")[0].replace("dims: 3 }", "dims: -1 allow_ragged_batch: true }", 1)
+    assert refused(server, repository, "ragged", {"model.onnx": SMALL}, ragged) == text.format("allow_ragged_batch")
+    state = (
+        "sequence_batching { state { input_name: 's' output_name: 't' data_type: TYPE_FP32 dims: 1 } control_input {"
+        " name: 'go' control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } } }"
+    )
+    found = refused(server, repository, "ragged", {"model.onnx": SMALL}, ragged.replace("-1 allow", "3 allow") + state)
+    assert found == text.format("sequence_batching.state and allow_ragged_batch")
 
 
-def test_sequences_and_maps_are_not_tensors(server: Server, repository: Path) -> None:
-    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [1]))
+@rule("2.14.6")
+def test_settings_of_the_server(tmp_path: Path) -> None:
+    """The batch size of a model that does not say it; one for all backends counts where this one has none."""
+    for name in ("a", "b"):
+        write(tmp_path, name, {"model.onnx": three_layers()})
+    for given_settings, size in (
+        ({"default-max-batch-size": "8"}, 8),
+        ({"default-max-batch-size": "8", "onnxruntime": {"default-max-batch-size": "2"}, "pytorch": {"x": "1"}}, 2),
+        ({"onnxruntime": {"default-max-batch-size": "0"}}, 0),
+    ):
+        with Server(tmp_path, model_control_mode="explicit", backend_config=given_settings) as server:
+            config = server.load("a").config()
+            assert config["max_batch_size"] == size
+            assert config["input"][0]["dims"] == ([64] if size else [-1, 64])
+            assert not config.get("parameters")
+    wrong = {"onnxruntime": {"default-max-batch-size": "many"}}
+    with (
+        Server(tmp_path, model_control_mode="explicit", backend_config=wrong) as server,
+        pytest.raises(ModelLoadError, match="failed to convert 'many' to integral number"),
+    ):
+        server.load("b")
+
+
+@rule("2.14.6")
+@pytest.mark.parametrize(
+    ("settings", "threads"),
+    [
+        ({"intra_op_thread_count": "3"}, (5, 0)),  # without the shared pool only the model's own counts
+        ({"enable-global-threadpool": "1", "intra_op_thread_count": "3", "inter_op_thread_count": "2"}, (3, 2)),
+        ({"enable-global-threadpool": "true"}, (0, 0)),
+    ],
+)
+def test_the_threads_of_the_shared_pool_are_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], threads: tuple[int, int]
+) -> None:
+    monkeypatch.setenv("TRITONLAB_BACKEND_CONFIG", json.dumps(settings))
+    five = 'parameters { key: "intra_op_thread_count" value { string_value: "5" } }'
+    model = write(tmp_path, "mlp", {"model.onnx": three_layers()}, MLP + five)
+    options = in_process("onnxruntime", model, monkeypatch)._session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == threads
+
+
+def test_tensors_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime reads the request's array where it lies, and what it has made is what is sent."""
+    model = write(tmp_path, "mlp", {"model.onnx": three_layers()}, MLP)
+    instance = in_process("onnxruntime", model, monkeypatch)
+    session = instance._session
+    spy = Spy(session.run)
+    monkeypatch.setattr(instance, "_session", SimpleNamespace(run=spy))
+    request = build_request({"x": np.ones((2, 64), np.float32)}, requested_outputs=["y"])
+    (response,) = instance.execute([request])
+    _, fed, _ = spy.given
+    assert np.shares_memory(fed["x"], request.inputs()[0].as_numpy())
+    assert np.shares_memory(response.output_tensors()[0].as_numpy(), spy.returned[0])
+    assert not spy.returned[0].flags.owndata  # it is ONNX Runtime's own memory
+
+
+def typed_model(node: Any, inputs: dict[str, Any], outputs: dict[str, Any], domain: str = "") -> Any:
+    """Return a model of one node whose inputs and outputs have any types, by type protos."""
     graph = helper.make_graph(
-        [helper.make_node("SequenceConstruct", ["x"], ["y"])],
+        [node],
         "graph",
-        [helper.make_tensor_value_info("x", FLOAT, [1])],
-        [helper.make_value_info("y", sequence)],
+        [helper.make_value_info(name, kind) for name, kind in inputs.items()],
+        [helper.make_value_info(name, kind) for name, kind in outputs.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    opsets = [helper.make_opsetid("", 18), *([helper.make_opsetid(domain, 3)] if domain else [])]
+    model = helper.make_model(graph, opset_imports=opsets)
     model.ir_version = 8
-    onnx.checker.check_model(model)
-    assert refused(server, repository, "sequence", {"model.onnx": model}) == (
-        "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'y', expected 'ONNX_TYPE_TENSOR'."
+    return model
+
+
+ML = "ai.onnx.ml"
+ONE = helper.make_tensor_type_proto(FLOAT, [2])
+NOT_TENSORS = {
+    "x SEQUENCE": typed_model(
+        helper.make_node("ConcatFromSequence", ["x"], ["y"], axis=0),
+        {"x": helper.make_sequence_type_proto(ONE)},
+        {"y": helper.make_tensor_type_proto(FLOAT, ["N"])},
+    ),
+    "z SEQUENCE": typed_model(  # what sklearn's converters make of probabilities unless they are not to
+        helper.make_node("ZipMap", ["p"], ["z"], domain=ML, classlabels_strings=["a", "b"]),
+        {"p": helper.make_tensor_type_proto(FLOAT, ["N", 2])},
+        {
+            "z": helper.make_sequence_type_proto(
+                helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, []))
+            )
+        },
+        ML,
+    ),
+    "x UNKNOWN": typed_model(
+        helper.make_node("OptionalGetElement", ["x"], ["y"]), {"x": helper.make_optional_type_proto(ONE)}, {"y": ONE}
+    ),
+}
+
+
+@rule("2.14.3")
+@pytest.mark.parametrize("what", NOT_TENSORS)
+def test_what_is_not_a_tensor_is_refused(server: Server, repository: Path, what: str) -> None:
+    name, kind = what.split()
+    found = refused(server, repository, f"not_a_tensor_{name}_{kind}", {"model.onnx": NOT_TENSORS[what]})
+    assert found == (
+        f"Unsupported: Unsupported ONNX Type 'ONNX_TYPE_{kind}' for I/O '{name}', expected 'ONNX_TYPE_TENSOR'."
+    )
+
+
+def test_a_model_that_torch_has_exported(server: Server, repository: Path) -> None:
+    torch = pytest.importorskip("torch")
+    network = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)).eval()
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        axes = {"features": {0: "batch"}, "scores": {0: "batch"}}
+        names = {"input_names": ["features"], "output_names": ["scores"], "dynamic_axes": axes}
+        torch.onnx.export(network, (torch.zeros(1, 3),), file, dynamo=False, **names)
+    write(repository, "exported", {"model.onnx": file.getvalue()})
+    config = server.load("exported").config()
+    assert (config["max_batch_size"], config["input"][0]["dims"], config["output"][0]["dims"]) == (4, [3], [2])
+    x = np.random.default_rng(2).standard_normal((3, 3), np.float32)
+    with torch.no_grad():
+        expected = network(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(one(server, "exported", features=x)["scores"], expected, rtol=1e-5)
+
+
+def test_texts_as_classifiers_have_them(server: Server, repository: Path) -> None:
+    """Text in, numbers out, and the other way round; the elements that are sent are bytes."""
+    encode = helper.make_node(
+        "LabelEncoder", ["word"], ["label"], domain=ML, keys_strings=["ä", "b"], values_int64s=[1, 2], default_int64=-1
+    )
+    decode = helper.make_node(
+        "LabelEncoder", ["label"], ["again"], domain=ML, keys_int64s=[1, 2], values_strings=["ä", ""]
+    )
+    text, number = TensorProto.STRING, TensorProto.INT64
+    outputs = {"label": (number, ["N", 2]), "again": (text, ["N", 2])}
+    model = onnx_model([encode, decode], {"word": (text, ["N", 2])}, outputs)
+    model.opset_import.append(helper.make_opsetid(ML, 3))
+    write(repository, "classifier", {"model.onnx": model})
+    server.load("classifier")
+    found = one(server, "classifier", word=np.array([["ä".encode(), b"b"], [b"", b"b"]], np.object_))
+    assert found["label"].tolist() == [[1, 2], [-1, 2]]
+    assert found["again"].tolist() == [["ä".encode(), b""], [b"_Unused", b""]]
+    (response,) = server.model("classifier").infer(
+        inputs={"word": np.array([[b"b", b"b"]], np.object_)}, requested_outputs=["again"]
+    )
+    assert {name: tensor.numpy().tolist() for name, tensor in response.outputs.items()} == {"again": [[b"", b""]]}
+
+
+def test_weights_in_a_file_of_their_own(server: Server, repository: Path) -> None:
+    model = three_layers()
+    expected = directly(model, x=np.ones((1, 64), np.float32))[0]
+    for name in ("external", "lost"):
+        place = repository / name / "1"
+        place.mkdir(parents=True)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        onnx.save(copy, place / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (repository / "lost" / "1" / "weights.bin").unlink()
+    server.load("external")
+    np.testing.assert_array_equal(one(server, "external", x=np.ones((1, 64), np.float32))["y"], expected)
+    text = refused(server, repository, "lost", {})
+    assert text.startswith("Internal: onnx runtime error ") and "<repository>/lost/1/weights.bin" in text
+
+
+@rule("2.14.1")
+def test_files_of_another_age_and_broken_ones(server: Server, repository: Path) -> None:
+    new_opset, new_format = (onnx_model(IDENTITY, {"x": (FLOAT, ["N"])}, {"y": (FLOAT, ["N"])}) for _ in range(2))
+    new_opset.opset_import[0].version = 99
+    new_format.ir_version = 99
+    files = {
+        "new_opset": (new_opset, "ONNX Runtime only *guarantees* support for models stamped with"),
+        "new_format": (new_format, "Unsupported model IR version: 99"),
+        "cut": (three_layers().SerializeToString()[:5000], "Protobuf parsing failed."),
+        "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 3\n", "Protobuf parsing failed."),
+    }
+    for name, (content, words) in files.items():
+        text = refused(server, repository, name, {"model.onnx": content})
+        assert text.startswith("Internal: onnx runtime error ") and words in text, text
+
+
+def test_no_elements_and_odd_names(server: Server, repository: Path) -> None:
+    nodes = [helper.make_node("Identity", ["in:0"], ["out/é"]), helper.make_node("Neg", ["in:0"], ["b"])]
+    model = onnx_model(nodes, {"in:0": (FLOAT, ["N", "M"])}, {"out/é": (FLOAT, ["N", "M"]), "b": (FLOAT, ["N", "M"])})
+    write(repository, "odd", {"model.onnx": model})
+    server.load("odd")
+    for shape in ((2, 0), (1, 3)):
+        array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        found = one(server, "odd", **{"in:0": array})
+        np.testing.assert_array_equal(found["out/é"], array)
+        np.testing.assert_array_equal(found["b"], -array)
+
+
+CONTROLLED = """backend: "onnxruntime" max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "y" data_type: TYPE_FP32 dims: 1 } sequence_batching { control_input { name: "go" control {
+kind: CONTROL_SEQUENCE_START %s_false_true: [ 0, 10 ] } } }"""
+
+
+@rule("2.14.3")
+def test_controls_of_sequences_are_inputs_of_the_model(server: Server, repository: Path) -> None:
+    def model(*shape: Any) -> Any:
+        inputs = {"x": (FLOAT, ["N", 1])} | ({"go": (FLOAT, shape)} if shape else {})
+        return onnx_model(
+            [helper.make_node("Sum", ["x", *(["go"] if shape == ("N", 1) else [])], ["y"])],
+            inputs,
+            {"y": (FLOAT, ["N", 1])},
+        )
+
+    write(repository, "controlled", {"model.onnx": model("N", 1)}, CONTROLLED % "fp32")
+    handle, x = server.load("controlled"), np.array([[5]], np.float32)
+    found = [next(iter(handle.infer(inputs={"x": x}, correlation_id=7, flags=flags))).outputs["y"] for flags in (1, 2)]
+    assert [each.numpy().tolist() for each in found] == [[[15]], [[5]]]
+    of_control = "Invalid argument: unable to load model '{}', sequence control 'go'"
+    assert refused(server, repository, "typed", {"model.onnx": model("N", 1)}, CONTROLLED % "int32") == (
+        f"{of_control.format('typed')}, the model expects data-type FLOAT but the model configuration specifies "
+        "data-type TYPE_INT32"
+    )
+    assert refused(server, repository, "shaped", {"model.onnx": model("N", 2)}, CONTROLLED % "fp32") == (
+        f"{of_control.format('shaped')} in model has dims [2] but dims [1] is expected"
+    )
+    assert refused(server, repository, "without", {"model.onnx": model()}, CONTROLLED % "fp32") == (
+        "Internal: configuration specified sequence control 'go', but model does not provide that input"
     )
 
 

@@ -1,7 +1,7 @@
 """A real JupyterLab in a real Chromium for the tests, isolated from the machine's settings and from the network.
 
-One page serves test after test: to load JupyterLab takes 6.5 s of processor time, to open a notebook in it 0.6 s
-(measured with Chromium 142 and JupyterLab 4.5, November 2026).
+One page serves test after test, in either theme: to load JupyterLab takes 6.5 s of processor time, to open a notebook
+in it 0.6 s (measured with Chromium 142 and JupyterLab 4.5, November 2026).
 """
 
 from __future__ import annotations
@@ -192,6 +192,11 @@ _OPEN = """async path => {
     const opened = await commands.execute('docmanager:open', { path });
     for (const other of [...shell.widgets('main')]) if (other !== opened) other.dispose();
 }"""
+#: Changes the theme, as the menu does.
+_CHANGE_THEME = """async theme => {
+    await window.jupyterapp.commands.execute('apputils:change-theme', { theme });
+    while (document.body.dataset.jpThemeName !== theme) await new Promise(requestAnimationFrame);
+}"""
 #: Closes all that was opened, and returns what else the next test would find. No question is asked about changes.
 _CLOSE = """() => {
     const { shell } = window.jupyterapp;
@@ -238,7 +243,10 @@ class Lab:
 
     def open(self, name: str) -> None:
         """Open a notebook, alone in the page: in the JupyterLab that an earlier test left there, or in a new one."""
-        if self._theme == self.jupyter.theme_name and not self._opened and not self._loads:
+        if self._theme and not self._opened and not self._loads:
+            if self._theme != self.jupyter.theme_name:
+                self.page.evaluate(_CHANGE_THEME, _THEMES[self.jupyter.theme_name])
+                self._theme = self.jupyter.theme_name
             self.page.evaluate(_OPEN, name)
         else:
             # a workspace of its own, else the tabs of the last test come back
@@ -314,9 +322,13 @@ class Lab:
     def cell(self, index: int) -> Any:
         return self.page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{index}']")
 
+    def scroll_to(self, locator: Any) -> None:
+        """Bring the element into sight; it may be drawn again at that moment, which Playwright's own way refuses."""
+        locator.evaluate("element => element.scrollIntoViewIfNeeded()")
+
     def shot(self, name: str, scroll_to: Any = None) -> None:
         if scroll_to is not None:
-            scroll_to.scroll_into_view_if_needed()
+            self.scroll_to(scroll_to)
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
 

@@ -244,5 +244,7 @@ def new_notebook() -> nbformat.NotebookNode:
 
 def cell_id(word: str) -> str:
     return word.replace(" ", "-")
+
+
 #: What a view's canvas counts of what it has drawn, and the same in words that are read wherever it is stored.
 DRAWN_COUNTS = {"timeline": ("batches", " in {:,} batches"), "streams": ("streams", "{:,} ended")}

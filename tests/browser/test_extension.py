@@ -27,6 +27,13 @@ class TritonPythonModel:
     def execute(self, requests):
         return []
 """
+#: Keeps the mouse on each toast: it stays while the mouse is there, else for ten seconds, in which a test on a busy
+#: machine may not look.
+KEEP_TOASTS = """() => {
+    const over = () => new MouseEvent('mouseover', { bubbles: true });
+    const each = () => document.querySelectorAll('.Toastify__toast').forEach(toast => toast.dispatchEvent(over()));
+    window.keepingToasts = setInterval(each, 100);
+}"""
 
 
 def mark(lab: Any, index: int) -> Any:
@@ -179,11 +186,12 @@ def test_the_cell_that_loads_tritonlab_is_added_and_both_are_run(lab: Any) -> No
 
 def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
     open_notebook(lab, "without", [ECHO])
+    lab.page.evaluate(KEEP_TOASTS)
     toolbar(lab).click()
     toast = lab.page.locator(".Toastify__toast", has_text="has not loaded tritonlab")
-    toast.hover()  # it stays while the mouse is there, else for ten seconds
     expect(toast).to_contain_text("pip install 'tritonlab[lab]'")
     lab.shot("ext_without")
+    lab.page.evaluate("clearInterval(window.keepingToasts)")
     toast.locator("button", has_text="%load_ext tritonlab").click()
     lab.run(0)
     marked(lab, 0, "ready")

@@ -65,7 +65,7 @@ def test_metrics_move(lab: Any, theme: str, view_of: Any) -> None:
     lab.run(3)
     lab.until(canvas, "c => +c.dataset.series >= 13 && +c.dataset.kept > 600")
     assert view.bounding_box()["height"] == height  # also with more label sets than a chart has rows
-    canvas.scroll_into_view_if_needed()
+    lab.scroll_to(canvas)
     lab.shot(f"metrics_{theme}")
     canvas.focus()
     canvas.press("Enter")

@@ -116,6 +116,7 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
             "ensemble_image(IMAGE=np.array([[0, 255, 255]], np.uint8))['SCORE']",
             "ensemble_image.view('graph')",
             "tritonlab.open('image_models').export('exported')",
+            "tritonlab.open('image_models')['resnet50'].choose('stand-in')",
         ],
     )
     lab.open(f"opening_{theme}/opening.ipynb")
@@ -148,6 +149,13 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
     exported = lab.run(7)
     lab.wait_text(exported, "resnet50")
     expect(exported).not_to_contain_text("it did not answer itself here")
+    lab.run(8)
+    lab.wait_text(table, "stand-in that invents its answers (zeros)")
+    real = table.get_by_role("button", name="Real")
+    real.focus()
+    lab.page.keyboard.press("Enter")
+    expect(real).to_have_count(0)  # its own backend answers, so there is nothing to choose
+    expect(table.locator("td.tl-tensor:text-is('resnet50')")).to_be_focused()
     after = contents(folder / "exported")
     assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {
         "preprocess/1/model.py"
@@ -175,9 +183,13 @@ def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, the
     borrow.fill("nowhere")
     borrow.press("Enter")
     lab.wait_text(table, "expected the gRPC address of a server")
-    table.get_by_role("button", name="Stand-in").click()
+    table.get_by_role("button", name="Stand-in").focus()
+    lab.page.keyboard.press("Enter")
     lab.wait_text(row(table, "resnet50"), "READY")
     lab.wait_text(table, "stand-in that invents its answers (zeros)")
+    expect(table.get_by_role("button", name="Stand-in")).to_be_focused()
+    lab.page.keyboard.press("Tab")
+    expect(table.get_by_role("button", name="Recorded")).to_be_focused()
     lab.shot(f"opened_chosen_{theme}", table)
 
     lab.page.locator(".lm-TabBar-tab", has_text="Launcher").click()
@@ -189,4 +201,41 @@ def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, the
     lab.page.locator(".lm-TabBar-tab.lm-mod-current", has_text="Untitled1.ipynb").wait_for()
     lab.wait_until_idle()
     lab.wait_text(row(lab.page.locator(".jp-NotebookPanel:visible .tl-live"), "preprocess"), "READY")
+    assert (lab.foreign, lab.errors) == ([], [])
+
+
+SLOW = b"""\
+import time
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        time.sleep(60)
+"""
+
+
+def test_what_loads_is_seen_and_can_be_interrupted(lab: Any, theme: str) -> None:
+    folder = lab.jupyter.notebooks / f"slow_{theme}"
+    write_models(folder / "models", "onnx")
+    for number in range(6):
+        directory = folder / "models" / f"slow{number}" / "1"
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_bytes(SLOW)
+        (directory.parent / "config.pbtxt").write_text('backend: "python"\n')
+    lab.jupyter.write(f"slow_{theme}/slow.ipynb", ["%load_ext tritonlab", "%triton open models"])
+    lab.open(f"slow_{theme}/slow.ipynb")
+    lab.run(0)
+    output = lab.start(1).locator(".jp-OutputArea").first
+    table = output.locator(".tl-live")
+    lab.wait_text(table, "2 of 9 models READY, 4 loading, 3 waiting")  # an ensemble comes last
+    lab.wait_text(row(table, "preprocess"), "READY")
+    expect(table).to_contain_text("WAITING")
+    lab.shot(f"opening_{theme}", table)
+    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+    lab.wait_text(output, "KeyboardInterrupt")
+    lab.wait_text(table, "2 of 9 models READY")
+    expect(table).not_to_contain_text("LOADING")
+    expect(table).to_contain_text("NOT LOADED")
+    lab.shot(f"opening_interrupted_{theme}", table)
+    expect(output.locator(".tl-live")).to_have_count(1)
     assert (lab.foreign, lab.errors) == ([], [])

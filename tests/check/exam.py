@@ -1,9 +1,10 @@
 """The exam of `model.check()`: every planted bug of the corpus must be found and said rightly, no right model accused.
 
-python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--notebooks] [--again] [--json FILE]
+python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--right] [--notebooks] [--again] [--log FILE]
 
-With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()` must show it, and so must
-the test that `to_pytest` writes, which must pass with the mended model.
+With --log each row is added to a file of JSON lines, and what the file has is not checked again, so that an exam of
+hours can be interrupted. With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()`
+must show it, and so must the test that `to_pytest` writes, which must pass with the mended model.
 
 Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
 exit status is 1 if a bug was missed or said wrongly, if a right model was accused, or if a check failed.
@@ -66,7 +67,8 @@ class Said:
 
 @dataclass
 class Row:
-    """One check of one model: the verdict, and why."""
+    """One check of one model: the verdict, and why. `sent`: how many requests; `cut`: the relations for which its time
+    was not enough, as on a machine that is busy."""
 
     model: str
     seed: int
@@ -75,6 +77,12 @@ class Row:
     relation: str = ""
     why: str = ""
     findings: list[Said] = field(default_factory=list)
+    sent: int = 0
+    cut: list[str] = field(default_factory=list)
+
+
+def said_by(finding: CheckFinding, again: str = "") -> Said:
+    return Said(finding.relation, finding.sentence, finding.line, len(finding.requests), again)
 
 
 def fault(bug: PlantedBug, said: Said) -> str:
@@ -132,27 +140,26 @@ def fault_again(finding: CheckFinding, directory: Path, mended: Path) -> str:
 
 def check_here(
     directory: Path, name: str, needs: Sequence[str], arguments: Mapping[str, Any], mended: str = ""
-) -> list[dict[str, Any]]:
-    """Check one model in this process and return what was found. `mended`: the directory of the mended model, with
-    which the first finding of its relation is done again."""
+) -> dict[str, Any]:
+    """Check one model in this process and return what was found, and how much was tried. A planted bug need not be
+    looked for any more when it was found. `mended`: the directory of the mended model, with which the first finding of
+    its relation is done again."""
     server = Server(directory, model_control_mode="explicit")
     try:
         for needed in needs:
             server.load(needed)
-        result = server.load(name).check(**arguments)
-        relations = next((bug.relations for bug in WRONG if bug.name == name), ())
-        judged = next((one for one in result.findings if one.relation in relations), None)
+        model, bug = server.load(name), next((bug for bug in WRONG if bug.name == name), None)
+        result = model.check(**arguments, progress=(lambda doing: not doing.findings) if bug is not None else None)
+        if (
+            bug is not None
+            and result.findings
+            and judge_bug(bug, [said_by(one) for one in result.findings])[0] != FOUND
+        ):
+            result = model.check(**arguments)  # it may have two things to say
+        judged = next((one for one in result.findings if bug is not None and one.relation in bug.relations), None)
         again = fault_again(judged, directory / name, Path(mended)) if mended and judged is not None else ""
-        return [
-            {
-                "relation": finding.relation,
-                "sentence": finding.sentence,
-                "line": finding.line,
-                "requests": len(finding.requests),
-                "again": again if finding is judged else "",
-            }
-            for finding in result.findings
-        ]
+        findings = [asdict(said_by(one, again if one is judged else "")) for one in result.findings]
+        return {"findings": findings, "sent": result.requests, "cut": [one.relation for one in result.tried if one.cut]}
     finally:
         server.stop(timeout=5)
 
@@ -172,7 +179,8 @@ def in_a_process(
             "mended": str(mended or ""),
         }
     )
-    start, longest = time.monotonic(), seconds + GRACE + AGAIN * (mended is not None)
+    times = 2 if isinstance(entry, PlantedBug) else 1
+    start, longest = time.monotonic(), times * seconds + GRACE + AGAIN * (mended is not None)
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tests.check.exam", "--one", task],
@@ -183,11 +191,13 @@ def in_a_process(
             env={**os.environ, "TMPDIR": str(directory.parent)},  # where models leave sockets and files
         )
         failure = "" if done.returncode == 0 else error_of(done.stderr)
-        findings = [] if failure else [Said(**said) for said in json.loads(done.stdout.splitlines()[-1])]
+        found = {} if failure else json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        failure, findings = f"it goes on after {longest:.0f} s", []
+        failure, found = f"it goes on after {longest:.0f} s", {}
     relation = entry.relation if isinstance(entry, PlantedBug) else ""
+    findings = [Said(**said) for said in found.get("findings", ())]
     row = Row(entry.name, seed, FAILED, time.monotonic() - start, relation, failure, findings)
+    row.sent, row.cut = found.get("sent", 0), found.get("cut", [])
     if not failure and isinstance(entry, PlantedBug):
         row.verdict, row.why = judge_bug(entry, findings)
     elif not failure:
@@ -237,16 +247,34 @@ def ask(
     seconds: float,
     width: int,
     mended: Mapping[str, Path] | None = None,
+    log: Path | None = None,
 ) -> Iterator[Row]:
     """Check the models one after the other, print a row for each check, and yield it. `mended`: the directories of
-    mended models, by name."""
+    mended models, by name. `log`: the file with rows of an earlier exam, to which those of this one are added."""
+    known = {(row.model, row.seed): row for row in read_log(log)}
     for directory, entry, seed in entries:
-        row = in_a_process(directory, entry, seconds, seed, (mended or {}).get(entry.name))
+        row = known.get((entry.name, seed))
+        if row is None:
+            row = in_a_process(directory, entry, seconds, seed, (mended or {}).get(entry.name))
+            if log is not None:
+                with log.open("a") as file:
+                    file.write(json.dumps(asdict(row)) + "\n")
         print(
-            f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s  {row.verdict:12} {row.why}",
+            f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s {row.sent:6} requests"
+            f"{f', {len(row.cut)} cut' if row.cut else '':7}  {row.verdict:12} {row.why}",
             flush=True,
         )
         yield row
+
+
+def read_log(log: Path | None) -> list[Row]:
+    """Return the rows of a file of JSON lines; none if it is not there."""
+    if log is None or not log.exists():
+        return []
+    rows = [Row(**json.loads(line)) for line in log.read_text().splitlines()]
+    for row in rows:
+        row.findings = [Said(**said) for said in row.findings]  # type: ignore[arg-type]
+    return rows
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -262,11 +290,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.check.exam", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each check may take")
     parser.add_argument("--seeds", type=int, default=10, help="how many seeds each right model is checked with")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
     parser.add_argument("--wrong-seeds", type=int, default=1, help="how many seeds each planted bug is looked for with")
     parser.add_argument("--only", nargs="+", default=(), help="names of models")
+    parser.add_argument("--right", action="store_true", help="only the right models")
     parser.add_argument("--notebooks", action="store_true", help="check the models of the notebooks too")
     parser.add_argument("--again", action="store_true", help="only bugs that can be mended: their findings again, too")
-    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--log", type=Path, help="add the rows to this file, and check no more what it has")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.one:
@@ -280,12 +310,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             for models in (WRONG_MODELS, RIGHT_MODELS)
         )
         tasks: list[tuple[Path, PlantedBug | RightModel, int]] = [
-            (wrong, bug, seed) for bug in WRONG for seed in range(options.wrong_seeds)
+            (wrong, bug, seed) for bug in WRONG for seed in range(0 if options.right else options.wrong_seeds)
         ]
-        tasks += [(right, model, seed) for model in RIGHT for seed in range(options.seeds)]
+        seeds = range(options.first_seed, options.first_seed + options.seeds)
+        tasks += [(right, model, seed) for seed in seeds for model in RIGHT]
         if options.notebooks:
             place = Path(scratch) / "notebooks"
-            tasks += [(place, model, seed) for model in notebook_models(place) for seed in range(options.seeds)]
+            found = notebook_models(place)
+            tasks += [(place, model, seed) for seed in seeds for model in found]
         tasks = [task for task in tasks if not options.only or task[1].name in options.only]
         mended: dict[str, Path] = {}
         if options.again:
@@ -294,10 +326,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in mended:
                 write_mended(name, wrong, Path(scratch) / "mended")
         width = max((len(entry.name) for _, entry, _ in tasks), default=0)
-        rows = list(ask(tasks, options.seconds, width, mended))
+        rows = list(ask(tasks, options.seconds, width, mended, options.log))
     print(summary(rows))
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     return 0 if rows and all(row.verdict in PASSES for row in rows) else 1
 
 

@@ -177,6 +177,12 @@ def sticky_threshold(ask: Asker) -> None:
     assert ask(SCORES=scores)["KEPT"].sum() == 1
 
 
+def cached_by_prompt(ask: Asker) -> None:
+    first = ask(PROMPT=text(b"a"), TEMPERATURE=f32([1]))["LOGIT"].item()
+    assert ask(PROMPT=text(b"b"), TEMPERATURE=f32([2]))["LOGIT"].item() == pytest.approx(zlib.crc32(b"b") % 1000 / 2e3)
+    assert ask(PROMPT=text(b"a"), TEMPERATURE=f32([2]))["LOGIT"].item() == first > 0
+
+
 def calibrates_itself(ask: Asker) -> None:
     one, large = f32([1, -1, 0.5, 0]), f32([100, 0, 0, 0])
     assert ask(X=one)["Q"].tolist() == [[127, -127, 64, 0]]
@@ -341,6 +347,13 @@ def unbounded_cache(ask: Asker) -> None:
     assert memory_growth(ask, lambda index: {"TEXT": text(b"%d" % index + pad)}, 400) > 3000
 
 
+def keeps_errors(ask: Asker) -> None:
+    assert ask(RGB=np.uint8([[1, 2, 3, 3, 4, 5]]))["MEAN"].tolist() == [[2, 3, 4]]
+    assert "no multiple of 3" in ask(RGB=np.uint8([[1, 2]])).error
+    assert memory_growth(ask, lambda index: {"RGB": np.zeros((1, 3000), np.uint8)}, 240) < 2000
+    assert memory_growth(ask, lambda index: {"RGB": np.zeros((1, 3001), np.uint8)}, 400) > 300
+
+
 def log_handlers(ask: Asker) -> None:
     assert ask(X=f32([1, 2]))["Y"].tolist() == [[0.5, 1]]
     before = ask.process.num_fds()
@@ -423,11 +436,12 @@ SHOWS: dict[str, Callable[[Asker], None]] = {
     proof.__name__: proof
     for proof in (
         mean_pooling, detector, length_sorted, train_mode_norm, sampler, attention_buckets, sticky_threshold,
-        calibrates_itself, number_parser, finite_guard, skips_the_bad_one, cancels_all, shortest_deadline,
-        double_precision, squeezed, silent_when_empty, usage_after_final, in_place_mean, cut_text, deaf_generator,
-        chunks_in_a_pool, one_position_for_all, cancelled_and_open, state_by_place, restart_goes_on, state_by_modulo,
-        request_history, unbounded_cache, log_handlers, watchdog_after_error, shared_blocks, metrics_socket,
-        endless_flusher, unpacks_twice, empty_signal, plain_softmax, token_table, first_letter, eight_rows,
+        cached_by_prompt, calibrates_itself, number_parser, finite_guard, skips_the_bad_one, cancels_all,
+        shortest_deadline, double_precision, squeezed, silent_when_empty, usage_after_final, in_place_mean, cut_text,
+        deaf_generator, chunks_in_a_pool, one_position_for_all, cancelled_and_open, state_by_place, restart_goes_on,
+        state_by_modulo, request_history, unbounded_cache, keeps_errors, log_handlers, watchdog_after_error,
+        shared_blocks, metrics_socket, endless_flusher, unpacks_twice, empty_signal, plain_softmax, token_table,
+        first_letter, eight_rows,
     )
 }  # fmt: skip
 
@@ -594,6 +608,12 @@ def trace_ids(ask: Asker) -> None:
     assert first["TRACE_ID"].item() != second["TRACE_ID"].item()
 
 
+def expiring_cache(ask: Asker) -> None:
+    first, again = ask(CITY=text(b"Rome")), ask(CITY=text(b"Rome"))
+    assert first["DEGREES"].item() == again["DEGREES"].item() == np.float32(zlib.crc32(b"Rome") % 400 / 10 - 10)
+    assert first["AGE_SECONDS"].item() == 0 < again["AGE_SECONDS"].item() < 2
+
+
 def temperature_sampler(ask: Asker) -> None:
     assert ask(WEIGHTS=f32([0, 0, 1, 0]))["CHOICE"].item() == 2
     many_choices = ask(WEIGHTS=np.ones((8, 4), np.float32))["CHOICE"]
@@ -663,8 +683,8 @@ def kept_copy(ask: Asker) -> None:
 BEHAVES: dict[str, Callable[[Asker], None]] = {
     proof.__name__: proof
     for proof in (
-        seeded_sampler, time_stamped, trace_ids, temperature_sampler, repeat, threaded_streams, ordered_chunks,
-        stream_errors, running_sum, expiring_states, implicit_state, kept_copy,
+        seeded_sampler, expiring_cache, time_stamped, trace_ids, temperature_sampler, repeat, threaded_streams,
+        ordered_chunks, stream_errors, running_sum, expiring_states, implicit_state, kept_copy,
     )
 }  # fmt: skip
 

@@ -12,15 +12,16 @@ import re
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.check.planted import BUGS, CORRECT, HEAD, VECTOR, Planted
+from tests.check.planted import ANY_SIZE, BUGS, CORRECT, HEAD, VECTOR, Planted, answers
 from tritonlab.check.check_result import CheckResult, junit_xml
-from tritonlab.check.run import Doing
+from tritonlab.check.run import RELATIONS, CheckOptions, Doing, make_bench, open_scratch
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.model import Model
 from tritonlab.notebook.server import Server
@@ -33,6 +34,17 @@ ALL = {one.name: one for one in (*BUGS, *CORRECT)}
 SECONDS = 40.0
 #: What is tried of an ensemble.
 PIPELINE = ["answers", "company", "life"]
+#: A model with state that takes no values that are generated.
+PICKY = answers(
+    """
+    x = get(request, "X")
+    if not (x > 1e6).all():
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError("too small"))
+    last, self.last = self.last, float(x.max())
+    return answer(Y=x - np.float32(last))
+    """,
+    "self.last = 0.0",
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,54 +77,42 @@ def write(planted: Planted, repository: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(
-    "name", ["shared_buffer", "all_fail", "forgotten_final", "one_state_for_all", "empty_text", "first_row_only"]
-)
-def test_a_bug_is_found_and_made_small(load: Load, name: str) -> None:
+@pytest.mark.parametrize("name", [one.name for one in BUGS if one.mend[0]])
+def test_a_bug_is_found_made_small_and_kept_as_a_test_until_it_is_mended(
+    load: Load, server: Server, tmp_path: Path, name: str
+) -> None:
     planted = ALL[name]
     model = load(planted)
-    result = model.check(SECONDS, relations=[planted.relation])
-    (found, *_) = result.findings
+    (found,) = model.check(SECONDS, relations=[planted.relation], progress=until_found).findings
     assert found.relation == planted.relation
     assert re.search(planted.says, found.sentence)
     assert 1 <= len(found.requests) <= 2
     assert all(tensor.shape[0] <= 2 for request in found.requests for tensor in request.inputs.values())
     if planted.line:
-        lines = planted.text.split("\n")
-        assert found.line is not None and planted.line in lines[found.line - 1]
+        assert found.line is not None and planted.line in planted.text.split("\n")[found.line - 1]
 
-
-def test_a_correct_model_raises_no_alarm(load: Load) -> None:
-    result = load(ALL["careful_numbers"]).check(SECONDS, relations=["answers", "company", "neighbours", "edges"])
-    assert result.ok and result.checked, result.text()
-    assert [one.left_out for one in result.tried] == [""] * 4
-
-
-def test_a_leak_is_found_with_its_line(load: Load) -> None:
-    planted = ALL["history"]
-    (found,) = load(planted).check(SECONDS, relations=["resources"]).findings
-    assert "bytes of memory behind" in found.sentence or "objects behind" in found.sentence
-    assert found.line is not None and planted.line in planted.text.split("\n")[found.line - 1]
-
-
-def test_a_finding_is_a_test_that_passes_when_the_model_is_mended(load: Load, server: Server, tmp_path: Path) -> None:
-    planted = ALL["batch_mean"]
-    model = load(planted)
-    result = model.check(SECONDS, relations=["company"])
-    (found,) = result.findings
-    assert re.search("What is in the other request gets into it", found.sentence)
-    assert found.difference is not None and found.difference.kind == "value"
     snippet = found.to_pytest(tmp_path)
     assert compile(snippet.text, snippet.name, "exec")
     (case,) = tmp_path.glob("*.case")
-    with pytest.raises(AssertionError, match="of a batch of 2"):
+    with pytest.raises(AssertionError):
         check_case(case, model)
+
     file = server.repositories[0] / planted.name / "1" / "model.py"
-    file.write_text(planted.text.replace("if len(rows) > 1 else whole", "if False else whole"))
+    file.write_text(planted.mended)
     os.utime(file, (1, 1))
     server.load(planted.name)
-    check_case(case, model)
     assert found.replay() == ""
+
+
+def test_each_relation_has_a_bug_that_can_be_mended() -> None:
+    assert {one.relation for one in BUGS if one.mend[0]} == {one.name for one in RELATIONS}
+
+
+@pytest.mark.parametrize("name", ["careful_numbers", "sometimes_doubtful"])
+def test_a_correct_model_raises_no_alarm(load: Load, name: str) -> None:
+    result = load(ALL[name]).check(SECONDS, relations=["answers", "company", "neighbours", "edges"])
+    assert result.ok and result.checked, result.text()
+    assert [one.left_out for one in result.tried] == [""] * 4
 
 
 def test_the_model_goes_on_serving_and_is_not_touched(load: Load) -> None:
@@ -150,35 +150,14 @@ def test_an_interrupt_keeps_what_was_found(load: Load) -> None:
 
 
 def test_a_model_that_refuses_everything_is_told_apart(load: Load) -> None:
-    source = """
-        class TritonPythonModel:
-            def execute(self, requests):
-                error = pb_utils.TritonError("a licence is needed")
-                return [pb_utils.InferenceResponse(error=error) for _ in requests]
-        """
+    source = answers('return pb_utils.InferenceResponse(error=pb_utils.TritonError("a licence is needed"))')
     result = load(Planted("licensed", VECTOR, source)).check(10)
     assert result.ok and not result.checked
     assert "a licence is needed" in result.text() and "example={...}" in result.text()
 
 
 def test_an_example_is_what_a_picky_model_takes(load: Load) -> None:
-    source = """
-        class TritonPythonModel:
-            def initialize(self, args):
-                self.last = 0.0
-
-            def execute(self, requests):
-                responses = []
-                for request in requests:
-                    x = get(request, "X")
-                    if not (x > 1e6).all():
-                        responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("too small")))
-                        continue
-                    responses.append(answer(Y=x - np.float32(self.last)))
-                    self.last = float(x.max())
-                return responses
-        """
-    model = load(Planted("picky", VECTOR, source))
+    model = load(Planted("picky", VECTOR, PICKY))
     assert not model.check(8, relations=["company"]).checked
     values = [np.full(4, 2e6, np.float32), np.full(4, 5e6, np.float32)]
     for options in ({"example": {"X": values[0][None]}}, {"strategies": {"X": values}}):
@@ -187,16 +166,11 @@ def test_an_example_is_what_a_picky_model_takes(load: Load) -> None:
 
 
 def test_a_model_that_talks_to_others_is_named_before(load: Load, server: Server) -> None:
-    source = """
-        class TritonPythonModel:
-            def execute(self, requests):
-                responses = []
-                for request in requests:
-                    x = pb_utils.get_input_tensor_by_name(request, "X")
-                    call = pb_utils.InferenceRequest(model_name="scaled", requested_output_names=["Y"], inputs=[x])
-                    responses.append(pb_utils.InferenceResponse(call.exec().output_tensors()))
-                return responses
-        """
+    source = answers("""
+        x = pb_utils.get_input_tensor_by_name(request, "X")
+        call = pb_utils.InferenceRequest(model_name="scaled", requested_output_names=["Y"], inputs=[x])
+        return pb_utils.InferenceResponse(call.exec().output_tensors())
+    """)
     load(ALL["scaled"])
     model = load(Planted("caller", VECTOR, source))
     with pytest.raises(InvalidArgumentError, match=r"it calls 'scaled' \(BLS\).*side_effects=True"):
@@ -207,69 +181,58 @@ def test_a_model_that_talks_to_others_is_named_before(load: Load, server: Server
     assert server.model("scaled").statistics()["model_stats"][0]["inference_count"] == before
 
 
+def test_a_model_that_its_example_names_is_there_to_be_called(load: Load, server: Server) -> None:
+    source = answers("""
+        inputs = [pb_utils.Tensor("X", get(request, "X"))]
+        name = get(request, "MODEL")[0].decode()
+        call = pb_utils.InferenceRequest(model_name=name, requested_output_names=["Y"], inputs=inputs)
+        made = call.exec()
+        return pb_utils.InferenceResponse(made.output_tensors(), made.error())
+    """)
+    config = """
+        input [{ name: "MODEL" data_type: TYPE_STRING dims: [1] }, { name: "X" data_type: TYPE_FP32 dims: [1, 4] }]
+        output [{ name: "Y" data_type: TYPE_FP32 dims: [1, 4] }]
+    """
+    load(ALL["scaled"])
+    model = load(Planted("caller_of_any", config, source))
+    example = {"MODEL": [b"scaled"], "X": np.float32([[1, 2, 3, 4]])}
+    assert not model.check(5, relations=["answers"], side_effects=True).checked
+    result = model.check(5, relations=["answers"], side_effects=True, example=example)
+    assert result.ok and result.checked, result.text()
+
+
 def test_what_is_wrong_only_with_other_arrays_is_a_note(load: Load) -> None:
-    source = """
-        class TritonPythonModel:
-            def execute(self, requests):
-                responses = []
-                for request in requests:
-                    x = get(request, "X")
-                    x *= 2
-                    memory = np.lib.stride_tricks.as_strided(x, x.shape, np.empty(x.shape, x.dtype).strides)
-                    responses.append(answer(Y=memory.copy()))
-                return responses
-        """
+    source = answers("""
+        x = get(request, "X")
+        x *= 2
+        return answer(Y=np.lib.stride_tricks.as_strided(x, x.shape, np.empty(x.shape, x.dtype).strides).copy())
+    """)
     model = load(Planted("layouts", VECTOR, source))
     result = model.check(SECONDS, relations=["edges"])
     assert result.ok and result.checked, result.text()
-    line = 1 + Planted("layouts", VECTOR, source).text.split("\n").index("            x *= 2")
+    line = 1 + Planted("layouts", VECTOR, source).text.split("\n").index("        x *= 2")
     assert f"The model writes into its input 'X' in line {line} of model.py, which Triton allows." in result.notes
     assert any("not contiguous" in note and "'X'" in note for note in result.notes)
     assert not load(ALL["scaled"]).check(SECONDS, relations=["edges"]).notes
 
 
 def test_the_last_requests_are_among_those_that_are_tried(load: Load, server: Server) -> None:
-    source = """
-        class TritonPythonModel:
-            def initialize(self, args):
-                self.last = 0.0
-
-            def execute(self, requests):
-                responses = []
-                for request in requests:
-                    x = get(request, "X")
-                    if not (x > 1e6).all():
-                        responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("too small")))
-                        continue
-                    responses.append(answer(Y=x - np.float32(self.last)))
-                    self.last = float(x.max())
-                return responses
-        """
     Recorder.for_instruments(server.instruments)
-    model = load(Planted("pickier", VECTOR, source))
+    model = load(Planted("pickier", VECTOR, PICKY))
     for value in (2e6, 5e6):
         model(X=np.full((1, 4), value, np.float32))
         time.sleep(0.11)  # one request in a tenth of a second is kept
-    (found,) = model.check(12, relations=["company"], progress=until_found).findings
+    (found,) = model.check(SECONDS, relations=["company"], progress=until_found).findings
     assert found.case.kind == "state"
 
 
 def test_an_ensemble_is_checked_as_one_model(load: Load) -> None:
-    step = """
-        class TritonPythonModel:
-            def initialize(self, args):
-                self.last = {first}
-
-            def execute(self, requests):
-                responses = []
-                for request in requests:
-                    x = get(request, "X")
-                    responses.append(answer(Y=(x + np.float32(self.last)).astype(np.float32)))
-                    {after}
-                return responses
-        """
-    load(Planted("right_step", VECTOR, step.format(first="1.0", after="pass")))
-    load(Planted("keeping_step", VECTOR, step.format(first="0.0", after="self.last = float(x.max())")))
+    load(Planted("right_step", VECTOR, answers("return answer(Y=get(request, 'X') + np.float32(1))")))
+    keeps = """
+        last, self.last = self.last, float(get(request, "X").max())
+        return answer(Y=(get(request, "X") + np.float32(last)).astype(np.float32))
+    """
+    load(Planted("keeping_step", VECTOR, answers(keeps, "self.last = 0.0")))
     config = (
         VECTOR.replace("dynamic_batching {}", 'platform: "ensemble"')
         + """
@@ -284,10 +247,22 @@ def test_an_ensemble_is_checked_as_one_model(load: Load) -> None:
     right = load(Planted("both_right", config.replace("SECOND", "right_step"), "")).check(5, relations=PIPELINE)
     assert right.ok and right.checked, right.text()
     wrong = load(Planted("one_keeps", config.replace("SECOND", "keeping_step"), ""))
-    (found,) = wrong.check(12, relations=PIPELINE, progress=until_found).findings
+    (found,) = wrong.check(SECONDS, relations=PIPELINE, progress=until_found).findings
     assert (found.relation, found.case.kind) == ("company", "state")
     assert "keeps something between requests" in found.sentence
     assert found.replay()
+
+
+def test_a_copy_goes_on_to_batch_and_to_keep_sequences_when_its_instances_were_changed(load: Load) -> None:
+    for planted in (replace(ALL["scaled"], config=ANY_SIZE.replace("dynamic_batching {}", "")), ALL["accumulator"]):
+        model = load(planted)
+        with open_scratch(model) as scratch:
+            make_bench(scratch, model, CheckOptions(), [])
+            for count in (1, 2, 1):
+                scratch.start(instance_group=[{"count": count, "kind": "KIND_CPU"}])
+            scratch.start()
+            batching = scratch.version.config.sequence_batching
+            assert scratch.batches or batching.max_sequence_idle_microseconds == 60_000_000
 
 
 def test_wrong_options_are_refused(load: Load) -> None:

@@ -110,3 +110,25 @@ def test_the_exam_passes_only_if_all_is_found_and_nobody_accused(monkeypatch: py
     assert exam.main(only) == 1
     verdicts.update(add_sub=CLEAN, mean_pooling=MISSED)
     assert exam.main(only) == 1
+
+
+def test_an_interrupted_exam_goes_on_where_its_log_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = []
+
+    def check(place: Path, entry: exam.RightModel, seconds: float, seed: int, mended: Path | None) -> Row:
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        asked.append((entry.name, seed))
+        return Row(entry.name, seed, ACCUSED, 1.0, findings=[Said("life", "it ends", None, 1)])
+
+    monkeypatch.setattr(exam, "in_a_process", check)
+    arguments = ["--right", "--only", "add_sub", "counted", "--seeds", "2", "--log", str(tmp_path / "log")]
+    with pytest.raises(KeyboardInterrupt):
+        exam.main(arguments)
+    assert asked == [("add_sub", 0), ("counted", 0)]
+    asked.clear()
+    assert exam.main(arguments) == 1
+    assert asked == [("add_sub", 1), ("counted", 1)]
+    rows = exam.read_log(tmp_path / "log")
+    assert [(row.model, row.seed) for row in rows] == [(n, s) for s in (0, 1) for n in ("add_sub", "counted")]
+    assert rows[0].findings == [Said("life", "it ends", None, 1)]

@@ -84,9 +84,3 @@ def test_parameters_of_a_response() -> None:
         "parameters": {"b": {"bool": True}, "n": {"int64": -1}, "u": {"uint64": 2**63}, "d": {"double": 0.5},
                        "s": {"string": "x"}},
     }  # fmt: skip
-
-
-def test_a_response_above_the_limit_is_refused() -> None:
-    tensor = Tensor.from_numpy(np.zeros(wire.MESSAGE_LIMIT + 1, np.uint8))
-    with pytest.raises(UnsupportedError, match="'m' has 4194305 bytes, and Dynamo's frontend sends 4194304 at most"):
-        wire.write_response(InferenceResponse("m", 1), {"OUT": tensor})

@@ -64,6 +64,7 @@ class Runtime:
         return self._client
 
     async def serve_endpoint(self, handler: Any, **options: Any) -> None:
+        self.handler = handler
         self.events.append("serves")
         await self._ends.wait()
 
@@ -73,6 +74,22 @@ class Runtime:
     def shutdown(self) -> None:
         self.events.append("ends")
         self._ends.set()
+
+
+class SlowFleet(Runtime):
+    """A runtime whose frontend sends some more requests to a worker that has left."""
+
+    async def unregister_endpoint_instance(self) -> None:
+        await super().unregister_endpoint_instance()
+        self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        tensor = {"metadata": {"name": "IN", "shape": [1, 1], "data_type": "Float32"}, "data": {"values": [1]}}
+        context = SimpleNamespace(async_killed_or_stopped=lambda: asyncio.ensure_future(asyncio.sleep(3600)))
+        for _ in range(6):
+            await asyncio.sleep(0.1)
+            async for _ in self.handler({"model": "double", "tensors": [tensor]}, context):
+                self.events.append("answers")
 
 
 @pytest.fixture(scope="module")
@@ -107,18 +124,17 @@ def fake_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_LOOKING", 0.0)
 
 
-def serve(server: Server, model: str, *digests: str | None, then: Any = lambda: None) -> tuple[int, list[str]]:
-    """Serve one model until SIGTERM comes, which `then` comes before, and return the status and what happened."""
+def serve(server: Server, model: str, *digests: str | None, fleet: type[Runtime] = Runtime) -> tuple[int, list[str]]:
+    """Serve one model until SIGTERM comes, and return the status and what happened."""
     server.load(model)
 
     async def run() -> tuple[int, list[str]]:
-        runtime = Runtime(*digests)
+        runtime = fleet(*digests)
         worker = Worker(runtime, server, WorkerOptions(Path("unused")))
         serving = asyncio.ensure_future(worker.serve())
         while "serves" not in runtime.events and not serving.done():
             await asyncio.sleep(0.01)
         if not serving.done():
-            then()
             os.kill(os.getpid(), signal.SIGTERM)
         return await serving, runtime.events
 
@@ -130,6 +146,17 @@ def serve(server: Server, model: str, *digests: str | None, then: Any = lambda: 
 
 def test_it_joins_and_on_a_signal_leaves_before_it_ends(server: Server) -> None:
     assert serve(server, "double") == (0, ["metrics", "registers double", "serves", "leaves", "ends"])
+
+
+def test_it_ends_when_requests_have_stopped_coming(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_LEAVING", 0.3)
+    assert serve(server, "double", fleet=SlowFleet)[1][3:] == ["leaves", *["answers"] * 6, "ends"]
+
+
+def test_a_repository_without_models_is_refused(server: Server) -> None:
+    worker = Worker(Runtime(), server, WorkerOptions(Path("here")))
+    with pytest.raises(Refused, match="no model is loaded of 'here': a worker serves what is there when it starts"):
+        asyncio.run(worker.serve())
 
 
 def test_a_fleet_with_another_config_is_not_joined(server: Server) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import tritonclient.grpc as grpcclient
 
 from tests.conformance.reference import free_ports
+from tests.engines.dynamo_units import write_shim
 from tests.engines.environment import environment, python_of
 from tests.engines.load import Call, seen_of
 
@@ -22,15 +23,18 @@ from tests.engines.load import Call, seen_of
 START = 90.0
 
 
-class Worker:
-    """A process of `tritonlab worker --dynamo`."""
+#: What starts a worker of ours, and one of NVIDIA's on `tritonlab.tritonserver`.
+OURS, NVIDIAS = ("tritonlab", "worker", "--dynamo"), ("dynamo.triton",)
 
-    def __init__(self, variables: Mapping[str, str], log: Path, repository: Path, *arguments: str) -> None:
+
+class Worker:
+    """A process of a worker."""
+
+    def __init__(self, variables: Mapping[str, str], log: Path, arguments: Sequence[str]) -> None:
         self.log = log
         with log.open("w") as file:
             self.process = subprocess.Popen(
-                [python_of("dynamo"), "-m", "tritonlab", "worker", "--dynamo", f"--model-repository={repository}",
-                 *arguments],
+                [python_of("dynamo"), "-m", *arguments],
                 env=variables, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
@@ -39,7 +43,7 @@ class Worker:
         return self.process.pid
 
     def await_serving(self, models: int) -> None:
-        """Wait until it says of so many models that it serves them."""
+        """Wait until it says of so many models that it serves them, as those of ours do."""
         end = time.monotonic() + START
         while self.log.read_text().count("serves ") < models:
             if self.process.poll() is not None or time.monotonic() > end:
@@ -60,11 +64,11 @@ class Worker:
 
 
 class Fleet:
-    """The frontend of a fleet, and its workers."""
+    """The frontend of a fleet, and its workers. `options` are more of the frontend's."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, *options: str) -> None:
         self._scratch = scratch
-        self.port, metrics = free_ports(2)
+        self.port, self.metrics = free_ports(2)
         (scratch / "kv").mkdir()
         self.variables = environment(
             DYN_DISCOVERY_BACKEND="file", DYN_FILE_KV=str(scratch / "kv"), DYN_TCP_RPC_HOST="127.0.0.1", DYN_LOG="warn"
@@ -73,14 +77,23 @@ class Fleet:
         with (scratch / "frontend.log").open("w") as file:
             self._frontend = subprocess.Popen(
                 [python_of("dynamo"), "-m", "dynamo.frontend", "--kserve-grpc-server", f"--http-port={self.port}",
-                 f"--grpc-metrics-port={metrics}"],
+                 f"--grpc-metrics-port={self.metrics}", *options],
                 env=self.variables, stdout=file, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
     def start(self, repository: Path, *arguments: str) -> Worker:
         """Start a worker, which is not ready yet."""
         log = self._scratch / f"worker{len(self.workers)}.log"
-        worker = Worker(self.variables, log, repository, *arguments)
+        return self._started(Worker(self.variables, log, [*OURS, f"--model-repository={repository}", *arguments]))
+
+    def start_nvidias(self, repository: Path) -> Worker:
+        """Start a worker of NVIDIA's, which is not ready yet."""
+        shim = write_shim(self._scratch / "shim")
+        variables = {**self.variables, "PYTHONPATH": os.pathsep.join([str(shim), self.variables["PYTHONPATH"]])}
+        log = self._scratch / f"worker{len(self.workers)}.log"
+        return self._started(Worker(variables, log, [*NVIDIAS, f"--model-repository={repository}"]))
+
+    def _started(self, worker: Worker) -> Worker:
         self.workers.append(worker)
         return worker
 
@@ -108,9 +121,9 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(scratch: Path) -> Iterator[Fleet]:
+def fleet(scratch: Path, *options: str) -> Iterator[Fleet]:
     scratch.mkdir(parents=True)
-    found = Fleet(scratch)
+    found = Fleet(scratch, *options)
     try:
         yield found
     finally:

@@ -86,8 +86,8 @@ class TritonPythonModel:
     def execute(self, requests):
         answers = []
         for request in requests:
-            x, start, key = (pb_utils.get_input_tensor_by_name(request, n).as_numpy() for n in ("IN", "START", "ID"))
-            key = int(key.reshape(-1)[0])
+            x, start = (pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in ("IN", "START"))
+            key = request.correlation_id()
             if start.reshape(-1)[0]:
                 self.total[key] = np.zeros_like(x)
             self.total[key] = self.total[key] + x
@@ -99,18 +99,47 @@ TOTAL_CONFIG = config(
     "OUT FP32 1",
     """sequence_batching {
   max_sequence_idle_microseconds: 60000000
-  control_input [
-    { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } },
-    { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }
-  ]
+  control_input [ { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } } ]
 }
 """,
 )
 
 
+#: A text in capitals, and how many bytes it has.
+WORDS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            texts = pb_utils.get_input_tensor_by_name(request, "TEXT").as_numpy()
+            upper = np.array([each.decode().upper().encode() for each in texts.reshape(-1)], dtype=object)
+            length = np.array([len(each) for each in texts.reshape(-1)], np.int32)
+            answers.append(pb_utils.InferenceResponse([
+                pb_utils.Tensor("UPPER", upper.reshape(texts.shape)),
+                pb_utils.Tensor("LENGTH", length.reshape(texts.shape)),
+            ]))
+        return answers
+"""
+WORDS_CONFIG = config("TEXT STRING 1", "UPPER STRING 1; LENGTH INT32 1", "max_batch_size: 8")
+
+
 def write_plain(repository: Path) -> Path:
-    """Write `sleeper`, `double` and `stream`; return the file that `stream` writes."""
+    """Write `sleeper`, `double`, `one`, `words`, `lists` and `stream`; return the file that `stream` writes."""
     log = repository.with_name("stream.log")
+    write_model(repository, "words", WORDS, WORDS_CONFIG)
+    write_model(repository, "lists", WORDS, WORDS_CONFIG.replace("1 ]", "-1 ]"))
+    write_model(repository, "sleeper", SLEEPER, SLEEPER_CONFIG)
+    write_model(repository, "double", DOUBLE, DOUBLE_CONFIG)
+    write_model(repository, "one", DOUBLE, DOUBLE_CONFIG.replace("-1", "1"))
+    write_stream(repository, log)
+    return log
+
+
+def write_stream(repository: Path, log: Path) -> None:
+    """Write `stream`, and the file `log` for it."""
     log.write_text("")
     stream = config(
         "IN FP32 1",
@@ -118,7 +147,4 @@ def write_plain(repository: Path) -> Path:
         "model_transaction_policy { decoupled: true }",
         f'parameters {{ key: "log" value {{ string_value: "{log}" }} }}',
     )
-    write_model(repository, "sleeper", SLEEPER, SLEEPER_CONFIG)
-    write_model(repository, "double", DOUBLE, DOUBLE_CONFIG)
     write_model(repository, "stream", STREAM, stream)
-    return log

@@ -1,8 +1,7 @@
 """A Ray cluster of one machine with an application of ours, run by Ray's own Python: `python -m tests.engines.ray_app
 REPOSITORY PORT MODEL...`.
 
-Reads one JSON array a line: `["replicas", least, most]` deploys, `["map", model, rows, bad]` sends a dataset through a
-model. Answers each with one line of JSON.
+Reads one JSON array a line: `["replicas", least, most]` deploys. Answers each with one line of JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import ray
 from ray import serve
 
-from tritonlab.ray import make_application, map_batches
+from tritonlab.ray import make_application
 
 
 def main(repository: str, port: str, *models: str) -> None:
@@ -22,12 +21,9 @@ def main(repository: str, port: str, *models: str) -> None:
     serve.start(http_options={"host": "127.0.0.1", "port": int(port)})
     try:
         for line in sys.stdin:
-            command, *arguments = json.loads(line)
+            _, *arguments = json.loads(line)
             try:
-                if command == "replicas":
-                    answer = deploy(repository, models, *arguments)
-                else:
-                    answer = mapped(f"{repository}/{arguments[0]}", *arguments[1:])
+                answer = deploy(repository, models, *arguments)
             except Exception as error:
                 answer = {"error": str(error)}
             print("ANSWER " + json.dumps(answer), flush=True)
@@ -42,18 +38,6 @@ def deploy(repository: str, models: tuple[str, ...], least: int, most: int) -> A
     )
     serve.run(application, name="models", route_prefix="/")
     return "deployed"
-
-
-def mapped(model: str, rows: int, bad: list[int]) -> Any:
-    """Send a dataset of numbers, some of which the model fails for, through it."""
-    items = [{"IN": [-1.0 if n in bad else float(n)], "n": n} for n in range(rows)]
-    dataset = ray.data.from_items(items, override_num_blocks=4)
-    found = map_batches(dataset, model, batch_size=32, num_cpus=0.1, concurrency=2).take_all()
-    return {
-        "in order": [row["n"] for row in found] == list(range(rows)),
-        "failed": [row["n"] for row in found if row["error"]],
-        "right": all(row["OUT"] == 2 * row["n"] for row in found if not row["error"]),
-    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,10 +19,13 @@ import psutil
 import tritonclient.http as httpclient
 
 from tests.conformance.reference import free_ports
+from tests.engines.direct import Direct, direct_server, post
 from tests.engines.environment import ROOT, environment, python_of
 from tests.engines.figures import Figures
 from tests.engines.load import Call, Load, measured, seen_of
-from tests.engines.models import SLEEPER, SLEEPER_CONFIG, TOTAL, TOTAL_CONFIG, write_plain
+from tests.engines.models import TOTAL, TOTAL_CONFIG, write_plain
+from tests.engines.odd import ASKS, answer_of, write_odd
+from tests.engines.ray_rows import prove_rows
 from tests.serving import write_model
 
 CALLERS, SECONDS = 16, 10.0
@@ -86,20 +88,20 @@ def run(scratch: Path, figures: Figures) -> None:
     repository.mkdir(parents=True)
     log = write_plain(repository)
     write_model(repository, "total", TOTAL, TOTAL_CONFIG)
+    write_odd(repository)
     with ray_app(repository) as app:
         refusal = app.do("replicas", 1, 1)
-        refused = "keeps sequences" in str(refusal)
-        figures.add("a repository with sequences is refused", str(refusal)[:200], refused)
-    sleepers = scratch / "sleepers"
-    write_model(sleepers, "sleeper", SLEEPER, SLEEPER_CONFIG)
-    with ray_app(repository, "sleeper", "double", "stream") as app:
+        figures.add("a repository with sequences", str(refusal)[:200])
+    with ray_app(repository, "sleeper", "double", "stream", "scripted", "rows") as app:
         figures.prove("deployed", app.do("replicas", 1, 1), "deployed")
         answered(app.port, log, figures)
-        compared(app.port, sleepers, figures)
+        prove_rows(app.port, str(refusal), figures)
+        with direct_server(repository) as direct:
+            compared(app.port, direct, figures)
+            as_odd(app.port, direct, figures)
         scaled(app, figures)
         ended(app, figures)
-        expected = {"in order": True, "failed": [3, 77], "right": True}
-        figures.prove("map_batches of 200 rows", app.do("map", "double", 200, [3, 77]), expected)
+    batches(repository, figures)
 
 
 def answered(port: int, log: Path, figures: Figures) -> None:
@@ -112,7 +114,7 @@ def answered(port: int, log: Path, figures: Figures) -> None:
     figures.prove("id, parameters, and those of the response", values, ("abc", "abc", "q", {"rp": "7", "n": 3}))
     binary = client.infer("double", [_input([[1, 2]])], outputs=[httpclient.InferRequestedOutput("OUT")])
     figures.prove("binary tensors", binary.as_numpy("OUT").tolist(), [[2, 4]])
-    figures.prove("a stream", _ask(port, "/v2/models/stream/generate_stream", {"IN": [3]})[1].count("data: "), 3)
+    figures.prove("a stream", post(port, "/v2/models/stream/generate_stream", {"IN": [3]})[1].count("data: "), 3)
     log.write_text("")
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("POST", "/v2/models/stream/generate_stream", json.dumps({"IN": [200]}))
@@ -123,40 +125,44 @@ def answered(port: int, log: Path, figures: Figures) -> None:
         time.sleep(0.05)
     figures.prove("a client that goes cancels its stream", int((log.read_text() or "1000").split()[0]) < 150, True)
     for path in ("/v2/systemsharedmemory/region/a/register", "/v2/repository/models/double/unload"):
-        status, text = _ask(port, path, {})
+        status, text = post(port, path, {})
         figures.prove(f"refused: {path}", (status, "Ray Serve" in text), (501, True))
 
 
-def compared(port: int, repository: Path, figures: Figures) -> None:
+def compared(port: int, direct: Direct, figures: Figures) -> None:
     """Measure requests of 64 KiB through Ray and to a server of ours, one caller, turn by turn."""
-    (direct,) = free_ports(1)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tritonlab", "serve", f"--model-repository={repository}", f"--http-port={direct}",
-         "--allow-grpc=false", "--allow-metrics=false"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    values = np.zeros(1 << 14, np.float32)
+    clients = {
+        name: httpclient.InferenceServerClient(at) for name, at in
+        (("ray", f"127.0.0.1:{port}"), ("direct", direct.http))
+    }  # fmt: skip
+    took: dict[str, list[float]] = {"ray": [], "direct": []}
+    for _ in range(100):
+        for name, client in clients.items():
+            begun = time.perf_counter()
+            client.infer("sleeper", [_input(values)])
+            took[name].append(time.perf_counter() - begun)
+    ray, plain = (1000 * statistics.median(took[name][10:]) for name in ("ray", "direct"))
+    figures.add("64 KiB there and back, model of 20 ms", f"{ray:.1f} ms through Ray, {plain:.1f} ms direct, "
+                f"{ray / plain:.2f} x", ray <= 1.5 * plain, "1.5 x")  # fmt: skip
+
+
+def as_odd(port: int, direct: Direct, figures: Figures) -> None:
+    """Prove that requests that nobody hopes for are answered as directly."""
+    ray, plain = (httpclient.InferenceServerClient(at) for at in (f"127.0.0.1:{port}", direct.http))
+    for name, asked in ASKS.items():
+        figures.prove(f"as directly: {name}", answer_of(httpclient, ray, asked), answer_of(httpclient, plain, asked))
+
+
+def batches(repository: Path, figures: Figures) -> None:
+    """Prove `map_batches` on Ray Data."""
+    done = subprocess.run(
+        [python_of("ray"), "-m", "tests.engines.ray_data", str(repository)],
+        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
     )  # fmt: skip
-    try:
-        values = np.zeros(1 << 14, np.float32)
-        clients = {name: httpclient.InferenceServerClient(f"127.0.0.1:{at}") for name, at in
-                   (("ray", port), ("direct", direct))}  # fmt: skip
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            with contextlib.suppress(Exception):
-                if clients["direct"].is_model_ready("sleeper"):
-                    break
-            time.sleep(0.2)
-        took: dict[str, list[float]] = {"ray": [], "direct": []}
-        for _ in range(100):
-            for name, client in clients.items():
-                begun = time.perf_counter()
-                client.infer("sleeper", [_input(values)])
-                took[name].append(time.perf_counter() - begun)
-        ray, plain = (1000 * statistics.median(took[name][10:]) for name in ("ray", "direct"))
-        figures.add("64 KiB there and back, model of 20 ms", f"{ray:.1f} ms through Ray, {plain:.1f} ms direct, "
-                    f"{ray / plain:.2f} x", ray <= 1.5 * plain, "1.5 x")  # fmt: skip
-    finally:
-        server.terminate()
-        server.wait()
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("FOUND "))
+    for name, (seen, expected) in json.loads(line.removeprefix("FOUND ")).items():
+        figures.prove(f"map_batches, {name}", seen, expected)
 
 
 def scaled(app: RayApp, figures: Figures) -> None:
@@ -237,10 +243,3 @@ def _input(values: Any) -> Any:
     found = httpclient.InferInput("IN", array.shape, "FP32")
     found.set_data_from_numpy(array)
     return found
-
-
-def _ask(port: int, path: str, document: Any) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("POST", path, json.dumps(document))
-    response = connection.getresponse()
-    return response.status, response.read().decode()

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
-from tritonlab.stub._pb_stub.wire.driver import Driver
-from tritonlab.stub._pb_stub.wire.gpus import CUDA, SIMULATED
+from tritonlab.stub._pb_stub.devices.driver import Driver
+from tritonlab.stub._pb_stub.devices.gpus import CUDA, SIMULATED
 
 
 class Card(Protocol):

@@ -23,7 +23,7 @@ _COUNTS = (0, 1, 5, 100_000, 20_000_000)
 _CLIENT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from _pb_stub.wire.gpus import CUDA, SIMULATED
+from _pb_stub.devices.gpus import CUDA, SIMULATED
 driver = SIMULATED if sys.argv[2] == "simulated" else CUDA
 address = driver.allocate(0, 1 << 20)
 driver.copy_in(0, address, bytes(range(256)) * 4096)
@@ -63,7 +63,7 @@ def forced_to_the_host(bench: Bench) -> None:
 
 def clients_memory(bench: Bench) -> None:
     """CUDA shared memory of another process is read, written and closed."""
-    stub = Path(sys.modules["tritonlab.stub._pb_stub.wire.driver"].__file__ or "").parents[2]
+    stub = Path(sys.modules["tritonlab.stub._pb_stub.devices.driver"].__file__ or "").parents[2]
     kind = "simulated" if bench.card.simulated else "real"
     client = subprocess.Popen(
         [sys.executable, "-c", _CLIENT, str(stub), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

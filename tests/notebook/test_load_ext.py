@@ -28,9 +28,9 @@ OURS = {
     *("export.environment", "export.preflight"),
     *("instances.calls", "instances.debugging", "instances.execution", "instances.life"),
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "profile", "repository", "schedulers"),
-    *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card", "notebook.views.playground"),
+    *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),
     *("server", "server.api", "server.models", "server.observe"),
-    *("stub._pb_stub.api", "stub._pb_stub.wire"),
+    *("stub._pb_stub.api", "stub._pb_stub.devices", "stub._pb_stub.wire"),
 }
 #: What the first card needs.
 WIDGETS = {"ipywidgets", "anywidget"}
@@ -65,7 +65,7 @@ if sys.argv[1] == "kernel":
     asyncio.run(cells())
 else:
     load()
-    import tritonlab, tritonlab.load_testing.load_model, tritonlab.export.repository
+    import tritonlab, tritonlab.load_testing.load_run, tritonlab.export.repository
     assert callable(tritonlab.load) and callable(tritonlab.export)  # not the packages of these names
 """
 

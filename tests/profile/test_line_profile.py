@@ -55,6 +55,17 @@ class TritonPythonModel:
         out = pb_utils.Tensor("OUT", np.full((1, 1), total % 1000, np.float32))
         return [pb_utils.InferenceResponse([out]) for _ in requests]
 """
+ONE_LINE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        total = sum([number * number for number in range(2_000_000)])  # the hot line
+        out = pb_utils.Tensor("OUT", np.full((1, 1), total % 1000, np.float32))
+        return [pb_utils.InferenceResponse([out]) for _ in requests]
+"""
 AWAITING = """
 import asyncio
 
@@ -141,6 +152,12 @@ def test_a_hot_line_in_a_loop_is_found(lab: Lab, version: str) -> None:
     assert sum(line.own for line in hot) > 0.5 * spent
     if version == "3.12":  # a line that takes less time than its event
         assert found.way == "monitoring, then sampling"
+
+
+def test_a_loop_within_one_line_is_sampled_after_a_while(lab: Lab) -> None:
+    found = load(lab, "3.12", "one_line", ONE_LINE).profile([{"IN": ONE}] * 6)
+    assert found.way == "monitoring, then sampling"
+    assert found.slowest is line_with(found, "the hot line")
 
 
 @BOTH

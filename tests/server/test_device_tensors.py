@@ -23,7 +23,7 @@ from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers
 from tritonlab.profile.tensor_peek import TensorPeek
 from tritonlab.stub._pb_stub.api.dlpack import export_device
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
-from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
+from tritonlab.stub._pb_stub.devices.gpus import SIMULATED
 
 MIB = 1 << 20
 ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'

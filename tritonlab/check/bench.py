@@ -17,12 +17,14 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from .generated import FILLS, Generator, RequestShape, filled, new_values, value_edges, with_rows
 from .noise import AnswerNoise
-from .problems import breaks_a_rule
+from .problems import answer_problems, breaks_a_rule
 from .sample import ModelAnswer, Sample
 from .scratch_model import ScratchModel
 
 #: Requests that are known to be taken, at most, and those that are tried to find them.
 _POOL, _TRIED = 12, 40
+#: Inputs that are exchanged between two of them, at most.
+_MIXED = 4
 #: Seconds in which an answer must come, at least; and how many times as long as the slowest known one.
 _LEAST_TIMEOUT, _TIMES = 2.0, 20.0
 #: Seconds by which a trial may go on when the time of its relation is over.
@@ -80,7 +82,7 @@ class Bench:
         #: called before each request; raises Stopped
         self.poll: Callable[[], None] = lambda: None
         self.sent = 0
-        self._given = given
+        self.given = given
         self._is_random = is_random
         self._clock = clock
         self._ids = itertools.count(1)
@@ -161,6 +163,20 @@ class Bench:
             self.scratch.stop(0.2)
             self.scratch.fresh()
 
+    # -- what is wrong with an answer by itself
+
+    def problems(self, sample: Sample, answer: ModelAnswer) -> Iterator[tuple[str, str]]:
+        """Yield what an answer has that the config does not promise, or lacks, as the output and a sentence."""
+        for name, words in answer_problems(self.scratch.version.config, sample, answer, self.shape.rows(sample)):
+            if not self.is_left_out_at_times(words):
+                yield name, words
+
+    def is_left_out_at_times(self, words: str) -> bool:
+        """Return whether a sentence says that an output is missing which other answers have: there may be nothing to
+        say."""
+        names = {name for one in (*self.pool, *self.edges) for outputs in one.answer.responses for name in outputs}
+        return any(f"does not have '{name}', which" in words for name in names)
+
     # -- what the model is like
 
     def learn(self) -> None:
@@ -181,20 +197,16 @@ class Bench:
         slowest = max((answer.seconds for answer in answers if answer.ended), default=0.0)
         self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
         if self.pool:
-            first = self.pool[0].sample
-            answers = [self.fresh_answer(first) for _ in range(2)]
-            if self._is_random:
-                answers = [*answers, *(self.alone(first) for _ in range(4))]
-            self.noise.learn(answers)
+            self._learn_of(self.pool[0].sample, 2)
 
     def _fill_pool(self) -> None:
-        for sample in self._given:
+        for sample in self.given:
             self._try(sample)
-        if self.pool and self._given and not self.generator.has_given and len(self.pool) >= _POOL:
+        if self.pool and self.given and not self.generator.has_given and len(self.pool) >= _POOL:
             return
         for fill in FILLS:
-            candidates = self.generator.candidates(fill)
             taken = len(self.pool)
+            candidates = self.generator.candidates(fill, lambda taken=taken: len(self.pool) > taken)  # type: ignore[misc]
             for tried in range(_TRIED):
                 if len(self.pool) >= _POOL or self.over() or self._is_slow():
                     break
@@ -203,7 +215,19 @@ class Bench:
                 self._try(next(candidates))
             if len(self.pool) > taken or self.over():
                 self._fill = fill
+                self._mix()
                 return
+
+    def _mix(self) -> None:
+        """Try requests that differ in one input from another: a model may tell them apart by the others only."""
+        first = self.pool[0] if self.pool else None
+        other = next((one for one in self.pool[1:] if first and _alike(first.sample, one.sample)), None)
+        if first is None or other is None or len(first.sample.inputs) < 2:
+            return
+        for name in list(first.sample.inputs)[:_MIXED]:
+            if not self.over():
+                changed = {**first.sample.inputs, name: other.sample.inputs[name]}
+                self._try(first.sample.with_inputs(changed))
 
     def _is_slow(self) -> bool:
         """Return whether enough requests are known for a model that takes long for each."""
@@ -225,11 +249,7 @@ class Bench:
         """Ask again in new processes, from the last to the first: what differs depends on what came before, or on
         nothing."""
         self.say("measuring whether it is deterministic")
-        first = self.pool[0].sample
-        answers = [self.fresh_answer(first) for _ in range(3)]
-        if self._is_random:  # processes forked from one have the state of its random numbers
-            answers += [self.alone(first) for _ in range(4)]
-        self.noise.learn(answers)
+        self._learn_of(self.pool[0].sample, 3)
         self.renew()  # the first request may be what all later answers depend on
         again: list[Known] = [Known(one.sample, self.alone(one.sample)) for one in reversed(self.pool)][::-1]
         for place, (before, after) in enumerate(zip(self.pool, again, strict=True)):
@@ -240,6 +260,16 @@ class Bench:
                 ones += [before.answer, after.answer]
             self.noise.learn(ones)
             self.pool[place] = Known(before.sample, ones[0])
+
+    def _learn_of(self, sample: Sample, times: int) -> None:
+        """Learn the noise of a request in so many new processes, as the first one and as the second there: what differs
+        though the same came before depends on the time, or on nothing."""
+        answers = [(self.fresh_answer(sample), self.alone(sample)) for _ in range(times)]
+        firsts, seconds = zip(*answers, strict=True)
+        if self._is_random:  # processes forked from one have the state of its random numbers
+            firsts = (*firsts, *seconds[-1:], *(self.alone(sample) for _ in range(3)))
+        self.noise.learn(firsts)
+        self.noise.learn(seconds)
 
     def _sweep_edges(self) -> None:
         self.say("sending edge values")
@@ -284,6 +314,12 @@ class Bench:
             if not is_same or many.seconds > 3 * few.seconds + 0.03:
                 found.add(name)
         return found
+
+
+def _alike(one: Sample, other: Sample) -> bool:
+    """Return whether two requests have inputs of the same names and shapes."""
+    shapes = [{name: tensor.shape for name, tensor in each.inputs.items()} for each in (one, other)]
+    return shapes[0] == shapes[1]
 
 
 def _shapes(answer: ModelAnswer) -> list[tuple[str, tuple[int, ...]]]:

@@ -53,8 +53,8 @@ Judge = Callable[["Bench", Case, bool], "Judgement | None"]
 @dataclass(frozen=True)
 class Relation:
     """One of the relations of a check. `search` yields the cases that look wrong; `judges` decide, by kind of case.
-    `why_not` returns why it does not apply to a model, "" if it does. `weight`: its share of the time. `careful`: the
-    kinds of which each trial needs new processes.
+    `why_not` returns why it does not apply to a model, "" if it does. `beyond`: what of it nobody can try, and why, in
+    words. `weight`: its share of the time. `careful`: the kinds of which each trial needs new processes.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Relation:
     search: Callable[[Bench], Iterator[Case]]
     judges: Mapping[str, Judge]
     why_not: Callable[[Bench], str] = lambda bench: ""
+    beyond: tuple[str, str] | None = None
     weight: float = 1.0
     careful: frozenset[str] = frozenset()
     shrinks: bool = True

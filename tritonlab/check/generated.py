@@ -116,6 +116,15 @@ class RequestShape:
             for name, datatype in self.types.items()
         }
 
+    def with_batch(self, sample: Sample) -> Sample:
+        """Return the request with a batch dimension, if its inputs have none and the model wants one."""
+        lacks = [len(one.shape) == len(self.dims.get(name, [])) for name, one in sample.inputs.items()]
+        if not (self.batches and all(lacks)):
+            return sample
+        return sample.with_inputs(
+            {name: Tensor(one.datatype, (1, *one.shape), one.data) for name, one in sample.inputs.items()}
+        )
+
     def rows(self, sample: Sample) -> int:
         first = next(iter(sample.inputs.values()), None)
         return int(first.shape[0]) if self.batches and first is not None and first.shape else 1
@@ -137,11 +146,14 @@ class Generator:
         self.given_names = frozenset(given)
         self.has_given = bool(given)
 
-    def candidates(self, fill: Fill) -> Iterator[Sample]:
-        """Yield requests without end, the first ones of one row and one size."""
+    def candidates(self, fill: Fill, is_taken: Callable[[], bool]) -> Iterator[Sample]:
+        """Yield requests without end: of any size until the model has taken one, then the most of that size first."""
         sizes = _SIZES if self.shape.is_variable else (1,)
+        size, taken = sizes[0], 0
         for number in range(1 << 30):
-            size = sizes[0] if number < 8 else sizes[number % len(sizes)]
+            taken += is_taken()
+            if not 0 < taken < 8:
+                size = sizes[number % len(sizes)]
             rows = 1 if number % 4 < 3 or not self.shape.batches else min(2 + number % 3, self.shape.most_rows)
             made = self.one(fill, rows, size)
             if number % 2 and self.shape.optional and len(self.shape.optional) < len(made.inputs):

@@ -57,6 +57,8 @@ _NO_TIME = "no time was left"
 _CONFIRM = 20.0
 #: Seconds between two reports of what is done.
 _EVERY = 0.25
+#: The microseconds after which a sequence expires, at least; `sequences` tries expiry with less.
+_SEQUENCE_IDLE = 60_000_000
 #: The requests of earlier failures that are sent, at most.
 _FAILED = 4
 #: Findings of one relation, at most.
@@ -136,7 +138,7 @@ class _Run:
         self._cite = cite
         self._began = time.monotonic()
         self._relation = "start"
-        self._text, self._said = "", self._began
+        self._text, self._reported_at = "", self._began
         self._findings: list[CheckFinding] = []
         self._tried: list[Tried] = []
         self._notes: list[str] = []
@@ -146,7 +148,7 @@ class _Run:
         bench: Bench | None = None
         try:
             self._say("copying the model")
-            with open_scratch(self._model) as scratch:
+            with open_scratch(self._model, given) as scratch:
                 bench = self._bench(scratch, given)
                 self._go(bench, relations)
         except KeyboardInterrupt:
@@ -187,7 +189,7 @@ class _Run:
         bench.say, bench.poll = self._say, self._poll
         scratch.timeout = max(scratch.timeout, self._options.seconds * _FIRST)
         self._say("starting the copy")
-        scratch.start(**_batching(scratch))
+        scratch.start()
         bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)
         return bench
 
@@ -218,6 +220,9 @@ class _Run:
                 continue
             is_whole = self._try(bench, relation, share)
             self._tried.append(Tried(relation.name, relation.explanation, cut=not is_whole))
+            if relation.beyond is not None:
+                name, why = relation.beyond
+                self._tried.append(Tried(name, f"A part of {relation.name}.", why))
 
     def _try(self, bench: Bench, relation: Relation, share: float) -> bool:
         """Try a relation; return whether its time was enough."""
@@ -281,18 +286,20 @@ class _Run:
 
     def _say(self, text: str) -> None:
         """Report what is done now. Raises Stopped if that is answered with False."""
-        self._text, self._said = text, time.monotonic()
+        self._text, self._reported_at = text, time.monotonic()
         if (progress := self._options.progress) is not None:
-            since = self._said - self._began
+            since = self._reported_at - self._began
             if progress(Doing(self._relation, text, since, self._options.seconds, len(self._findings))) is False:
                 raise Stopped
 
     def _poll(self) -> None:
-        if time.monotonic() - self._said > _EVERY:
+        if time.monotonic() - self._reported_at > _EVERY:
             self._say(self._text)
 
 
 def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, given: Sequence[Sample]) -> Bench:
+    """Return a bench for a copy that is not started yet."""
+    scratch.base = _batching(scratch)
     random = np.random.default_rng(options.seed)
     shape = RequestShape(scratch.config)
     generator = Generator(shape, random, drawing(options.strategies, options.seed))
@@ -301,9 +308,12 @@ def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, given
 
 def _batching(scratch: ScratchModel) -> dict[str, Any]:
     """Return what of the config differs in the copy: a model that takes batches gets them, also if its author has not
-    said yet that requests are to be joined."""
+    said yet that requests are to be joined. Sequences do not expire where the machine is busy."""
     config = scratch.config
-    if config.max_batch_size > 1 and not config.HasField("sequence_batching") and not is_ensemble(config):
+    if config.HasField("sequence_batching"):
+        kept = max(int(config.sequence_batching.max_sequence_idle_microseconds), _SEQUENCE_IDLE)
+        return {"sequence_batching": {**scratch.written()["sequence_batching"], "max_sequence_idle_microseconds": kept}}
+    if config.max_batch_size > 1 and not is_ensemble(config):
         if not config.HasField("dynamic_batching"):
             return {"dynamic_batching": {}}
         batching = dict(scratch.written()["dynamic_batching"])
@@ -313,12 +323,12 @@ def _batching(scratch: ScratchModel) -> dict[str, Any]:
     return {}
 
 
-def open_scratch(model: Model) -> ScratchModel:
-    """Return a copy of a model that serves, and of those that it needs."""
+def open_scratch(model: Model, given: Sequence[Sample] = ()) -> ScratchModel:
+    """Return a copy of a model that serves, and of those that it needs, also for the requests that are given."""
     core = model.server.core
     version = core.find(model.name, model.version)
     others = []
-    for name in _needed(model):
+    for name in _needed(model, given):
         with suppress(TritonError):
             others.append((name, core.find(name).files.directory))
     is_python = not is_ensemble(version.config) and version.config.backend == "python"
@@ -332,18 +342,21 @@ def open_scratch(model: Model) -> ScratchModel:
     )
 
 
-def _needed(model: Model) -> list[str]:
-    """Return the models that it consists of or has called, and what these need."""
+def _needed(model: Model, given: Sequence[Sample]) -> list[str]:
+    """Return the models that it consists of or has called, or that its source or a request names, and what these
+    need."""
     core = model.server.core
     found: list[str] = []
     todo = [model.name]
     known = {one.identifier for one in core.models()}
+    in_requests = [text for one in given for text in one.texts() if text in known]
     while todo:
         name = todo.pop()
         with suppress(TritonError):
             version = core.find(name)
             called = [*composing_models(version.config), *(one for each in version.instances for one in each.called)]
             called += [one for one in Contacts.named_in(version.files.directory) if one in known]
+            called += in_requests
             for one in called:
                 if one not in found and one != model.name:
                     found.append(one)
@@ -356,7 +369,8 @@ def _examples(model: Model, example: Any) -> list[Sample]:
     if example is None:
         return []
     several = example if isinstance(example, (list, tuple)) else [example]
-    types = model.server.core.find(model.name, model.version).rules.input_types
+    version = model.server.core.find(model.name, model.version)
+    types, shape = version.rules.input_types, RequestShape(version.config)
     found = []
     for one in several:
         if isinstance(one, InferenceRequest):
@@ -367,7 +381,7 @@ def _examples(model: Model, example: Any) -> list[Sample]:
                 if name not in types:
                     raise InvalidArgumentError(f"example names '{name}', which is not an input of '{model.name}'")
                 tensors[name] = Tensor.from_any(value, types[name])
-            found.append(Sample(tensors))
+            found.append(shape.with_batch(Sample(tensors)))
         else:
             kind = type(one).__name__
             raise InvalidArgumentError(f"example is of type {kind}; give inputs by name, a request, or a list of them")
@@ -398,6 +412,8 @@ def _failed(model: Model) -> list[Sample]:
 
 
 def _nothing_taken(bench: Bench) -> str:
+    if (example := next(iter(bench.refused), None)) is not None and example.sample in bench.given:
+        return f"Nothing could be checked: the model refuses the request that was given: {example.answer.summary}."
     refused = bench.refused[-1].answer.summary if bench.refused else "no answer"
     return (
         f"Nothing could be checked: the model refuses every request that was generated, the last one with: {refused}. "
@@ -408,10 +424,9 @@ def _nothing_taken(bench: Bench) -> str:
 def repeat(model: Model, case: Case, options: CheckOptions) -> Judgement | None:
     """Do a case again with the model as it is now."""
     relation = next(one for one in RELATIONS if one.name == case.relation)
-    with open_scratch(model) as scratch:
+    with open_scratch(model, case.samples) as scratch:
         bench = make_bench(scratch, model, options, case.samples)
-        scratch.start(**_batching(scratch))
-        bench.deadline = time.monotonic() + max(options.seconds, 30.0)
+        scratch.start()
         answers = [bench.alone(sample) for sample in case.samples]
         for answer in answers:
             bench.recover(answer)

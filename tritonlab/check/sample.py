@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +53,14 @@ class Sample:
         elements = sum(int(np.prod(one.shape)) for one in self.inputs.values())
         weight = sum(_weight(one) for one in self.inputs.values())
         return elements, sum(one.byte_size for one in self.inputs.values()), weight
+
+    def texts(self) -> Iterator[str]:
+        """Yield the elements of its BYTES inputs that are valid UTF-8."""
+        for tensor in self.inputs.values():
+            if tensor.datatype is DataType.BYTES:
+                for element in tensor.numpy().flat:
+                    with suppress(UnicodeDecodeError):
+                        yield bytes(element).decode()
 
     def text(self) -> str:
         """Return the inputs in one line, the first values of each."""

@@ -37,7 +37,7 @@ _END = 3.0
 
 
 @dataclass
-class _Asked:
+class _SentRequest:
     """A request under way. Hooks and callbacks come on any thread."""
 
     request: InferenceRequest
@@ -132,6 +132,8 @@ class ScratchModel:
         self._others = [each for each, _ in others]
         #: whether the others are what it consists of, whose processes begin and end with it
         self.is_ensemble = bool(is_ensemble(config))
+        #: fields of its config, in their JSON form, that are never as the author has them
+        self.base: dict[str, Any] = {}
         self.override: dict[str, Any] = {}
         self.load_seconds = 0.0
         #: whether its `finalize` was seen not to end; then it is killed at once
@@ -183,14 +185,14 @@ class ScratchModel:
         self._scratch, self.path = scratch, scratch.path
 
     def written(self, **differing: Any) -> dict[str, Any]:
-        """Return the config of the copy: as the author's, but without a cache, in which answers would be kept, and with
-        one instance."""
+        """Return the config of the copy: as the author's, but for `base` and `differing`, without a cache, in which
+        answers would be kept, and with one instance."""
         found: dict[str, Any] = to_dict(self.config)
         found.pop("response_cache", None)
         if not self.is_ensemble:
             groups = found.get("instance_group") or [{"count": 1, "kind": "KIND_CPU"}]
             found["instance_group"] = [{**groups[0], "count": 1, "name": ""}]
-        for key, value in differing.items():
+        for key, value in {**self.base, **differing}.items():
             if value is None:
                 found.pop(key, None)
             else:
@@ -273,11 +275,11 @@ class ScratchModel:
         version = self.version
         before = len(self.watch.deaths)
         held = self._hold(version) if gather else []
-        asked = []
+        sent = []
         for number, request in enumerate(requests):
-            one = _Asked(request, time.monotonic(), cancel_at=(cancel or {}).get(number, -2))
+            one = _SentRequest(request, time.monotonic(), cancel_at=(cancel or {}).get(number, -2))
             request.on_response = one.receive
-            asked.append(one)
+            sent.append(one)
             self._send(one, version)
             if one.cancel_at == 0:
                 request.cancel()
@@ -285,19 +287,17 @@ class ScratchModel:
             scheduler: Any = version.scheduler
             first = held[instance % len(held)]
             scheduler.instance_idle(first)
-            self._cancel_executing(asked)
+            self._cancel_executing(sent)
             for other in held:
                 if other is not first:
                     scheduler.instance_idle(other)
         else:
-            self._cancel_executing(asked)
-        until = time.monotonic() + (timeout if timeout is not None else self.timeout)
-        for one in asked:
-            one.done.wait(max(until - time.monotonic(), 0.0))
+            self._cancel_executing(sent)
+        _wait(sent, timeout if timeout is not None else self.timeout)
         died = len(self.watch.deaths) > before
-        return [self._answer(one, died) for one in asked]
+        return [self._answer(one, died) for one in sent]
 
-    def _send(self, one: _Asked, version: ModelVersion) -> None:
+    def _send(self, one: _SentRequest, version: ModelVersion) -> None:
         try:
             self.server.core.infer(one.request, version)
         except TritonError as error:
@@ -318,12 +318,12 @@ class ScratchModel:
         return instances
 
     @staticmethod
-    def _cancel_executing(asked: Sequence[_Asked]) -> None:
-        for one in asked:
+    def _cancel_executing(sent: Sequence[_SentRequest]) -> None:
+        for one in sent:
             if one.cancel_at == -1:
                 one.request.cancel()
 
-    def _answer(self, one: _Asked, died: bool) -> ModelAnswer:
+    def _answer(self, one: _SentRequest, died: bool) -> ModelAnswer:
         ended = one.done.is_set()
         if not ended:
             one.request.cancel()
@@ -341,6 +341,17 @@ class ScratchModel:
             died=died,
             busy=not ended and any(each.payload is not None for each in self.instances),
         )
+
+
+def _wait(sent: Sequence[_SentRequest], timeout: float) -> None:
+    """Wait for the ends of requests, until none has come for so many seconds: they may be executed one by one."""
+    for one in sent:
+        ended = time.monotonic()
+        while not one.done.wait(max(ended + timeout - time.monotonic(), 0.0)):
+            latest = max(each.ended_at for each in sent)
+            if latest <= ended:
+                return
+            ended = latest
 
 
 class _StillBusy(RuntimeError):

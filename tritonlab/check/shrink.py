@@ -43,13 +43,13 @@ def shrink(
             trials += 1
             bench.say(f"making it smaller ({trials})")
             found = shows(smaller)
-            if found is not None and _alike(found, judgement):
+            if found is not None and _is_same_failure(found, judgement):
                 case, judgement, progressed = smaller, found, True
                 break
     return case, judgement
 
 
-def _alike(one: Judgement, other: Judgement) -> bool:
+def _is_same_failure(one: Judgement, other: Judgement) -> bool:
     """Return whether two judgements are about the same kind of thing, so that one error is not traded for another."""
     if (one.difference is None) != (other.difference is None):
         return False

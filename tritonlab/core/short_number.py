@@ -1,6 +1,8 @@
-"""Numbers and times for people."""
+"""Numbers, times and sizes for people."""
 
 from __future__ import annotations
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def short_number(value: float) -> str:
@@ -13,3 +15,21 @@ def duration_text(seconds: float) -> str:
     if seconds >= 1:
         return f"{short_number(seconds)} s"
     return f"{short_number(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{short_number(seconds * 1e6)} µs"
+
+
+def ns_text(nanoseconds: float) -> str:
+    """Return nanoseconds as `duration_text` does seconds."""
+    return duration_text(nanoseconds / 1e9)
+
+
+def size_text(count: int) -> str:
+    """Return bytes in powers of 1000: `1.07 GB`."""
+    size, unit = float(count), 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{short_number(size)} {_UNITS[unit]}"
+
+
+def mib_text(count: float) -> str:
+    """Return bytes in MiB: `12.5 MiB`."""
+    return f"{short_number(count / (1 << 20))} MiB"

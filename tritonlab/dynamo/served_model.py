@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
@@ -41,8 +42,9 @@ class ServedModel:
 
     def __init__(self, model: Model, probe: str) -> None:
         self.name = model.name
-        #: requests under way
+        #: requests under way, and when the last one came or was answered
         self.busy = 0
+        self.last_request = 0.0
         self._model = model
         self._probe = probe
         self.config = model.config()
@@ -67,6 +69,7 @@ class ServedModel:
             yield {"id": "", "model": self.name, "tensors": [], "parameters": {ASK: {"string": self.digest}}}
         else:
             self.busy += 1
+            self.last_request = time.monotonic()
             try:
                 async for answer in self._answer(sent, context):
                     yield answer
@@ -74,6 +77,7 @@ class ServedModel:
                 raise WorkerError(f"{error.code.text}: {error.message}") from None
             finally:
                 self.busy -= 1
+                self.last_request = time.monotonic()
 
     async def _answer(self, sent: Mapping[str, Any], context: RequestContext) -> AsyncIterator[dict[str, Any]]:
         classes = wire.read_classes(sent)

@@ -14,8 +14,6 @@ from ..core.inference.infer_response import InferenceResponse, ParameterValue
 from ..core.inference.tensor import Tensor
 from ..core.status import InvalidArgumentError, UnsupportedError
 
-#: Bytes of one message of Dynamo's frontend, as gRPC has it by default.
-MESSAGE_LIMIT = 4 << 20
 #: The parameter of a requested output that asks for its highest elements.
 CLASSIFICATION = "classification"
 
@@ -75,16 +73,7 @@ def read_parameters(sent: Mapping[str, Any] | None) -> dict[str, ParameterValue]
 
 
 def write_response(response: InferenceResponse, outputs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return a response without an error as a frontend takes it; `outputs` are what is sent of it, on the host.
-
-    Raises UnsupportedError for one that is larger than a message may be.
-    """
-    size = sum(tensor.data.nbytes for tensor in outputs.values())
-    if size > MESSAGE_LIMIT:
-        raise UnsupportedError(
-            f"the response of model '{response.model_name}' has {size} bytes, and Dynamo's frontend sends "
-            f"{MESSAGE_LIMIT} at most; serve the model with Triton, or send less"
-        )
+    """Return a response without an error as a frontend takes it; `outputs` are what is sent of it, on the host."""
     written: dict[str, Any] = {
         "id": response.request_id,
         "model": response.model_name,

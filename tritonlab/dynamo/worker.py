@@ -26,9 +26,9 @@ from ..server.api.server import Server
 from .served_model import ASK, ServedModel
 
 LOOPBACK = "127.0.0.1"
-#: Seconds in which the routers of all frontends have heard that a worker leaves.
+#: Seconds without a request after which the routers of all frontends have heard that a worker leaves.
 _LEAVING = 2.0
-#: Seconds that requests under way may take after that.
+#: Seconds that a worker waits for that, and for requests under way.
 _DRAINING = 30.0
 #: Seconds between two looks at the clock, and how late one may come before the fleet has given this worker up: its
 #: lease is of 10 seconds.
@@ -102,6 +102,9 @@ class Worker:
         """Join the fleet, answer until a signal comes, leave, and return the exit status. Raises Refused and
         TritonError for a model that cannot be served, before any was announced."""
         names = sorted({name for name, _ in self._server.models(exclude_not_ready=True)})
+        if not names:
+            repository = self._options.model_repository
+            raise Refused(f"no model is loaded of '{repository}': a worker serves what is there when it starts")
         self._models = [ServedModel(self._server.model(name), self._probe) for name in names]
         self._endpoints = [self._runtime.endpoint(self._path(model.name)) for model in self._models]
         for model, endpoint in zip(self._models, self._endpoints, strict=True):
@@ -158,7 +161,7 @@ class Worker:
             digest = await _ask(client, instance)
             if digest is None:
                 continue
-            if model.keeps_sequences:
+            if model.keeps_sequences:  # its router's session affinity spreads tensors all the same (1.6.1, measured)
                 raise Refused(
                     f"the model '{model.name}' keeps sequences and another worker serves it already: Dynamo would send "
                     "the requests of one sequence to both; run one worker, or take another --namespace"
@@ -192,14 +195,16 @@ class Worker:
                 last = time.monotonic()
 
     async def _leave(self) -> None:
-        """Leave the fleet, wait until its frontends know, and let requests end."""
+        """Leave the fleet, wait until its frontends know and send nothing more, and let requests end."""
         await asyncio.gather(
             *(endpoint.unregister_endpoint_instance() for endpoint in self._endpoints), return_exceptions=True
         )
-        if not self._status:
-            await asyncio.sleep(_LEAVING)
-        end = time.monotonic() + _DRAINING
-        while any(model.busy for model in self._models) and time.monotonic() < end:
+        left = time.monotonic()
+        heard = 0.0 if self._status else _LEAVING  # a worker that the fleet has given up is sent nothing
+        while time.monotonic() < left + _DRAINING and (
+            any(model.busy for model in self._models)
+            or time.monotonic() < max(left, *(model.last_request for model in self._models)) + heard
+        ):
             await asyncio.sleep(0.05)
         self._runtime.shutdown()
 

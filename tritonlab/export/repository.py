@@ -1,5 +1,5 @@
-"""`export` writes served models as model directories that a Triton server can load; `plan_export` says first what that
-would change.
+"""The export of served models as model directories that a Triton server can load (`export`), and what that would
+change (`plan_export`).
 
 A directory that exists is never written into. The new tree is built beside the repository, and replacing moves the old
 directory away and the new one in, so that at every moment one of the two is there in full.

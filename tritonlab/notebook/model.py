@@ -271,11 +271,11 @@ class Model(LoadTested, served.Model):
         found until then. `seed` makes the same requests again.
 
         relations: those to try, of company, neighbours, answers, streams, sequences, resources, life and edges; all by
-        default. example: inputs by name that the model takes, a request, or a list of these. strategies: for some
-        inputs what makes their values, without the batch dimension: a strategy of hypothesis, a list of values, or a
-        function of a numpy Generator. side_effects: also check a model that talks to others, which a check does
-        thousands of times. progress: called with what is done now, which prints as a line; it returns False to end it.
-        True prints the lines.
+        default. example: inputs by name that the model takes, a request, or a list of these; the batch dimension may
+        be left out. strategies: for some inputs what makes their values, without the batch dimension: a strategy of
+        hypothesis, a list of values, or a function of a numpy Generator. side_effects: also check a model that talks to
+        others, which a check does thousands of times. progress: called with what is done now, which prints as a line;
+        it returns False to end it. True prints the lines.
 
         Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
         and ImportError for a strategy without hypothesis.

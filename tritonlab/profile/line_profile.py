@@ -309,8 +309,8 @@ class LineProfile:
 
 def place_of(file: str, number: int, cite: Cite) -> tuple[str, int]:
     """Return the cell, or the name of the file, and the number of a line there."""
-    said = f'File "{file}", line {number}'
-    found = _PLACE.match(cite(said).partition("\n")[0])
+    place = f'File "{file}", line {number}'
+    found = _PLACE.match(cite(place).partition("\n")[0])
     if found is None or found[1].startswith('File "'):
         return PurePath(file).name, int(found[2]) if found is not None else number
     return found[1], int(found[2])

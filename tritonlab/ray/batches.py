@@ -38,6 +38,9 @@ def map_batches(
     `concurrency`: how many processes have the model loaded, or the least and the most, each with `num_cpus` and
     `num_gpus`.
 
+    An output that the config declares with one element (`dims: [ 1 ]`) is a column of plain values, any other one a
+    column of arrays, or of lists if it has texts.
+
     A row that the model fails for is kept: `error_column` has the text, empty for all others, and its outputs are NaN,
     zero or empty. If a request of several rows fails, each of them is sent again on its own.
 
@@ -144,7 +147,7 @@ class ModelRows:
             right = [np.asarray(row[name]) for row in found if not isinstance(row, str)]
             empty = _empty(declared, right)
             values = [np.asarray(row[name]) if not isinstance(row, str) else empty for row in found]
-            joined[name] = _column(values)
+            joined[name] = _column(values, is_plain=all(int(size) == 1 for size in declared["dims"]))
         texts = [row if isinstance(row, str) else "" for row in found]
         joined[self._error_column] = np.array(texts, dtype=object)
         return joined
@@ -185,11 +188,14 @@ def _dtype_of(declared: Mapping[str, Any]) -> np.dtype[Any]:
     return DataType.from_config_name(str(declared["data_type"])).numpy
 
 
-def _column(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return one column; an output of one element for each row is a column of plain values."""
-    if len({value.shape for value in values}) == 1:
-        stacked = np.stack(values)
-        return stacked.reshape(-1) if stacked.size == len(values) else stacked
+def _column(values: Sequence[NDArray[Any]], *, is_plain: bool) -> NDArray[Any]:
+    """Return one column. The config alone decides whether it has plain values: Ray cannot join the blocks of a dataset
+    in which some have arrays and some have not."""
+    if is_plain and all(value.size == 1 for value in values):
+        return np.concatenate([value.reshape(-1) for value in values])
+    if values[0].dtype.kind != "O" and len({value.shape for value in values}) == 1:
+        return np.stack(values)
     column = np.empty(len(values), dtype=object)
-    column[:] = values
+    for row, value in enumerate(values):  # at once, numpy would look into the arrays
+        column[row] = value.tolist() if value.dtype.kind == "O" else value
     return column

@@ -34,7 +34,7 @@ from ..ipc.processes.stub_launcher import StubProcess
 from ..ipc.processes.stub_pool import StubPool
 from ..repository.model_repository_manager import ModelRepositoryManager, check_repositories
 from ..schedulers.timer import Timer
-from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
+from ..stub._pb_stub.devices.gpus import CUDA, SIMULATED
 from .models.backend_choice import BackendChoices
 from .models.backend_config import shm_settings
 from .models.backends import Backends
@@ -186,7 +186,9 @@ def _load_services(
     return LoadServices(
         instances,
         timer,
-        backends=Backends(options.backend_directory, instances.log, BackendChoices(options.backends)),
+        backends=Backends(
+            options.backend_directory, instances.log, BackendChoices(options.backends), options.backend_config
+        ),
         infer=partial(server.infer, from_model=True),
         find=server.find,
         stats=metrics.stats,

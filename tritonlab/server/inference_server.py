@@ -245,6 +245,10 @@ class InferenceServer:
         """End the loads of a model that go on, so that they fail."""
         self._control.stop_loading(name)
 
+    def drop_failed(self, name: str) -> None:
+        """Forget a model of this name that could not be loaded and that no repository has any more."""
+        self._control.drop_failed(name)
+
     def kill(self, endings: Sequence[Ending]) -> None:
         """End these versions at once: their requests fail and their stubs are killed. Blocks some seconds at most."""
         self._control.kill(endings)

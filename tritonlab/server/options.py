@@ -41,7 +41,8 @@ class Options:
         `config.pbtxt` (rule 5.1.7).
     strict_readiness: whether the server is ready only while every known version serves, or was unloaded on purpose
         (rule 5.11.9).
-    backend_config: the keys of `--backend-config=python,…` (rule 2.9).
+    backend_config: the keys of `--backend-config=…`, for all backends, and for one as a dict by its name:
+        `{"onnxruntime": {"default-max-batch-size": "8"}}` (rules 2.9, 2.14.6).
     backend_directory: where Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11).
     backends: what answers for models of other backends than Python's, by the model's or the backend's name: "real",
         "borrow:host:8001", "recorded", "stand-in", or a dict with `use` and the fields of rule 2.13.3. A
@@ -82,7 +83,7 @@ class Options:
     strict_model_config: bool = False
     model_config_name: str = ""
     strict_readiness: bool = True
-    backend_config: Mapping[str, str] | None = None
+    backend_config: Mapping[str, str | Mapping[str, str]] | None = None
     backend_directory: str | Path | None = None
     backends: Mapping[str, str | Mapping[str, Any]] | None = None
     cache_config: str = ""

@@ -11,7 +11,7 @@ function offer(model: Model, place: HTMLElement, typed: Map<string, string>): vo
   const name = place.dataset.choose ?? "";
   const button = (text: string, title: string, choice: () => string): HTMLButtonElement => {
     const made = addButton(place, text, title);
-    made.dataset.model = `${name} ${text}`;
+    Object.assign(made.dataset, { model: `${name} ${text}`, row: name });
     made.onclick = () => {
       const chosen = choice();
       if (!chosen) return address.focus();
@@ -27,7 +27,7 @@ function offer(model: Model, place: HTMLElement, typed: Map<string, string>): vo
   const address = element("input");
   Object.assign(address, { type: "text", placeholder: "HOST:8001", value: typed.get(name) ?? "" });
   address.style.width = "11em";
-  address.dataset.model = `${name} address`;
+  Object.assign(address.dataset, { model: `${name} address`, row: name });
   address.setAttribute("aria-label", `gRPC address of the server to borrow ${name} from`);
   const borrow = button("Borrow from", `Ask a running server for ${name}'s answers`, () => address.value.trim() && `borrow:${address.value.trim()}`);
   address.oninput = () => typed.set(name, address.value);
@@ -38,28 +38,44 @@ function offer(model: Model, place: HTMLElement, typed: Map<string, string>): vo
   place.append(address);
 }
 
+/** Gives the focus to what had it before the table was drawn again; where that is gone, as buttons are while a model
+ * loads, to its row until it comes back. */
+function focusAgain(panel: HTMLElement, { model, row }: DOMStringMap): void {
+  const same = [...panel.querySelectorAll<HTMLElement>("[data-model]")].find((each) => each.dataset.model === model);
+  const name = [...panel.querySelectorAll<HTMLElement>("td.tl-tensor")].find((each) => each.textContent === row);
+  if (same) same.focus();
+  else if (name) focusCell(name, row, model);
+}
+
+/** Focuses a cell of a row in the place of `model`, what is focused else. */
+function focusCell(cell: HTMLElement, row = "", model = ""): void {
+  cell.tabIndex = -1;
+  Object.assign(cell.dataset, { row, model });
+  cell.focus();
+}
+
 function render({ model, el }: RenderContext<{ html: string }>): Cleanup {
   const panel = add(el, "div");
   const typed = new Map<string, string>();
   const draw = (): void => {
-    const focused = panel.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.model : undefined;
+    const focused = panel.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset : {};
     panel.innerHTML = model.get("state").html;
     for (const place of panel.querySelectorAll<HTMLElement>("[data-cells]")) {
       const name = place.dataset.cells ?? "";
       const command = place.innerHTML;
       place.textContent = "";
       const button = addButton(place, "Bring into cells", `Insert cells that write ${name} below this one`);
-      button.dataset.model = name;
+      Object.assign(button.dataset, { model: name, row: name });
       button.onclick = () => {
         const asked = new CustomEvent(CELLS, { bubbles: true, cancelable: true, detail: { model: name } });
         // without the extension, as in VS Code, the magic does it
-        if (button.dispatchEvent(asked)) place.innerHTML = command;
+        if (!button.dispatchEvent(asked)) return;
+        place.innerHTML = command;
+        focusCell(place, name);
       };
     }
     for (const place of panel.querySelectorAll<HTMLElement>("[data-choose]")) offer(model, place, typed);
-    for (const each of panel.querySelectorAll<HTMLElement>("[data-model]")) {
-      if (focused && each.dataset.model === focused) each.focus();
-    }
+    if (focused.row) focusAgain(panel, focused);
   };
   draw();
   model.on("change:state", draw);

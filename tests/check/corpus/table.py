@@ -134,6 +134,18 @@ WRONG = (
         seen="triton-inference-server/server#7907",
     ),
     PlantedBug(
+        "cached_by_prompt",
+        "company",
+        says=("LOGIT",),
+        line="if prompt not in self.cache:",
+        lines=(
+            "self.cache[prompt] = (zlib.crc32(prompt) % 1000) / 1000 / max(abs(float(temperature)), 0.01)",
+            "return self.cache[prompt]",
+        ),
+        # what is cached is told apart by a part of the request only
+        seen="567-labs/instructor#2585",
+    ),
+    PlantedBug(
         "calibrates_itself",
         "company",
         also=("life",),
@@ -340,6 +352,20 @@ WRONG = (
         seen="triton-inference-server/server#6781",
     ),
     PlantedBug(
+        "keeps_errors",
+        "resources",
+        says=("request that fails", "memory|objects"),
+        line="self.failures.append(error)",
+        lines=(
+            'raise ValueError(f"RGB has {pixels.shape[1]} values, which is no multiple of 3")',
+            'pixels = pb_utils.get_input_tensor_by_name(request, "RGB").as_numpy()',
+            "responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error))))",
+        ),
+        shown=True,
+        # memory that only errors leave behind
+        seen="triton-inference-server/server#7481",
+    ),
+    PlantedBug(
         "log_handlers",
         "resources",
         says=("descriptor|file",),
@@ -462,6 +488,7 @@ RIGHT = (
     RightModel("channels_first"),
     RightModel("counted"),
     RightModel("cyclic_garbage"),
+    RightModel("expiring_cache"),
     RightModel("expiring_states"),
     RightModel("flower_labels"),
     RightModel("grows_to_its_peak"),

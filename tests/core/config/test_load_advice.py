@@ -67,3 +67,20 @@ def test_a_template_says_which_of_it_is_not_filled_in() -> None:
 
 def test_placeholders_are_of_one_form() -> None:
     assert placeholders("$$TRITON_MODEL_DIRECTORY/$HOME {a} ${} ${b c} ${d}") == ["${d}"]
+
+
+def test_a_module_is_installed_by_the_name_of_its_package() -> None:
+    assert load_advice("No module named 'cv2'") == (
+        "install opencv-python-headless in the Python that runs the model, or put cv2.py beside model.py"
+    )
+    assert load_advice("No module named 'helper'").startswith("install helper in the Python")
+
+
+def test_files_without_a_config_may_be_another_backends() -> None:
+    reason = "Invalid model name: Could not determine backend for model 'gpt2' with no backend in model configuration."
+    assert load_advice(reason).endswith('say in its config.pbtxt what runs the files that are there: backend: "vllm"')
+
+
+def test_a_pointer_of_git_is_not_a_model() -> None:
+    reason = "Internal: onnx runtime error 7: Load model from /m/1/model.onnx failed:Protobuf parsing failed."
+    assert "git lfs pull" in load_advice(reason)

@@ -41,13 +41,18 @@ def test_start_up_models_belong_to_the_explicit_mode() -> None:
     assert server("--load-model=a", "--load-model=b", "--model-control-mode=explicit")["startup_models"] == ["a", "b"]
 
 
-def test_settings_of_the_python_backend_and_of_all_backends_are_passed_on() -> None:
+def test_settings_of_each_backend_and_of_all_are_passed_on() -> None:
     given = [
         "--backend-config=python,shm-growth-byte-size=2",
-        "--backend-config=tensorflow,x=1",
+        "--backend-config=onnxruntime,x=1",
+        "--backend-config=onnxruntime,z=0",
         "--backend-config=y=2",
     ]
-    assert server(*given)["backend_config"] == {"shm-growth-byte-size": "2", "y": "2"}
+    assert server(*given)["backend_config"] == {
+        "y": "2",
+        "python": {"shm-growth-byte-size": "2"},
+        "onnxruntime": {"x": "1", "z": "0"},
+    }
 
 
 def test_both_flags_switch_the_completion_of_configs_off() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.models import ADD_SUB, ADD_SUB_CONFIG
@@ -22,14 +23,21 @@ def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
     for name, config in (("empty", ADD_SUB_CONFIG), ("unreadable", "no config")):  # Triton lists the first only
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.pbtxt").write_text(config)
-    options = read_options([f"--model-repository={tmp_path}", "--backend-config=python,shm-growth-byte-size=7"])
+    settings = ("python,shm-growth-byte-size=7", "default-max-batch-size=3", "onnxruntime,x=1")
+    options = read_options([f"--model-repository={tmp_path}", *(f"--backend-config={each}" for each in settings)])
     core = options.make_server()
     try:
         assert rows(backend_table(core, options.server)) == rows(model_table(core)) == []
         core.load_startup_models()
         [[name, path, config]] = rows(backend_table(core, options.server))
         assert (name, Path(path).name) == ("python", "triton_python_backend_stub.py")
-        assert '"shm-growth-byte-size":"7"' in config and '"auto-complete-config":"true"' in config
+        shown = json.loads(config)["cmdline"]  # in the order that 2.51 has
+        assert list(shown.items()) == [
+            ("auto-complete-config", "true"),
+            ("backend-directory", "/opt/tritonserver/backends"),
+            ("default-max-batch-size", "3"),
+            ("shm-growth-byte-size", "7"),
+        ]
         shown = rows(model_table(core))
         assert shown[:2] == [
             ["add_sub", "1", "READY"],

@@ -33,7 +33,7 @@ from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers
 from tritonlab.ipc.gpu.visible_gpus import VisibleGpus
 from tritonlab.profile.device_copies import DeviceCopies, device_copies
 from tritonlab.profile.recorder import Recorder
-from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
+from tritonlab.stub._pb_stub.devices.gpus import SIMULATED
 
 SIZE = 4096
 BAD = "failed to register shared memory region: invalid args"

@@ -12,10 +12,10 @@ from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.ipc.gpu.device_tensors import DeviceTensors
 from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers
+from tritonlab.stub._pb_stub.devices.simulated_driver import SimulatedDriver
 from tritonlab.stub._pb_stub.wire.device_memory import DevicePlace, Lent, packed
 from tritonlab.stub._pb_stub.wire.message_bodies import DeviceGrant, DeviceMemory, GivenBack
 from tritonlab.stub._pb_stub.wire.serialization import WireError
-from tritonlab.stub._pb_stub.wire.simulated_driver import SimulatedDriver
 
 MIB = 1 << 20
 

@@ -9,9 +9,9 @@ from tritonlab.core.inference.device_array import DeviceArray
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, UnavailableError
 from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers, GpuLease
+from tritonlab.stub._pb_stub.devices.driver import DriverError
+from tritonlab.stub._pb_stub.devices.simulated_driver import SimulatedDriver
 from tritonlab.stub._pb_stub.wire.device_memory import DevicePlace
-from tritonlab.stub._pb_stub.wire.driver import DriverError
-from tritonlab.stub._pb_stub.wire.simulated_driver import SimulatedDriver
 
 MIB = 1 << 20
 

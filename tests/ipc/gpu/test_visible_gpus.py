@@ -9,7 +9,7 @@ from tests.driver_process import DriverProcess
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.ipc.gpu import visible_gpus
 from tritonlab.ipc.gpu.visible_gpus import VisibleGpus
-from tritonlab.stub._pb_stub.wire.driver import DeviceFacts
+from tritonlab.stub._pb_stub.devices.driver import DeviceFacts
 
 
 def test_simulated_ones_stand_in_the_place_of_the_machines() -> None:

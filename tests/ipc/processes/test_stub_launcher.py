@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -386,11 +387,10 @@ def kernel(tmp_path: Path) -> Iterator[Callable[[str], Kernel]]:
         process.end()
 
 
-def shared_memory_files() -> set[str]:
-    """What lies in /dev/shm, but for the real server's, which may run in other tests."""
-    return {
-        name for name in os.listdir("/dev/shm") if not name.startswith(("tritonlab_judge_", "triton_python_backend"))
-    }
+def shared_memory_files(pids: list[int]) -> set[Path]:
+    """Return the files in /dev/shm that processes have mapped; those of others come and go meanwhile."""
+    maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+    return {Path(path) for path in re.findall(r"/dev/shm/\S+", maps)}
 
 
 def test_a_kill_with_much_memory_is_suspicious(kernel: Callable[[str], Kernel]) -> None:
@@ -444,13 +444,13 @@ SLEEP = "__import__('time').sleep(600)\n"
     ],
 )
 def test_no_stub_outlives_a_killed_kernel(kernel: Callable[[str], Kernel], busy: str) -> None:
-    before = shared_memory_files()
     process = kernel(f"script.infer({busy!r} + '\\nreturn [answer()]')\n" + PIDS + SLEEP)
     pids = process.hear()
     assert len(pids) >= 2  # the model's and a zygote
+    files = shared_memory_files([process.process.pid, *pids])
     os.kill(process.process.pid, signal.SIGKILL)
     eventually(lambda: not any(alive(pid) for pid in pids), timeout=10.0)
-    assert shared_memory_files() <= before
+    assert not any(file.exists() for file in files)
 
 
 def test_what_a_model_forked_does_not_outlive_the_kernel_either(kernel: Callable[[str], Kernel]) -> None:

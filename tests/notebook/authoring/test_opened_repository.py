@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import threading
+import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from tests.notebook.repositories import DESCRIBED, POST, contents, write_repository
+from tests.notebook.repositories import DESCRIBED, POST, config, contents, write_repository
 from tests.serving import eventually
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, NotFoundError
 from tritonlab.export.report import ExportConflict
@@ -95,6 +99,24 @@ def test_what_is_no_repository_is_refused_in_words(workspace: Workspace, root: P
     assert workspace.repositories == {}
 
 
+def test_models_without_versions_are_copied_into_a_repository(workspace: Workspace, tmp_path: Path) -> None:
+    examples, models = tmp_path / "examples", tmp_path / "models"
+    (examples / "post").mkdir(parents=True)
+    (examples / "post" / "model.py").write_bytes(POST)
+    (examples / "post" / "config.pbtxt").write_bytes(config("post", "T", "Y"))
+    for directory in (examples, examples / "post"):
+        with pytest.raises(FileError, match=r"as in the examples of NVIDIA's python_backend \(post\): %triton open"):
+            OpenedRepository.open(workspace, directory)
+    opened = OpenedRepository.open(workspace, examples, into=models)
+    assert opened.path == models and states(opened) == {"post": "READY"}
+    assert workspace.server.model("post")(T=ROW)["Y"].tolist() == [2, 3]
+    (models / "post" / "1" / "model.py").write_bytes(POST.replace(b"x + 1", b"x + 5"))
+    assert OpenedRepository.open(workspace, examples, into=models) is opened
+    assert workspace.server.model("post")(T=ROW)["Y"].tolist() == [6, 7]
+    with pytest.raises(FileError, match="has no models without version directories"):
+        OpenedRepository.open(workspace, models, into=tmp_path / "other")
+
+
 def test_a_change_of_its_files_is_served(workspace: Workspace, opened: OpenedRepository) -> None:
     source = opened["post"].directory / "1" / "model.py"
     source.write_bytes(POST.replace(b"x + 1", b"x + 10"))
@@ -140,6 +162,17 @@ def test_closing_unloads_what_it_served(workspace: Workspace, opened: OpenedRepo
     assert not workspace.server.models(exclude_not_ready=True)
     assert opened.path not in workspace.server.repositories
     opened.close()
+
+
+def test_what_failed_does_not_keep_the_server_from_being_ready_after_the_end(
+    workspace: Workspace, opened: OpenedRepository
+) -> None:
+    assert not workspace.server.core.ready()
+    opened.close()
+    eventually(workspace.server.core.ready)
+    assert [entry for entry in workspace.server.core.index() if entry["name"] in ("resnet", "template")] == []
+    with pytest.raises(NotFoundError, match=r"^Request for unknown model: 'resnet' is not found$"):
+        workspace.server.model("resnet")(X=ROW)
 
 
 # -- cells
@@ -314,3 +347,54 @@ def test_hidden_files_are_left_out_and_named(opened: OpenedRepository, tmp_path:
     assert not (tmp_path / "out" / "pre" / ".env").exists()
     opened.export(tmp_path / "whole", include=".env")
     assert contents(tmp_path / "whole") == contents(opened.path)
+
+
+# -- while models load
+
+SLOW = b"""\
+import time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        time.sleep(60)
+"""
+
+
+def write_slow(root: Path, count: int) -> None:
+    for number in range(count):
+        directory = root / f"slow{number}" / "1"
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_bytes(SLOW)
+        (directory.parent / "config.pbtxt").write_text('backend: "python"\n')
+
+
+def test_an_interrupt_ends_what_loads_and_keeps_what_serves(workspace: Workspace, root: Path) -> None:
+    write_slow(root, 6)
+
+    def interrupt() -> None:
+        def is_under_way() -> bool:
+            found = states(cast(OpenedRepository, workspace.repositories[root])) if workspace.repositories else {}
+            return sorted(found.get(f"slow{number}", "") for number in range(6)) == ["LOADING"] * 4 + ["WAITING"] * 2
+
+        eventually(is_under_way)
+        signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        OpenedRepository.open(workspace, root)
+    thread.join()
+    assert time.monotonic() - began < 40
+    opened = cast(OpenedRepository, workspace.repositories[root])
+    eventually(lambda: not workspace.server.core.loading())
+    found = states(opened)
+    assert found["post"] == "READY" and "LOADING" not in found.values() and "WAITING" not in found.values()
+    assert sorted(found[f"slow{number}"] for number in range(6)) == ["FAILED"] * 3 + ["NOT LOADED"] * 3
+    failed = [row for row in opened.facts() if row.name.startswith("slow") and row.state == "FAILED"]
+    assert {(row.reason, row.advice) for row in failed} == {("the load was stopped.", "load it again")}
+    assert all(row.advice == "open the repository again" for row in opened.facts() if row.state == "NOT LOADED")
+    for number in range(6):
+        shutil.rmtree(root / f"slow{number}")
+    assert OpenedRepository.open(workspace, root) is opened
+    assert answer(workspace) == [3, 5]

@@ -273,8 +273,12 @@ ensemble_scheduling { step [
         ('key: "IN" value: "between"', 'key: "in" value: "between"', 16, "did you mean 'IN'? Its inputs are IN."),
         ('key: "OUT" value: "OUT"', 'key: "OUTT" value: "OUT"', 17, "did you mean 'OUT'? Its outputs are OUT."),
         ('value: "between" }\n  },', 'value: "betwen" }\n  },', 16, ""),
-        ('"m2"\n    model_version: -1\n    input_map { key: "IN"',
-         "'m2'\n    model_version: -1\n    input_map { key: 'in'", 16, "did you mean 'IN'?"),
+        (
+            '"m2"\n    model_version: -1\n    input_map { key: "IN"',
+            "'m2'\n    model_version: -1\n    input_map { key: 'in'",
+            16,
+            "did you mean 'IN'?",
+        ),
     ],
 )
 def test_the_misspelt_tensor_of_an_ensemble_points_at_its_step(

@@ -7,7 +7,7 @@ from tests.serving import Lab
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError
 from tritonlab.ipc.processes.stub_launcher import ShmSettings
 from tritonlab.server.api.server import Server
-from tritonlab.server.models.backend_config import check_stub_name, shm_settings
+from tritonlab.server.models.backend_config import check_stub_name, settings_of, shm_settings
 
 #: setting, text for it
 REFUSED = {
@@ -50,6 +50,16 @@ def test_the_settings_that_matter_here_arrive() -> None:
         }
     )
     assert found == ShmSettings(2 << 20, 1, 4 << 20)
+    sizes = {"shm-growth-byte-size": "3", "python": {"shm-growth-byte-size": "2"}, "onnxruntime": {"x": "1"}}
+    assert shm_settings(sizes) == ShmSettings(1 << 20, 2, None)
+
+
+def test_a_backend_sees_its_own_settings_before_those_of_all() -> None:
+    settings = {"x": "1", "y": "2", "onnxruntime": {"y": "3"}, "pytorch": {"z": "4"}}
+    assert settings_of(settings, "onnxruntime") == {"x": "1", "y": "3"}
+    assert settings_of(settings, "identity") == {"x": "1", "y": "2"}
+    with pytest.raises(InvalidArgumentError, match="the backend setting x is 8, expected a text"):
+        settings_of({"onnxruntime": {"x": 8}}, "onnxruntime")  # type: ignore[dict-item]
 
 
 @rule("2.9.2")

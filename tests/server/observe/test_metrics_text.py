@@ -19,7 +19,7 @@ from tritonlab.core.status import InternalError, NotFoundError
 from tritonlab.ipc.gpu.visible_gpus import VisibleGpus
 from tritonlab.server.observe.machine_usage import MachineUsage
 from tritonlab.server.observe.metrics_text import FirstResponses, ServerMetrics
-from tritonlab.stub._pb_stub.wire.driver import DeviceFacts
+from tritonlab.stub._pb_stub.devices.driver import DeviceFacts
 from tritonlab.testing import MockClock
 
 

@@ -10,9 +10,9 @@ import pytest
 from tritonlab.stub._pb_stub.api.errors import TritonModelException
 from tritonlab.stub._pb_stub.api.pb_tensor import Tensor
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
+from tritonlab.stub._pb_stub.devices.gpus import SIMULATED
 from tritonlab.stub._pb_stub.process.region_tensors import add_wires
 from tritonlab.stub._pb_stub.wire.device_memory import DevicePlace, packed
-from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
 from tritonlab.stub._pb_stub.wire.serialization import encode_bytes_tensor
 
 NUMERIC = {

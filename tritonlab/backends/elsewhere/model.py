@@ -15,6 +15,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonlab_backend import BackendError
 from tritonlab_recordings import NUMPY, RawTensor, Recordings, Response, key_of
 
 _PARAMETER = "TRITONLAB_BACKEND"
@@ -22,6 +23,8 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _START, _END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 #: Seconds that a server may take to say what its model is like.
 _LOAD_SECONDS = 10.0
+#: Seconds that a server may take to say that it is there.
+_LIVE_SECONDS = 2.0
 #: Seconds between two looks at whether requests were cancelled.
 _LOOK_SECONDS = 0.05
 _TIMEOUT = 60.0
@@ -41,13 +44,6 @@ _CODES = {
 }
 #: Parameters of a response that are about its transport.
 _TRANSPORT = ("triton_final_response",)
-
-
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(f"{code}: {text}")
 
 
 class TritonPythonModel:
@@ -210,7 +206,7 @@ class _BorrowedServer:
             response = self._stub.ModelConfig(request, timeout=min(_LOAD_SECONDS, self._timeout), wait_for_ready=True)
         except grpc.RpcError as error:
             away = error.code() in _AWAY
-            raise BackendError("Unavailable", self._away(error) if away else self._refusal(error)) from None
+            raise BackendError(self._away(error) if away else self._refusal(error), "Unavailable") from None
         found: dict[str, Any] = json_format.MessageToDict(response.config, preserving_proto_field_name=True)
         return found
 
@@ -263,7 +259,7 @@ class _BorrowedServer:
         responses: list[Response] = []
         try:
             for each in call:
-                self._heard(exchange)
+                self._note_answer(exchange)
                 if each.error_message:
                     responses.append(Response(error=each.error_message, code="UNKNOWN"))
                 elif not _is_only_final(each.infer_response):
@@ -285,12 +281,31 @@ class _BorrowedServer:
             self._forget(exchange)
 
     def _failed(self, exchange: _Exchange, error: Any, away: Callable[[str], None]) -> None:
-        if error.code() in _AWAY:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            self._unavailable(exchange, error, away)
+        elif error.code() in _AWAY:
             away(self._away(error))
         elif error.code() is grpc.StatusCode.CANCELLED:
             self._cancelled(exchange, away)
         else:
             exchange.fail(error.details(), _CODES.get(error.code(), "INTERNAL"))
+
+    def _unavailable(self, exchange: _Exchange, error: Any, away: Callable[[str], None]) -> None:
+        """End a call whose code says that the server cannot be reached, or that its queue is full, the time there is
+        over, or the model is not ready. Only a server that is there says the latter."""
+
+        def settle(call: Any) -> None:
+            if call.exception() is None:
+                exchange.fail(error.details(), "UNAVAILABLE")
+            else:
+                away(self._away(error))
+
+        try:
+            self._stub.ServerLive.future(service_pb2.ServerLiveRequest(), timeout=_LIVE_SECONDS).add_done_callback(
+                settle
+            )
+        except ValueError:  # the channel is closed
+            away(self._away(error))
 
     def _cancelled(self, exchange: _Exchange, away: Callable[[str], None]) -> None:
         """End a call that the watch has cancelled, or that the server has."""
@@ -327,7 +342,7 @@ class _BorrowedServer:
         with self._lock:
             self._open.pop(exchange, None)
 
-    def _heard(self, exchange: _Exchange) -> None:
+    def _note_answer(self, exchange: _Exchange) -> None:
         with self._lock:
             if exchange in self._open:
                 self._open[exchange][1] = time.monotonic()
@@ -341,9 +356,9 @@ class _BorrowedServer:
                 if not self._open:
                     self._watch = None
                     return
-                found = [(exchange, call, heard) for exchange, (call, heard) in self._open.items()]
-            for exchange, call, heard in found:
-                if time.monotonic() - heard > self._timeout or exchange.is_cancelled():
+                found = [(exchange, call, last) for exchange, (call, last) in self._open.items()]
+            for exchange, call, last in found:
+                if time.monotonic() - last > self._timeout or exchange.is_cancelled():
                     call.cancel()
 
 
@@ -391,7 +406,7 @@ def _complete(config: dict[str, Any], found: Mapping[str, Any]) -> None:
         config["model_transaction_policy"] = {"decoupled": True}
     if not config["output"]:
         text = f"'{config['name']}' has no outputs in its config.pbtxt, and its recordings have no config.json"
-        raise BackendError("Invalid argument", text)
+        raise BackendError(text)
 
 
 def _described(tensor: Mapping[str, Any]) -> dict[str, Any]:
@@ -406,9 +421,9 @@ def _compare(model: str, role: str, ours: Sequence[Mapping[str, Any]], theirs: S
         other = there.get(each["name"])
         here = f"config.pbtxt of '{model}' has the {role} {_words(each)}"
         if other is None:
-            raise BackendError("Invalid argument", f"{here}, and where it is borrowed from there is none of that name")
+            raise BackendError(f"{here}, and where it is borrowed from there is none of that name")
         if _words(each) != _words(other):
-            raise BackendError("Invalid argument", f"{here}, and where it is borrowed from it is {_words(other)}")
+            raise BackendError(f"{here}, and where it is borrowed from it is {_words(other)}")
 
 
 def _words(tensor: Mapping[str, Any]) -> str:

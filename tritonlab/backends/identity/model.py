@@ -9,13 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
-
-
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"Invalid argument: {text}")
+from tritonlab_backend import BackendError, bracketed, dims_of, parameters_of
 
 
 class TritonPythonModel:
@@ -24,7 +18,7 @@ class TritonPythonModel:
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
         _check(config)
-        parameters = {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
+        parameters = parameters_of(config)
         time.sleep(int(parameters.get("creation_delay_sec", "0")))
         delay = int(parameters.get("execute_delay_ms", "0"))
         if int(parameters.get("instance_wise_delay_multiplier", "0")) > 0:
@@ -74,7 +68,7 @@ def _check(config: Mapping[str, Any]) -> None:
         if of_input != data_type:
             raise BackendError(f"expected input and output datatype to match, got {of_input} and {data_type}")
         if shape_of_input != shape:
-            text = f"expected input and output shape to match, got {_bracketed(shape_of_input)} and {_bracketed(shape)}"
+            text = f"expected input and output shape to match, got {bracketed(shape_of_input)} and {bracketed(shape)}"
             raise BackendError(text)
 
 
@@ -85,10 +79,5 @@ def _by_index(config: Mapping[str, Any], role: str) -> dict[str, tuple[str, list
         name, prefix = each["name"], role.upper()
         if not name.startswith(prefix):
             raise BackendError(f"expected {role} name to follow {prefix}<index> pattern, got '{name}'")
-        shape = each["reshape"].get("shape", []) if "reshape" in each else each["dims"]
-        found[name.removeprefix(prefix)] = (each["data_type"], [int(dim) for dim in shape])
+        found[name.removeprefix(prefix)] = (each["data_type"], dims_of(each))
     return found
-
-
-def _bracketed(dims: Sequence[int]) -> str:
-    return f"[{','.join(map(str, dims))}]"

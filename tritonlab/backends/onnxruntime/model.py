@@ -2,8 +2,8 @@
 book).
 
 Written after the public sources of onnxruntime_backend (02ffb9e) and its README. The server that tritonlab is measured
-against has no such backend, so no text here is proved against it. What differs on purpose: implicit state, and
-`--backend-config=onnxruntime,...`, which a Python-based backend is not told, are not there.
+against has no such backend, so no text here is proved against it. What differs on purpose: what `refuse_unsupported`
+refuses, and the pool of threads that `enable-global-threadpool` shares is one for each instance, which is a process.
 """
 
 from __future__ import annotations
@@ -17,6 +17,18 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import triton_python_backend_utils as pb_utils
+from tritonlab_backend import (
+    BackendError,
+    Batch,
+    bracketed,
+    dims_of,
+    parameters_of,
+    refuse_unsupported,
+    server_settings,
+    to_boolean,
+    to_integer,
+)
+from tritonlab_signature import ModelTensor, check_count, check_tensor, complete
 
 #: What ONNX Runtime calls the types that Triton's backend takes. It refuses all others, BF16 and complex among them.
 _TYPES = {
@@ -41,17 +53,8 @@ _LEVELS = {
     1: onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     2: onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
 }
-#: Triton's default of --backend-config=default-max-batch-size.
-_DEFAULT_MAX_BATCH_SIZE = 4
 #: How ONNX Runtime's Python package writes what its C API gives as a code and a text.
 _ORT_ERROR = re.compile(r"\[ONNXRuntimeError\] : (\d+) : \w+ : (.*)", re.DOTALL)
-
-
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(f"{code}: {text}")
 
 
 class TritonPythonModel:
@@ -63,72 +66,56 @@ class TritonPythonModel:
         if (config["input"] or config.get("batch_input")) and config["output"]:
             return auto_complete_model_config
         session = _session(config, config["name"], "CPU")
-        inputs, outputs = session.get_inputs(), session.get_outputs()
-        _complete_batching(auto_complete_model_config, [*inputs, *outputs])
-        for key, nodes in (("input", inputs), ("output", outputs)):
-            if not config[key]:
-                config[key] = [_described(node, config["max_batch_size"] > 0) for node in nodes]
+        inputs, outputs = (list(_tensors(nodes).values()) for nodes in (session.get_inputs(), session.get_outputs()))
+        can_batch = all(tensor.shape and tensor.shape[0] == -1 for tensor in (*inputs, *outputs))
+        if config["max_batch_size"] and not can_batch:
+            text = "model does not support batching while non-zero max_batch_size is specified"
+            raise BackendError(f"autofill failed for model '{config['name']}': {text}")
+        complete(auto_complete_model_config, inputs, outputs, can_batch=can_batch)
         return auto_complete_model_config
 
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
         self._batches = config["max_batch_size"] > 0
-        _refuse_unsupported(config)
+        refuse_unsupported(config)
         self._session = _session(config, args["model_instance_name"], args["model_instance_kind"])
-        self._inputs = {each.name: each for each in self._session.get_inputs()}
-        _check_inputs(config, self._inputs, self._session.get_overridable_initializers())
-        self._inputs.update((each.name, each) for each in self._session.get_overridable_initializers())
-        outputs = {each.name: each for each in self._session.get_outputs()}
-        _check_outputs(config, outputs)
-        self._strings = {name for name, each in self._inputs.items() if each.type == "tensor(string)"}
+        inputs, outputs = _tensors(self._session.get_inputs()), _tensors(self._session.get_outputs())
+        initializers = _tensors(self._session.get_overridable_initializers())
+        _check_inputs(config, inputs, initializers)
+        for each in config["output"]:
+            check_tensor(config, each, outputs, "output", _TYPES.values())
+        self._inputs = {**inputs, **initializers}
+        self._strings = {name for name, each in self._inputs.items() if each.data_type == "TYPE_STRING"}
         self._outputs = [each["name"] for each in config["output"]]
         #: the shape in the config of each output that is a scalar in the model
-        self._scalars = {each["name"]: _dims(each) for each in config["output"] if not outputs[each["name"]].shape}
-        self._run_options = _run_options(_parameters(config))
+        self._scalars = {each["name"]: dims_of(each) for each in config["output"] if not outputs[each["name"]].shape}
+        self._run_options = _run_options(parameters_of(config))
 
-    def execute(self, requests: Sequence[Any]) -> list[Any]:
-        wanted = set().union(*(request.requested_output_names() for request in requests))
+    def execute(self, requests: Sequence[Any]) -> Any:
+        batch = Batch(requests, self._batches)
+        wanted = batch.wanted
         names = [name for name in self._outputs if name in wanted]
         try:
-            feeds, sizes = self._feeds(requests)
+            feeds = {name: self._fed(name, array) for name, array in batch.inputs().items()}
             found = self._session.run(names, feeds, self._run_options) if names else []
         except _TextError as error:
-            return _failed(requests, str(error), pb_utils.TritonError.INVALID_ARG)
+            return batch.failed(str(error), pb_utils.TritonError.INVALID_ARG)
         except Exception as error:  # ONNX Runtime has a class per code, without a base of their own
-            return _failed(requests, _ort_text(error), pb_utils.TritonError.INTERNAL)
-        return self._responses(dict(zip(names, map(_sendable, found), strict=True)), sizes)
+            return batch.failed(_ort_text(error), pb_utils.TritonError.INTERNAL)
+        return batch.responses({name: self._sent(name, each) for name, each in zip(names, found, strict=True)})
 
-    def _feeds(self, requests: Sequence[Any]) -> tuple[dict[str, Any], list[int]]:
-        """Return the inputs of one run, and how much of its batch is each request's. One request's arrays are used
-        where they lie; those of several are put together once, as Triton does."""
-        arrays = [{tensor.name(): tensor.as_numpy() for tensor in request.inputs()} for request in requests]
-        sizes = [next(iter(each.values())).shape[0] if self._batches else 1 for each in arrays]
-        feeds = {}
-        for name in arrays[0]:
-            parts = [each[name] for each in arrays]
-            array = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            if name in self._strings:
-                array = _texts(name, array)
-            node = self._inputs.get(name)
-            feeds[name] = array.reshape(()) if node is not None and not node.shape else array
-        return feeds, sizes
+    def _fed(self, name: str, array: Any) -> Any:
+        """Return an input as ONNX Runtime wants it."""
+        if name in self._strings:
+            array = _texts(name, array)
+        tensor = self._inputs.get(name)
+        return array.reshape(()) if tensor is not None and not tensor.shape else array
 
-    def _responses(self, outputs: Mapping[str, Any], sizes: Sequence[int]) -> list[Any]:
-        responses, start = [], 0
-        for size in sizes:
-            tensors, error = [], None
-            for name, array in outputs.items():
-                if not array.shape:
-                    array = array.reshape(self._scalars.get(name) or (1,))
-                if self._batches:
-                    if array.shape[0] < start + size:
-                        error = _too_small(name, start + size, array.shape[0])
-                        break
-                    array = array[start : start + size]
-                tensors.append(pb_utils.Tensor(name, array))
-            responses.append(pb_utils.InferenceResponse([] if error else tensors, error))
-            start += size
-        return responses
+    def _sent(self, name: str, array: Any) -> Any:
+        """Return an output as the config describes it."""
+        if not array.shape:
+            array = array.reshape(self._scalars.get(name) or (1,))
+        return array.astype(object) if array.dtype.kind in "US" else array
 
 
 # -- the session
@@ -139,7 +126,7 @@ def _session(config: Mapping[str, Any], instance: str, kind: str) -> Any:
     if os.path.isdir(path):
         path = os.path.join(path, "model.onnx")
     if not os.path.exists(path):
-        raise BackendError("Unavailable", f"unable to find '{path}' for model instance '{instance}'")
+        raise BackendError(f"unable to find '{path}' for model instance '{instance}'", "Unavailable")
     options = _session_options(config)
     providers = _providers(config, kind)
     try:
@@ -147,32 +134,35 @@ def _session(config: Mapping[str, Any], instance: str, kind: str) -> Any:
             options.register_custom_ops_library(library)
         return onnxruntime.InferenceSession(path, options, providers=providers)
     except Exception as error:
-        raise BackendError("Internal", _ort_text(error)) from None
+        raise BackendError(_ort_text(error), "Internal") from None
 
 
 def _session_options(config: Mapping[str, Any]) -> Any:
-    parameters, options = _parameters(config), onnxruntime.SessionOptions()
+    parameters, options = parameters_of(config), onnxruntime.SessionOptions()
     level = config.get("optimization", {}).get("graph", {}).get("level", 0)
     options.graph_optimization_level = _LEVELS.get(level, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
-    mode = _integer(parameters.get("execution_mode", "0"))
+    mode = to_integer(parameters.get("execution_mode", "0"))
     if mode not in (0, 1):
         text = f"Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got {mode} ."
-        raise BackendError("Invalid argument", text)
+        raise BackendError(text)
     options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL if mode else options.execution_mode
+    settings = server_settings()
+    has_pool = to_boolean(settings.get("enable-global-threadpool", "false"))
     for name, field in (
         ("intra_op_thread_count", "intra_op_num_threads"),
         ("inter_op_thread_count", "inter_op_num_threads"),
     ):
-        if (count := _integer(parameters.get(name, "0"))) > 0:
+        # the threads of the shared pool are counted by the server's settings, and those of the model do not matter then
+        if (count := to_integer((settings if has_pool else parameters).get(name, "0"))) > 0:
             setattr(options, field, count)
     for name, field in (("enable_mem_arena", "enable_cpu_mem_arena"), ("enable_mem_pattern", "enable_mem_pattern")):
         if name in parameters:
-            setattr(options, field, _boolean(parameters[name]))
+            setattr(options, field, to_boolean(parameters[name]))
     # Other processes want the cores while this one waits: with threads that spin after a run, three small layers took
     # 3 times as long on two busy cores (2026-11-25, 1.4 against 0.4 ms at best; tests.benchmarks.backends)
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Triton's instances may share a session; here each is a process of its own
-    _boolean(parameters.get("share_session_between_instances", "false"))
+    to_boolean(parameters.get("share_session_between_instances", "false"))
     entry = "session.use_device_allocator_for_initializers"
     if entry in parameters:
         options.add_session_config_entry(entry, parameters[entry])
@@ -205,9 +195,9 @@ def _providers(config: Mapping[str, Any], kind: str) -> list[Any]:
                 raise _unknown_accelerator(each["name"])
         if "CUDAExecutionProvider" not in available:
             raise BackendError(
-                "Unsupported",
                 f"model '{config['name']}' has an instance on a GPU, and the onnxruntime installed here has no "
                 "CUDAExecutionProvider: install onnxruntime-gpu, or use KIND_CPU",
+                "Unsupported",
             )
         found.append(("CUDAExecutionProvider", cuda))
     for each in accelerators.get("cpu_execution_accelerator", ()):
@@ -222,7 +212,7 @@ def _tensorrt_options(given: Mapping[str, str]) -> dict[str, str]:
     for key, value in given.items():
         if key == "precision_mode":
             if value not in ("FP32", "FP16", "BF16", "INT8"):
-                raise BackendError("Invalid argument", f"unsupported precision mode '{value}' is requested")
+                raise BackendError(f"unsupported precision mode '{value}' is requested")
             if value != "FP32":
                 options[f"trt_{value.lower()}_enable"] = "1"
         elif key == "max_workspace_size_bytes":
@@ -233,126 +223,28 @@ def _tensorrt_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unknown_accelerator(name: str) -> BackendError:
-    return BackendError("Invalid argument", f"unknown Execution Accelerator '{name}' is requested")
+    return BackendError(f"unknown Execution Accelerator '{name}' is requested")
 
 
 # -- the configuration
 
 
-def _complete_batching(auto_complete: Any, nodes: Sequence[Any]) -> None:
-    """Let a model batch if each of its inputs and outputs has a variable first dimension."""
-    config = auto_complete.as_dict()
-    if all(shape and shape[0] == -1 for shape in map(_shape, nodes)):
-        if config["max_batch_size"] == 0:
-            auto_complete.set_max_batch_size(_DEFAULT_MAX_BATCH_SIZE)
-        if config["max_batch_size"] > 1 and "sequence_batching" not in config:
-            auto_complete.set_dynamic_batching()
-    elif config["max_batch_size"]:
-        raise BackendError(
-            "Invalid argument",
-            f"autofill failed for model '{config['name']}': model does not support batching while non-zero "
-            "max_batch_size is specified",
-        )
-
-
-def _described(node: Any, batches: bool) -> dict[str, Any]:
-    """Return an input or output of the model as the config describes it."""
-    dims = _shape(node)[1:] if batches else _shape(node)
-    found = {"name": node.name, "data_type": _data_type(node), "dims": dims or [1]}
-    if not dims and batches:
-        found["reshape"] = {"shape": []}
-    return found
-
-
-def _refuse_unsupported(config: Mapping[str, Any]) -> None:
-    """Raise BackendError for what the compiled backend has and this one does not."""
-    absent = [field for field in ("batch_input", "batch_output") if config.get(field)]
-    if config.get("sequence_batching", {}).get("state"):
-        absent.append("sequence_batching.state")
-    if absent:
-        text = f"model '{config['name']}' has {' and '.join(absent)}, which tritonlab's onnxruntime backend is without"
-        raise BackendError("Unsupported", text)
-
-
-def _check_inputs(config: Mapping[str, Any], inputs: Mapping[str, Any], initializers: Sequence[Any]) -> None:
+def _check_inputs(
+    config: Mapping[str, Any], inputs: Mapping[str, ModelTensor], initializers: Mapping[str, ModelTensor]
+) -> None:
     model, batches = config["name"], config["max_batch_size"] > 0
     controls = _controls(config)
-    expected = sum(not each.get("optional") for each in config["input"]) + len(controls)
-    if len(inputs) != expected:
-        text = f"unable to load model '{model}', configuration expects {expected} inputs, model provides {len(inputs)}"
-        raise BackendError("Invalid argument", text)
     for name, data_type in controls:
         _check_control(model, name, data_type, inputs.get(name), batches)
-    known = {**inputs, **{each.name: each for each in initializers}}
+    check_count(config, sum(not each.get("optional") for each in config["input"]) + len(controls), len(inputs))
+    known = {**inputs, **initializers}
     for each in config["input"]:
-        name = each["name"]
         if each.get("optional") and batches:
             raise BackendError(
-                "Invalid argument",
-                f"unable to load model '{model}', optional input '{name}' is not supported for models that support "
-                "batching",
+                f"unable to load model '{model}', optional input '{each['name']}' is not supported for models that "
+                "support batching",
             )
-        _check_tensor(config, each, known, "input", exact=False)
-
-
-def _check_outputs(config: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    for each in config["output"]:
-        _check_tensor(config, each, outputs, "output", exact=True)
-
-
-def _check_tensor(
-    config: Mapping[str, Any], described: Mapping[str, Any], known: Mapping[str, Any], role: str, exact: bool
-) -> None:
-    """Compare a tensor of the config with the model's. Raises BackendError."""
-    model, name, data_type = config["name"], described["name"], described["data_type"]
-    node = known.get(name)
-    if node is None:
-        allowed = ", ".join(sorted(known))
-        text = f"unexpected inference {role} '{name}', allowed {role}s are: {allowed}"
-        raise BackendError("Invalid argument", text)
-    if data_type not in _TYPES.values():
-        text = f"unsupported datatype {data_type} for {role} '{name}' for model '{model}'"
-        raise BackendError("Internal", text)
-    if data_type != _data_type(node):
-        provides = _data_type(node).replace("STRING", "BYTES")
-        text = (
-            f"unable to load model '{model}', configuration expects datatype {data_type} for {role} '{name}', model "
-            f"provides {provides}"
-        )
-        raise BackendError("Invalid argument", text)
-    dims = _dims(described)
-    if node.shape:
-        _check_dims(model, name, _shape(node), dims, config["max_batch_size"] > 0, exact)
-    elif any(dim != 1 for dim in dims):
-        text = (
-            f"unable to load model '{model}', scalar tensor '{name}', should only provide 1 in the model configuration "
-            f"when the model doesn't support batching. Model configuration provided: {_bracketed(dims)}."
-        )
-        raise BackendError("Invalid argument", text)
-
-
-def _check_dims(model: str, name: str, shape: list[int], dims: list[int], batches: bool, exact: bool) -> None:
-    if batches and shape[0] != -1:
-        text = (
-            f"model '{model}', tensor '{name}': for the model to support batching the shape should have at least 1 "
-            f"dimension and the first dimension must be -1; but shape expected by the model is {_bracketed(shape)}"
-        )
-        raise BackendError("Invalid argument", text)
-    full = [-1, *dims] if batches else dims
-    pairs = zip(shape, full, strict=False)
-    if len(shape) == len(full) and all(have == want or (have == -1 and not exact) for have, want in pairs):
-        return
-    initial = (
-        "(an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making "
-        f"complete shape {_bracketed(full)})"
-        if batches
-        else f"(shape {_bracketed(full)})"
-    )
-    text = (
-        f"model '{model}', tensor '{name}': the model expects {len(shape)} dimensions (shape {_bracketed(shape)}) but "
-        f"the model configuration specifies {len(full)} dimensions {initial}"
-    )
-    raise BackendError("Invalid argument", text)
+        check_tensor(config, each, known, "input", _TYPES.values())
 
 
 def _controls(config: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -367,25 +259,30 @@ def _controls(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _check_control(model: str, name: str, data_type: str, node: Any, batches: bool) -> None:
-    if node is None:
+def _check_control(model: str, name: str, data_type: str, tensor: ModelTensor | None, batches: bool) -> None:
+    if tensor is None:
         text = f"configuration specified sequence control '{name}', but model does not provide that input"
-        raise BackendError("Internal", text)
-    shape = _shape(node)[1:] if batches else _shape(node)
+        raise BackendError(text, "Internal")
+    shape = tensor.shape[1:] if batches else tensor.shape
     of_control = f"unable to load model '{model}', sequence control '{name}'"
     if shape != [1]:
-        text = f"{of_control} in model has dims {_bracketed(shape)} but dims [1] is expected"
-        raise BackendError("Invalid argument", text)
-    if data_type != _data_type(node):
-        provided = _data_type(node).removeprefix("TYPE_").replace("FP32", "FLOAT").replace("FP64", "DOUBLE")
+        text = f"{of_control} in model has dims {bracketed(shape)} but dims [1] is expected"
+        raise BackendError(text)
+    if data_type != tensor.data_type:
+        provided = tensor.data_type.removeprefix("TYPE_").replace("FP32", "FLOAT").replace("FP64", "DOUBLE")
         text = (
             f"{of_control}, the model expects data-type {provided} but the model configuration specifies data-type "
             f"{data_type}"
         )
-        raise BackendError("Invalid argument", text)
+        raise BackendError(text)
 
 
 # -- small pieces
+
+
+def _tensors(nodes: Sequence[Any]) -> dict[str, ModelTensor]:
+    """Return the inputs or outputs of a session by their names. Raises BackendError for what is not a tensor."""
+    return {node.name: ModelTensor(node.name, _data_type(node), _shape(node)) for node in nodes}
 
 
 def _shape(node: Any) -> list[int]:
@@ -393,42 +290,12 @@ def _shape(node: Any) -> list[int]:
 
 
 def _data_type(node: Any) -> str:
-    """Return the type as configs write it, TYPE_INVALID for one that Triton does not take. Raises BackendError for what
-    is not a tensor."""
+    """Return the type as configs write it, TYPE_INVALID for one that Triton does not take."""
     kind = node.type.partition("(")[0]
     if kind != "tensor":
         text = f"Unsupported ONNX Type 'ONNX_TYPE_{_KINDS.get(kind, 'UNKNOWN')}' for I/O '{node.name}', expected "
-        raise BackendError("Unsupported", f"{text}'ONNX_TYPE_TENSOR'.")
+        raise BackendError(f"{text}'ONNX_TYPE_TENSOR'.", "Unsupported")
     return _TYPES.get(node.type, "TYPE_INVALID")
-
-
-def _dims(described: Mapping[str, Any]) -> list[int]:
-    """Return the shape that the model sees."""
-    shaped = described["reshape"].get("shape", []) if "reshape" in described else described["dims"]
-    return [int(dim) for dim in shaped]
-
-
-def _bracketed(dims: Sequence[int]) -> str:
-    return f"[{','.join(map(str, dims))}]"
-
-
-def _parameters(config: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
-
-
-def _integer(text: str) -> int:
-    found = re.match(r"\s*[+-]?\d+", text)
-    if found is None:
-        raise BackendError("Invalid argument", f"failed to convert '{text}' to integral number")
-    return int(found[0])
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() in ("true", "on", "1"):
-        return True
-    if text.lower() in ("false", "off", "0"):
-        return False
-    raise BackendError("Invalid argument", f"failed to convert '{text}' to boolean")
 
 
 class _TextError(Exception):
@@ -448,23 +315,7 @@ def _texts(name: str, array: Any) -> Any:
     return texts
 
 
-def _sendable(array: Any) -> Any:
-    return array.astype(object) if array.dtype.kind in "US" else array
-
-
 def _ort_text(error: Exception) -> str:
     """Return the text of an error of ONNX Runtime as Triton's backend words it."""
     found = _ORT_ERROR.search(str(error))
     return f"onnx runtime error {found[1]}: {found[2]}" if found else f"onnx runtime error 1: {error}"
-
-
-def _failed(requests: Sequence[Any], text: str, code: Any) -> list[Any]:
-    return [pb_utils.InferenceResponse([], pb_utils.TritonError(text, code)) for _ in requests]
-
-
-def _too_small(name: str, needed: int, size: int) -> Any:
-    text = (
-        f"failed to split the output tensor '{name}' in responses: expected batch size of atleast {needed} in model "
-        f"output, got {size}"
-    )
-    return pb_utils.TritonError(text, pb_utils.TritonError.UNSUPPORTED)

@@ -9,6 +9,7 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
+from tritonlab_backend import BackendError, Batch, dims_of, parameters_of, refuse_unsupported, to_boolean, to_integer
 
 _TYPES = {
     "TYPE_BOOL": torch.bool,
@@ -33,6 +35,7 @@ _TYPES = {
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _STRING = "TYPE_STRING"
 _FLAGS = (
+    "DISABLE_CUDNN",
     "DISABLE_OPTIMIZED_EXECUTION",
     "ENABLE_CACHE_CLEANING",
     "INFERENCE_MODE",
@@ -44,13 +47,6 @@ _FLAGS = (
 )
 
 
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(f"{code}: {text}")
-
-
 class TritonPythonModel:
     """One instance of a model: its own module. Like Triton's backend it completes no configuration: TorchScript knows
     neither types nor shapes."""
@@ -59,7 +55,10 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         self._config = config
         self._batches = config["max_batch_size"] > 0
+        refuse_unsupported(config)
         flags = _flags(config)
+        _set_threads(config)
+        torch.backends.cudnn.enabled = not flags.get("DISABLE_CUDNN", False)
         self._is_optimized = not flags.get("DISABLE_OPTIMIZED_EXECUTION", False)
         self._mode = torch.inference_mode if flags.get("INFERENCE_MODE", False) else torch.no_grad
         self._cleans = flags.get("ENABLE_CACHE_CLEANING", False)
@@ -71,34 +70,32 @@ class TritonPythonModel:
         self._outputs = _output_positions(config)
         self._types = {each["name"]: each["data_type"] for each in config["output"]}
 
-    def execute(self, requests: Sequence[Any]) -> list[Any]:
-        arrays = [{tensor.name(): tensor.as_numpy() for tensor in request.inputs()} for request in requests]
-        sizes = [next(iter(each.values())).shape[0] if self._batches else 1 for each in arrays]
+    def execute(self, requests: Sequence[Any]) -> Any:
+        batch = Batch(requests, self._batches)
         try:
-            values = self._run(arrays)
+            values = self._run(batch.inputs())
         except Exception as error:
-            return _failed(requests, f"PyTorch execute failure: {error}", pb_utils.TritonError.INTERNAL)
+            return batch.failed(f"PyTorch execute failure: {error}", pb_utils.TritonError.INTERNAL)
         for name, position in self._outputs.items():
             if not 0 <= position < len(values):
                 text = (
                     f"The output {name} in the model configuration refers to an output index which doesn't exist. This "
                     f"model has {len(values)} outputs"
                 )
-                return _failed(requests, text, pb_utils.TritonError.INVALID_ARG)
-        wanted = set().union(*(request.requested_output_names() for request in requests))
+                return batch.failed(text, pb_utils.TritonError.INVALID_ARG)
+        wanted = batch.wanted
         try:
             found = {name: self._array(name, values[at]) for name, at in self._outputs.items() if name in wanted}
         except _OutputError as error:
-            return _failed(requests, str(error), pb_utils.TritonError.INVALID_ARG)
+            return batch.failed(str(error), pb_utils.TritonError.INVALID_ARG)
         if self._cleans and self._device.type == "cuda":
             torch.cuda.empty_cache()
-        return self._responses(found, sizes)
+        return batch.responses(found)
 
-    def _run(self, arrays: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def _run(self, arrays: Mapping[str, Any]) -> list[Any]:
         """Return the values that the module returns for one batch. Raises what the module raises."""
         inputs = {}
-        for name, first in arrays[0].items():
-            array = first if len(arrays) == 1 else np.concatenate([each[name] for each in arrays])
+        for name, array in arrays.items():
             if array.dtype == object:
                 inputs[name] = [element.decode() for element in array.reshape(-1)]
             else:
@@ -124,32 +121,17 @@ class TritonPythonModel:
             raise _OutputError(f"output '{name}' is a scalar which is not supported.")
         return value.detach().cpu().contiguous().numpy()
 
-    def _responses(self, outputs: Mapping[str, Any], sizes: Sequence[int]) -> list[Any]:
-        responses, start = [], 0
-        for size in sizes:
-            tensors, error = [], None
-            for name, array in outputs.items():
-                if self._batches:
-                    if array.shape[0] < start + size:
-                        error = _too_small(name, start + size, array.shape[0])
-                        break
-                    array = array[start : start + size]
-                tensors.append(pb_utils.Tensor(name, array))
-            responses.append(pb_utils.InferenceResponse([] if error else tensors, error))
-            start += size
-        return responses
-
 
 def _module(config: Mapping[str, Any], instance: str, device: torch.device, mode: Any) -> Any:
     path = os.path.join(pb_utils.get_model_dir(), config.get("default_model_filename") or "model.pt")
     if not os.path.exists(path):
-        raise BackendError("Unavailable", f"unable to find '{path}' for model instance '{instance}'")
+        raise BackendError(f"unable to find '{path}' for model instance '{instance}'", "Unavailable")
     try:
         with warnings.catch_warnings(), mode():
             warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit: TorchScript is what this backend is for
             return torch.jit.load(path, map_location=device).eval()
     except Exception as error:
-        raise BackendError("Internal", f"failed to load model '{instance}': {error}") from None
+        raise BackendError(f"failed to load model '{instance}': {error}", "Internal") from None
 
 
 def _device(config: Mapping[str, Any], args: Mapping[str, str]) -> torch.device:
@@ -160,19 +142,25 @@ def _device(config: Mapping[str, Any], args: Mapping[str, str]) -> torch.device:
             f"model '{config['name']}' has an instance on a GPU, and the torch installed here sees none: use KIND_CPU, "
             "or install a build of torch for this machine's GPU"
         )
-        raise BackendError("Unsupported", text)
+        raise BackendError(text, "Unsupported")
     return torch.device("cuda", int(args["model_instance_device_id"]))
 
 
 def _flags(config: Mapping[str, Any]) -> dict[str, bool]:
-    found = {}
-    for name in _FLAGS:
-        if name in config.get("parameters", {}):
-            text = config["parameters"][name]["string_value"]
-            if text.lower() not in ("true", "on", "1", "false", "off", "0"):
-                raise BackendError("Invalid argument", f"failed to convert '{text}' to boolean")
-            found[name] = text.lower() in ("true", "on", "1")
-    return found
+    parameters = parameters_of(config)
+    return {name: to_boolean(parameters[name]) for name in _FLAGS if name in parameters}
+
+
+def _set_threads(config: Mapping[str, Any]) -> None:
+    """Set how many threads torch has. Raises BackendError."""
+    parameters = parameters_of(config)
+    for name, count_threads in (
+        ("INTRA_OP_THREAD_COUNT", torch.set_num_threads),
+        ("INTER_OP_THREAD_COUNT", torch.set_num_interop_threads),
+    ):
+        if (count := to_integer(parameters.get(name, "0"))) > 0:
+            with contextlib.suppress(RuntimeError):  # torch takes the second number once; Triton ignores that, too
+                count_threads(count)
 
 
 # -- inputs and outputs
@@ -187,14 +175,14 @@ def _arguments(config: Mapping[str, Any], arguments: Sequence[Any]) -> list[str]
     if any(each.type.kind() == "DictType" for each in given[1:]):
         only = "Only a single input of type Dict(str, Tensor) is supported."
         text = f"Multiple inputs of kind DictType were detected. {only}"
-        raise BackendError("Internal", text)
+        raise BackendError(text, "Internal")
     for each in given:
         if each.type.kind() not in ("TensorType", "ListType"):
             text = (
                 f"An input of type '{each.type}' was detected in the model. Only a single input of type Dict(str, "
                 "Tensor) or input(s) of type Tensor are supported."
             )
-            raise BackendError("Internal", text)
+            raise BackendError(text, "Internal")
     expected = len(config["input"]) + sum(
         len(each["control"]) for each in config.get("sequence_batching", {}).get("control_input", ())
     )
@@ -203,7 +191,7 @@ def _arguments(config: Mapping[str, Any], arguments: Sequence[Any]) -> list[str]
             f"unable to load model '{config['name']}', configuration expects {expected} inputs, model provides "
             f"{len(given)}"
         )
-        raise BackendError("Invalid argument", text)
+        raise BackendError(text)
     return [each.name for each in given]
 
 
@@ -217,7 +205,7 @@ def _input_positions(config: Mapping[str, Any], arguments: Sequence[str]) -> dic
         position = _index(each["name"])
         if position is None:
             text = f"input '{each['name']}' does not follow <name>__<index> naming convention."
-            raise BackendError("Internal", text)
+            raise BackendError(text, "Internal")
         positions[each["name"]] = position
     if all(name in arguments for name in names):
         return {**positions, **{name: arguments.index(name) for name in names}}
@@ -247,18 +235,17 @@ def _index(name: str) -> int | None:
 def _check_tensors(config: Mapping[str, Any], role: str) -> None:
     if not config[role]:
         text = f"model configuration must contain at least one {role}, none were specified."
-        raise BackendError("Internal", text)
+        raise BackendError(text, "Internal")
     for each in config[role]:
         name, data_type = each["name"], each["data_type"]
         if data_type not in (*_TYPES, _STRING):
             text = f"unsupported datatype {data_type} for {role} '{name}' for model '{config['name']}'"
-            raise BackendError("Internal", text)
-        dims = each["reshape"].get("shape", []) if "reshape" in each else each["dims"]
-        if data_type == _STRING and len(dims) + (config["max_batch_size"] > 0) > 1:
+            raise BackendError(text, "Internal")
+        if data_type == _STRING and len(dims_of(each)) + (config["max_batch_size"] > 0) > 1:
             text = (
                 f"Triton only supports 1 dimensional List of String as {role} for '{name}' for model '{config['name']}'"
             )
-            raise BackendError("Internal", text)
+            raise BackendError(text, "Internal")
 
 
 def _values(returned: Any) -> list[Any]:
@@ -289,15 +276,3 @@ def _element(values: Sequence[Any]) -> str:
 
 class _OutputError(Exception):
     """An output that is not what the config says."""
-
-
-def _failed(requests: Sequence[Any], text: str, code: Any) -> list[Any]:
-    return [pb_utils.InferenceResponse([], pb_utils.TritonError(text, code)) for _ in requests]
-
-
-def _too_small(name: str, needed: int, size: int) -> Any:
-    text = (
-        f"failed to split the output tensor '{name}' in responses: expected batch size of atleast {needed} in model "
-        f"output, got {size}"
-    )
-    return pb_utils.TritonError(text, pb_utils.TritonError.UNSUPPORTED)

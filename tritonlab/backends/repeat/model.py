@@ -11,15 +11,9 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from tritonlab_backend import BackendError, bracketed
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-
-
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"Invalid argument: {text}")
 
 
 class TritonPythonModel:
@@ -37,8 +31,8 @@ class TritonPythonModel:
             elements, delays, wait = inputs["IN"], inputs["DELAY"], int(inputs["WAIT"].reshape(-1)[0])
             if elements.shape != delays.shape:
                 text = (
-                    f"expected IN and DELAY shape to match, got {_bracketed(elements.shape)} and "
-                    f"{_bracketed(delays.shape)}"
+                    f"expected IN and DELAY shape to match, got {bracketed(elements.shape)} and "
+                    f"{bracketed(delays.shape)}"
                 )
                 error = pb_utils.TritonError(text, pb_utils.TritonError.INVALID_ARG)
                 sender.send(pb_utils.InferenceResponse([], error), _FINAL)
@@ -77,13 +71,13 @@ def _check(config: Mapping[str, Any]) -> None:
             raise BackendError(f"expected {place} tensor name to be {name}, got {tensor['name']}")
     dims = {name: [int(dim) for dim in tensor["dims"]] for tensor, name, _ in named}
     if len(dims["IN"]) != 1:
-        raise BackendError(f"expected IN shape to have one dimension, got {_bracketed(dims['IN'])}")
+        raise BackendError(f"expected IN shape to have one dimension, got {bracketed(dims['IN'])}")
     if dims["IN"] != dims["DELAY"]:
-        text = f"expected IN and DELAY shape to match, got {_bracketed(dims['IN'])} and {_bracketed(dims['DELAY'])}"
+        text = f"expected IN and DELAY shape to match, got {bracketed(dims['IN'])} and {bracketed(dims['DELAY'])}"
         raise BackendError(text)
     for name in ("WAIT", "OUT", "IDX"):
         if dims[name] != [1]:
-            raise BackendError(f"expected {name} shape to be [1], got {_bracketed(dims[name])}")
+            raise BackendError(f"expected {name} shape to be [1], got {bracketed(dims[name])}")
     for tensor, name, _ in named:
         expected = "INT32" if name in ("IN", "OUT") else "UINT32"
         if tensor["data_type"] != f"TYPE_{expected}":
@@ -91,7 +85,3 @@ def _check(config: Mapping[str, Any]) -> None:
 
 
 _PLACES = ("first input", "second input", "third input", "first output", "second output")
-
-
-def _bracketed(dims: Sequence[int]) -> str:
-    return f"[{','.join(map(str, dims))}]"

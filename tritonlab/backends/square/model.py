@@ -11,15 +11,9 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from tritonlab_backend import BackendError
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-
-
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"Invalid argument: {text}")
 
 
 class TritonPythonModel:

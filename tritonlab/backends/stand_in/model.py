@@ -13,17 +13,11 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from tritonlab_backend import BackendError, dims_of
 
 _PARAMETER = "TRITONLAB_BACKEND"
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
-
-
-class BackendError(Exception):
-    """A load error with one of Triton's codes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"Invalid argument: {text}")
 
 
 class TritonPythonModel:
@@ -82,13 +76,13 @@ class TritonPythonModel:
         """Return the shape of an output. A dimension that is -1 has the size of that dimension of an input where it is
         -1, too, else `size` of the choice."""
         batch = [next(iter(arrays.values())).shape[0] if arrays else 1] if self._batches else []
-        return (*batch, *(self._size(axis, dim, arrays) for axis, dim in enumerate(_dims(described))))
+        return (*batch, *(self._size(axis, dim, arrays) for axis, dim in enumerate(dims_of(described))))
 
     def _size(self, axis: int, dim: int, arrays: Mapping[str, Any]) -> int:
         if dim >= 0:
             return dim
         for name, array in arrays.items():
-            dims = _dims(self._inputs[name]) if name in self._inputs else []
+            dims = dims_of(self._inputs[name]) if name in self._inputs else []
             if len(dims) > axis and dims[axis] == -1:
                 return int(array.shape[axis + self._batches])
         return int(self._settings.get("size", 1))
@@ -108,7 +102,7 @@ class TritonPythonModel:
     def _source(self, described: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
         """Return the input that an output repeats: the first of its type, with its dimensions if one has them."""
         same = [each for each in self._inputs.values() if each["data_type"] == described["data_type"]]
-        same.sort(key=lambda each: _dims(each) != _dims(described))
+        same.sort(key=lambda each: dims_of(each) != dims_of(described))
         found = next((arrays[each["name"]] for each in same if each["name"] in arrays), None)
         return found if found is not None and found.size else None
 
@@ -143,12 +137,6 @@ def _array_of(data_type: str, shape: tuple[int, ...], rule: str, random: Any) ->
     if dtype.kind == "f":
         return random.random(shape).astype(dtype)
     return random.integers(0, 2 if dtype.kind == "b" else 100, shape).astype(dtype)
-
-
-def _dims(described: Mapping[str, Any]) -> list[int]:
-    """Return the shape that the model sees."""
-    shaped = described["reshape"].get("shape", []) if "reshape" in described else described["dims"]
-    return [int(dim) for dim in shaped]
 
 
 def _torch_for_bf16(config: Mapping[str, Any]) -> Any:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 
 from ...ipc.processes.stub_log import UNCHECKED
-from ..bench import Bench, Known
+from ..bench import Bench
 from ..case import Case, Judgement, Relation
 from ..generated import filled
-from ..problems import answer_problems, broken_text, rule_broken, text_outputs
+from ..problems import broken_text, rule_broken, text_outputs
 from ..sample import ModelAnswer, Sample
 from .company import sentence_of
 
@@ -28,7 +28,7 @@ def search(bench: Bench) -> Iterator[Case]:
         yield Case(NAME, "alone", (known.sample,))
         return
     for known in bench.pool:
-        if _problem(bench, known) is not None:
+        if next(bench.problems(known.sample, known.answer), None) is not None:
             yield Case(NAME, "alone", (known.sample,))
             return
     for known in bench.edges:
@@ -50,14 +50,9 @@ def search(bench: Bench) -> Iterator[Case]:
     yield from _find_broken_text(bench)
 
 
-def _problem(bench: Bench, known: Known) -> tuple[str, str] | None:
-    rows = bench.shape.rows(known.sample)
-    return next(answer_problems(bench.scratch.version.config, known.sample, known.answer, rows), None)
-
-
 def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     bench.renew(careful)
-    sample = case.samples[0]
+    sample, since = case.samples[0], len(bench.scratch.server.logs(bench.scratch.name))
     answer = bench.alone(sample)
     if not answer.ended:
         bench.recover(answer)
@@ -65,13 +60,24 @@ def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         answer = bench.alone(sample)  # a slow start is not a missing answer
         bench.scratch.timeout = before
         bench.recover(answer)
-    found = _problem(bench, Known(sample, answer))
+    found = next(bench.problems(sample, answer), None)
     if found is None:
         return None
-    return Judgement(_said(found[1]), None, None, answer, answer.place)
+    place = answer.place or (_thread_place(bench, since) if rule_broken(answer) else None)
+    return Judgement(_message(found[1]), None, None, answer, place)
 
 
-def _said(words: str) -> str:
+def _thread_place(bench: Bench, since: int) -> tuple[str, int] | None:
+    """Return the line at which a thread of the model has ended in an exception, which only the log has."""
+    until = time.monotonic() + _SETTLE
+    while True:
+        place = _place_in("\n".join(one.text for one in bench.scratch.server.logs(bench.scratch.name)[since:]))
+        if place is not None or time.monotonic() > until:
+            return place
+        time.sleep(0.02)
+
+
+def _message(words: str) -> str:
     return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
@@ -84,7 +90,7 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     for number, got in zip(case.order, bench.together(case.sent()), strict=True):
         sample = case.samples[number]
-        found = next(answer_problems(bench.scratch.version.config, sample, got, bench.shape.rows(sample)), None)
+        found = next(bench.problems(sample, got), None)
         if found is not None:
             bench.recover(got)
             words = f"In a batch of {len(case.order)}, {found[1].rstrip('.')}; a request alone is answered."
@@ -147,7 +153,7 @@ def _logged(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | No
         states = bench.config.sequence_batching.state
         if any(f"'{state.output_name}' is not an output" in text for state in states):
             continue  # it goes to the scheduler, not to a client
-        if text.startswith(UNCHECKED):
+        if text.startswith(UNCHECKED) and not bench.is_left_out_at_times(text):
             return text.removeprefix(UNCHECKED), (record.file, record.line) if record.file else None
         before = "\n".join(one.text for one in records[max(number - _LINES, 0) : number + 1])
         if "Response sender has been closed" in text:
@@ -173,7 +179,7 @@ def judge_logged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         time.sleep(0.02)  # what a thread prints comes later
     if found is None:
         return None
-    return Judgement(_said(found[0]), None, None, answer, found[1])
+    return Judgement(_message(found[0]), None, None, answer, found[1])
 
 
 def _find_broken_text(bench: Bench) -> Iterator[Case]:

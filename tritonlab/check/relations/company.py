@@ -40,20 +40,20 @@ def search(bench: Bench) -> Iterator[Case]:
 def _find_state(bench: Bench) -> Case | None:
     """Return two requests of which the second gets another answer after the first than alone."""
     bench.renew()
-    asked: list[Sample] = []
+    sent: list[Sample] = []
     half = len(bench.pool) // 2
     for known in [*bench.pool[half:], *bench.pool, *bench.pool[:half]]:
         answer = bench.alone(known.sample)
         if bench.noise.differ(known.answer, answer) is not None:
-            for other in [*reversed(asked[-6:]), known.sample]:
+            for other in [*reversed(sent[-6:]), known.sample]:
                 case = Case(NAME, "state", (known.sample, other), (1, 0))
                 if judge_state(bench, case, True) is not None:
                     return case
                 if bench.over():
                     return None
-            many = Case(NAME, "state", (known.sample, asked[-1] if asked else known.sample), (*[1] * 8, 0))
+            many = Case(NAME, "state", (known.sample, sent[-1] if sent else known.sample), (*[1] * 8, 0))
             return many if judge_state(bench, many, True) is not None else None
-        asked.append(known.sample)
+        sent.append(known.sample)
     return None
 
 

@@ -17,14 +17,16 @@ _MANY = 8
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield streams that differ among many, and streams that go on after their cancellation."""
+    bench.say("cancelling streams")
+    yield from _find_deaf(bench)
+    if bench.over():
+        return
     bench.say("the order of a stream")
     longest = max(bench.pool, key=lambda one: len(one.answer.responses))
     if len(longest.answer.responses) > 1:
         case = Case(NAME, "order", (longest.sample,))
         if judge_order(bench, case, False) is not None:
             yield case
-    bench.say("cancelling streams")
-    yield from _find_deaf(bench)
     bench.say("many streams at once")
     many = None if (NAME, "order") in bench.found else _find_many(bench)
     if many is not None:
@@ -132,5 +134,6 @@ STREAMS = Relation(
     search,
     {"order": judge_order, "many": judge_many, "cancelled": judge_cancelled, "unended": judge_unended},
     why_not=lambda bench: "" if bench.scratch.decoupled else "the model is not decoupled",
+    beyond=("slow reads", "send() never waits for a client, so that a model cannot see how fast its stream is read"),
     careful=frozenset({"many"}),
 )

@@ -13,7 +13,6 @@ from ...clients.literal import floats
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
 from ..generated import joined, with_rows
-from ..problems import answer_problems
 from ..sample import ModelAnswer, Sample
 from .company import sentence_of
 
@@ -33,6 +32,8 @@ _ROWS = 32
 _SHAPES = re.compile(
     "zero-size array|empty sequence|could not be broadcast|cannot reshape|not aligned|at least one array"
 )
+#: The edges that are extremes of a datatype.
+_EXTREME = re.compile(r" is the (largest|smallest) number$")
 #: The edges that are ordinary numbers.
 _MODERATE = re.compile(r" is -?1000$")
 
@@ -60,15 +61,15 @@ def _harm(bench: Bench, known: Known) -> str:
     if answer.died:
         return "died"
     if not answer.ended:
-        return "hangs"
+        # so large a number may well be much to do
+        return "" if answer.busy and _EXTREME.search(known.words) else "hangs"
     if is_accident(answer):
         return "accident"
     if _is_nan_of_numbers(bench, known):
         return "nan"
-    rows = bench.shape.rows(known.sample)
     if any(relation == "answers" for relation, _ in bench.found):
         return ""
-    if next(answer_problems(bench.scratch.version.config, known.sample, answer, rows), None) is not None:
+    if next(bench.problems(known.sample, answer), None) is not None:
         return "answer"
     return ""
 
@@ -110,7 +111,7 @@ def judge_edge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         bench.scratch.timeout = before
     kind = _harm(bench, Known(sample, answer, words))
     reason = bench.scratch.watch.deaths[-1] if answer.died and bench.scratch.watch.deaths else ""
-    problem = next(answer_problems(bench.scratch.version.config, sample, answer, bench.shape.rows(sample)), ("", ""))
+    problem = next(bench.problems(sample, answer), ("", ""))
     bench.recover(answer)
     if kind != case.kind:
         return None

@@ -26,6 +26,8 @@ _WARM = 1_600
 _SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
+#: Seconds after which a model that refuses because there is too much to do answers again.
+_PAUSE = 1.5
 #: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
 _IDLE = 0.3
 
@@ -68,7 +70,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         bench.need(3 * seconds + _TRACING)
         again = _grown(_measured(load, 1.5 * seconds), tuple(first)) or first.keys() & set(_SCARCE)
     except Broken as broken:
-        return _failing(case, load, broken)
+        return _failing(bench, case, load, broken)
     except OutOfTime:
         return None
     for kind in KINDS:
@@ -78,11 +80,18 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
-def _failing(case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
+def _failing(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
     """Judge a model that has answered many requests and then answers no more."""
     answer = broken.answer
     if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
         return None
+    if answer.exception is None and answer.ended and not answer.died:
+        bench.need(_PAUSE + _TRACING)
+        time.sleep(_PAUSE)
+        if bench.alone(broken.sample).good:
+            refused = f"After {load.sent:,} requests the model refuses more for a while: {answer.summary.rstrip('.')}."
+            bench.notes.append(refused)
+            return None
     text = f"After {load.sent:,} requests the model begins to fail: {answer.summary or answer.text()}."
     return Judgement(text, None, None, answer, answer.place)
 
@@ -133,6 +142,8 @@ class RepeatedLoad:
         self.bench = bench
         self.kind = kind
         self.sent = 0
+        #: what is sent to ask the model what it holds: any request, in a replay the only one that is known
+        self.plain = bench.pool[0].sample if bench.pool else sample
         known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
         self._samples = [one.sample for one in known] or [sample]
         self._pool = {id(one) for one in self._samples}
@@ -219,7 +230,7 @@ def _held(load: RepeatedLoad) -> dict[str, float]:
     held = measure(bench.scratch.pids)
     held["blocks"] = float(len(load.blocks()))
     if bench.scratch.probe is not None:
-        held["objects"] = bench.scratch.probe.count(lambda: bench.alone(bench.pool[0].sample))
+        held["objects"] = bench.scratch.probe.count(lambda: bench.alone(load.plain))
     return held
 
 
@@ -251,14 +262,13 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
         return None
     bench.say("looking for the line")
     bench.need(_TRACING)
-    sample = bench.pool[0].sample
     try:
         bench.renew()
-        probe.trace(lambda: bench.alone(sample))
+        probe.trace(lambda: bench.alone(load.plain))
         load.send(_TRACED)
-        probe.mark(lambda: bench.alone(sample))
+        probe.mark(lambda: bench.alone(load.plain))
         load.send(_TRACED)
-        return probe.grown(lambda: bench.alone(sample), _TRACED)
+        return probe.grown(lambda: bench.alone(load.plain), _TRACED)
     except (Broken, OutOfTime):
         return None
     finally:

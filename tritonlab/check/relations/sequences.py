@@ -15,6 +15,8 @@ from .company import sentence_of
 NAME = "sequences"
 #: Requests of each sequence.
 _STEPS = 3
+#: The most sequences at once.
+_MOST = 32
 #: The `max_sequence_idle_microseconds` with which expiry is tried.
 _IDLE = 200_000
 #: The distance of two ids that are the same modulo any number up to 16, any power of two up to 1024, and 100.
@@ -26,11 +28,14 @@ def search(bench: Bench) -> Iterator[Case]:
     """Yield pairs of sequences that disturb each other."""
     pool = bench.pool
     pairs = [(pool[0], pool[place]) for place in range(1, min(len(pool), 4))] or [(pool[0], pool[0])]
-    for kind in ("ended", "interleaved", "restarted", "expired"):
+    for kind in ("ended", "interleaved", "crowded", "restarted", "expired"):
+        if kind == "crowded" and (_places(bench) < 3 or (NAME, "interleaved") in bench.found):
+            continue  # two at once have been tried
         bench.say(
             {
                 "ended": "one sequence after another",
                 "interleaved": "interleaved sequences",
+                "crowded": "as many sequences as there is room for",
                 "restarted": "a sequence that starts again",
                 "expired": "sequences that expire",
             }[kind]
@@ -38,7 +43,8 @@ def search(bench: Bench) -> Iterator[Case]:
         for victim, other in pairs[:2] if kind in ("ended", "interleaved") else pairs[:1]:
             if bench.over():
                 return
-            case = Case(NAME, kind, (victim.sample, other.sample), (1, 0))
+            facts = {"count": _places(bench)} if kind == "crowded" else {}
+            case = Case(NAME, kind, (victim.sample, other.sample), (1, 0), facts)
             if JUDGES[kind](bench, case, True) is not None:
                 yield case
                 break
@@ -120,6 +126,27 @@ def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | No
     return None
 
 
+def _places(bench: Bench) -> int:
+    """Return how many sequences one instance has at once, as far as they are tried."""
+    batching = bench.config.sequence_batching
+    oldest = int(batching.oldest.max_candidate_sequences) if batching.HasField("oldest") else 0
+    return min(oldest or max(int(bench.config.max_batch_size), 1), _MOST)
+
+
+def judge_crowded(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a sequence beside as many others as the scheduler lets in."""
+    victim, other = case.samples[0], case.samples[-1]
+    bench.renew()
+    expected = _alone(bench, victim)
+    bench.renew()
+    count = int(case.facts["count"])
+    every = [_Steps(bench, victim), *(_Steps(bench, other) for _ in range(count - 1))]
+    rounds = [[bench.scratch.ask([one.request(bench)])[0] for one in every] for _ in range(_STEPS)]
+    got = [answers[0] for answers in rounds]
+    why = f"The scheduler lets {count} sequences in at once, and the model does not keep all of them."
+    return _judged(bench, expected, got, f"beside {count - 1} others", why)
+
+
 def judge_restarted(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge a sequence whose id has a START again, without an END before."""
     victim, other = case.samples[0], case.samples[-1]
@@ -157,6 +184,7 @@ def judge_expired(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 JUDGES = {
     "ended": judge_ended,
     "interleaved": judge_interleaved,
+    "crowded": judge_crowded,
     "restarted": judge_restarted,
     "expired": judge_expired,
 }

@@ -24,18 +24,33 @@ _MAKE_ENVIRONMENT = (
     "put it into the model's directory and write $$TRITON_MODEL_DIRECTORY/<its name>, or leave the parameter out, and "
     "the model runs in the Python of the server"
 )
+#: The packages of modules that have another name, as NVIDIA's examples import them.
+_PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 _ADVICE = (
     (re.compile(r"must specify 'dims'"), "give it dims in config.pbtxt: dims: [ -1 ] is one dimension of any size"),
     (re.compile(r"must specify 'data_type'"), "give it a data_type in config.pbtxt, such as TYPE_FP32"),
     (
         re.compile(r"No module named '(\w+)"),
-        "install {0} in the Python that runs the model, or put {0}.py beside model.py",
+        "install {package} in the Python that runs the model, or put {0}.py beside model.py",
     ),
     (
         re.compile(r"unexpected directory name '.*?' for model '(.*?)'"),
         "call the directory '{0}', or leave the name out of config.pbtxt",
     ),
-    (re.compile(r"Could not determine backend for model '.*?' with no backend"), "write model.py into its directory 1"),
+    (
+        re.compile(r"Could not determine backend for model '.*?' with no backend"),
+        "write model.py into its directory 1, or say in its config.pbtxt what runs the files that are there: backend: "
+        '"vllm"',
+    ),
+    (
+        re.compile(r"PytorchStreamReader failed locating file constants\.pkl"),
+        'the file is not TorchScript but what torch.save has written: torch.jit.script(module).save("model.pt") writes '
+        "that",
+    ),
+    (
+        re.compile(r"onnx runtime error 7: .*Protobuf parsing failed"),
+        "the file is not an ONNX model; if it is a pointer of Git LFS, git lfs pull puts the model in its place",
+    ),
     (
         re.compile(r"at least one version must be available under the version policy of model '(?:.*::)?(.*?)'"),
         "make its version directory, mkdir {0}/1, also for a stand-in and what is borrowed (git keeps no empty "
@@ -49,6 +64,7 @@ _ADVICE = (
         _MAKE_ENVIRONMENT,
     ),
     (re.compile(r"has kind KIND_(?:CPU|MODEL) but specifies one or more GPUs"), f"leave gpus out; {_SIMULATE}"),
+    (re.compile(r"the load was stopped"), "load it again"),
     (re.compile(r"appears in two or more repositories"), "remove one of them, or serve with model_namespacing"),
 )
 
@@ -60,7 +76,8 @@ def load_advice(reason: str) -> str:
     """Return what to do about a load that failed for this reason; empty if unknown."""
     for pattern, advice in _ADVICE:
         if found := pattern.search(reason):
-            return advice.format(*found.groups())
+            groups = found.groups()
+            return advice.format(*groups, package=_PACKAGES.get(groups[0], groups[0]) if groups else "")
     return config_advice(reason)
 
 

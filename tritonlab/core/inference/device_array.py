@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ...stub._pb_stub.api.dlpack import CUDA, export_device, import_tensor
 from ...stub._pb_stub.api.errors import TritonModelException
 from ...stub._pb_stub.api.opened_memory import Borrowed
-from ...stub._pb_stub.wire.driver import Driver, DriverError
-from ...stub._pb_stub.wire.gpus import driver_of
+from ...stub._pb_stub.devices.driver import Driver, DriverError
+from ...stub._pb_stub.devices.gpus import driver_of
 from ..status import InternalError, InvalidArgumentError, UnsupportedError
 from .data_type import DataType
 

@@ -59,9 +59,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     server, process = values["server"], values["process"]
     if "load-model" in line.given and server["model_control_mode"] != "explicit":
         raise CommandLineError("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.")
-    server["backend_config"] = {
-        setting: value for backend, setting, value in values["backend"]["settings"] if backend in ("", "python")
-    }
+    server["backend_config"] = _backend_config(values["backend"]["settings"])
     server["backends"] = dict(values["choices"]["backends"])
     metrics = values["metrics"]
     server["metrics_config"] = MetricsConfig.from_settings(**{**metrics, "settings": dict(metrics["settings"])})
@@ -124,6 +122,14 @@ def _token(path: str) -> str:
     if not token:
         raise CommandLineError(f"--token-file: there is no token in '{path}'")
     return token
+
+
+def _backend_config(settings: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return the settings of all backends by their keys, and those of one by its name."""
+    found: dict[str, dict[str, str]] = {"": {}}
+    for backend, setting, value in settings:
+        found.setdefault(backend, {})[setting] = value
+    return {**found.pop(""), **found}
 
 
 def _cache(values: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from ...instances.execution.rate_limiter import Limits
 from ...ipc.processes.interpreter import STUB
 from ...server.inference_server import InferenceServer
+from ...server.models.backend_config import settings_of
 from ...server.models.backends import DEFAULT_DIRECTORY
 
 
@@ -20,13 +21,18 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
     settings = {
         "auto-complete-config": "false" if options["strict_model_config"] else "true",
         "backend-directory": directory,
-        **options["backend_config"],
-        "default-max-batch-size": "4",
     }
     names = {v.config.backend for model in core.models() for v in model.versions.values() if v.config.backend}
     paths = {name: str(Path(directory) / name / "model.py") for name in names} | {"python": str(STUB)}
-    shown = json.dumps({"cmdline": settings}, separators=(",", ":"))
-    return print_table(["Backend", "Path", "Config"], [[name, paths[name], shown] for name in sorted(names)])
+    shown = {
+        name: json.dumps(
+            {"cmdline": {**settings, "default-max-batch-size": "4", **settings_of(options["backend_config"], name)}},
+            separators=(",", ":"),
+            sort_keys=True,
+        )
+        for name in names
+    }
+    return print_table(["Backend", "Path", "Config"], [[name, paths[name], shown[name]] for name in sorted(names)])
 
 
 #: What Triton's table says of a model without a version directory, or whose policy selects none (measured).

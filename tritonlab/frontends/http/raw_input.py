@@ -48,7 +48,7 @@ def raw_request(
 
 
 def _deduce(request: RequestSpec, name: str, dims: list[int], elements: int) -> None:
-    """Gives the variable dimension the elements that the fixed ones leave."""
+    """Give the variable dimension the elements that the fixed ones leave."""
     variable = [index for index, size in enumerate(dims) if size == -1]
     if len(variable) > 1:
         raise InvalidArgumentError(

@@ -25,8 +25,8 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 
 
 class WriteWatch(NamedTuple):
-    """`begin` is called before the first byte of a reply is written, `end` after the last, or when nothing more will
-    be."""
+    """A reply that is written in pieces: `begin` is called before its first byte, `end` after the last, or when
+    nothing more will be written."""
 
     begin: Callable[[], None]
     end: Callable[[], None]

@@ -61,7 +61,7 @@ Forwarded: TypeAlias = Callable[[str], object]
 _LIVE = b"/v2/health/live"
 _OF_AUTHORIZATION = AUTHORIZATION.encode()
 _TOKEN = re.compile(r"[!-~]+")
-_ASKED = (
+_NO_TOKEN = (
     "a token is required: send '{}: Bearer <token>' with every request; the token was given out when the ports were "
     "opened"
 )
@@ -101,7 +101,7 @@ class AccessRules:
         sent = [_credentials(value if isinstance(value, bytes) else value.encode()) for value in authorizations]
         if any([hmac.compare_digest(each, self.token.encode()) for each in sent]):
             return ""
-        return _OTHER if any(sent) else _ASKED.format(key)
+        return _OTHER if any(sent) else _NO_TOKEN.format(key)
 
     def check_model_control(self) -> None:
         """Raise UnsupportedError if clients may not load and unload models."""

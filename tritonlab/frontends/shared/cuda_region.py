@@ -20,7 +20,7 @@ from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError
 from ...ipc.gpu.gpu_buffers import GpuBuffers
 from ...ipc.gpu.visible_gpus import VisibleGpus
-from ...stub._pb_stub.wire.driver import HANDLE_SIZE, Driver, DriverError
+from ...stub._pb_stub.devices.driver import HANDLE_SIZE, Driver, DriverError
 
 __all__ = ["HANDLE_SIZE", "CudaRegion", "ServerGpus"]
 

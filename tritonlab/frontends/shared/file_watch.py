@@ -17,7 +17,7 @@ _PAUSE = 1.0
 
 
 class FileWatch:
-    """Reports once each time that this process can open no more files, from `start` to `stop`."""
+    """The watch, which reports once each time that this process can open no more files, from `start` to `stop`."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report

@@ -1,5 +1,5 @@
-"""`BlockedCalls` knows which instance's `execute` waits in which BLS calls, and refuses a call that would wait for
-itself.
+"""`BlockedCalls`, the record of which instance's `execute` waits in which BLS calls. A call that would wait for itself
+is refused.
 
 With each call the stub says whether `execute`, on the main thread, waits for it. If it does, and would wait for ever,
 the call is refused before it begins. If threads, futures or coroutines stand between `execute` and calls that might
@@ -84,7 +84,7 @@ _NOTHING = Verdict()
 
 
 class BlockedCalls:
-    """Keeps all unanswered BLS calls of running `execute` calls.
+    """The unanswered BLS calls of running `execute` calls.
 
     Guarantees: of calls that form a circle, exactly the last one is refused.
     """

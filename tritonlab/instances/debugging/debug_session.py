@@ -62,7 +62,7 @@ class DebugSession:
         self.instance.wait_for_another(True)
 
     def answer(self, line: str | None) -> None:
-        """Gives the debugger a line; None: nobody types one, and the model goes on. Does nothing if it waits for
+        """Give the debugger a line; None: nobody types one, and the model goes on. Does nothing if it waits for
         none."""
         with self._lock:
             if self.prompt is None:

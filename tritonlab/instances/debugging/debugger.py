@@ -21,7 +21,7 @@ from .debug_session import Debugged, DebugSession, Desk
 NOTICE_SECONDS = 1.0
 UNATTENDED_SECONDS = 300.0
 #: Seconds until a place's frames and variables are told once more, where nobody can type.
-_TOLD_SECONDS = 10.0
+_REPEAT_SECONDS = 10.0
 #: What the debugger is told where the author has left it.
 _QUIT = "quit"
 
@@ -206,7 +206,7 @@ class Debugger:
     def _go_on(self, session: DebugSession, why: str) -> None:
         """Let the model go on; its log, and the desk, get what the author would have seen."""
         text, place, now = session.story(why), session.place, time.monotonic()
-        if session.live and now - self._described_at.get(place, -_TOLD_SECONDS) < _TOLD_SECONDS:
+        if session.live and now - self._described_at.get(place, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
             text = f"'{session.instance.name}' goes on at {place} again, because {why}."
         else:
             self._described_at[place] = now

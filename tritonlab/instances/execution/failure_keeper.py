@@ -71,7 +71,7 @@ class FailureKeeper:
         return error
 
     def attach(self, error: ModelError, requests: Sequence[InferenceRequest]) -> None:
-        """Gives the error what was kept of the failure of one of these requests."""
+        """Give the error what was kept of the failure of one of these requests."""
         error.capsule = self._book.find(self._stub.source.model, [request.serial for request in requests])
 
     def answered_with_error(self) -> None:

@@ -63,13 +63,13 @@ class InflightRequests(dict[int, InferenceRequest]):
             self.respond(request, error_response(request, self._version, error))
 
     def give_back_released(self, requests: Sequence[InferenceRequest], outputs: Sequence[Any]) -> None:
-        """Gives back those of a batch's requests that were released with RESCHEDULE."""
+        """Give back those of a batch's requests that were released with RESCHEDULE."""
         for request, output in zip(requests, outputs, strict=True):
             if output == RESCHEDULED:
                 self.give_back(request)
 
     def give_back(self, request: InferenceRequest) -> None:
-        """Gives a request released with RESCHEDULE back to its scheduler; if that does not take it the request
+        """Give a request released with RESCHEDULE back to its scheduler; if that does not take it the request
         fails."""
         if self.pop(request.serial, None) is None:
             return  # it has had its final response, or fills a slot

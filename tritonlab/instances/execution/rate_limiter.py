@@ -106,7 +106,7 @@ class RateLimiter:
         return min(idle, key=lambda instance: self._contexts[instance].rank)
 
     def admit(self, instance: Any, retry: Callable[[], None]) -> bool:
-        """Gives the instance its resources for one execution. If it returns False the instance waits, and `retry()` is
+        """Give the instance its resources for one execution. If it returns False the instance waits, and `retry()` is
         called at its turn; a scheduler with nothing to execute then need not call again. Called under its lock."""
         with self._lock:
             context = self._contexts[instance]
@@ -133,7 +133,7 @@ class RateLimiter:
                 self._free(context)
 
     def serve(self) -> None:
-        """Gives turns while there are resources for the first that waits. Called without any lock."""
+        """Give turns while there are resources for the first that waits. Called without any lock."""
         while True:
             with self._lock:
                 if self._turn is not None or not self._waiting:

@@ -1,4 +1,4 @@
-"""`ModelStub` takes one model through its life in a stub: import, auto-complete, initialize, finalize. Its errors have
+"""`ModelStub`, the life of one model in a stub: import, auto-complete, initialize, finalize. Its errors have
 Triton's texts."""
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,7 @@ class ModelSource:
     """A model source says where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go
     to the end of sys.path (rule 2.1.5).
 
-    `interpreter` is the Python that the stub is started with.
+    `interpreter` is the Python that the stub is started with, `variables` what its environment has besides.
     """
 
     model: str
@@ -52,6 +52,7 @@ class ModelSource:
     paths: tuple[str, ...]
     model_dir: str
     interpreter: Interpreter = KERNEL
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class ModelStub:
@@ -102,7 +103,7 @@ class ModelStub:
             paths=source.paths,
             model_dir=source.model_dir,
             instance=self.instance,
-            env=source.interpreter.variables(os.environ),
+            env={**source.interpreter.variables(os.environ), **source.variables},
             cwd=_current_directory(),
         )
 

@@ -1,4 +1,4 @@
-"""`RestartPolicy` decides how long an instance whose stub has ended waits before it starts another."""
+"""`RestartPolicy`, the rule for how long an instance whose stub has ended waits before it starts another."""
 
 from __future__ import annotations
 

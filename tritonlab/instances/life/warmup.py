@@ -1,4 +1,4 @@
-"""`model_warmup` gives requests that an instance executes between `initialize` and READY (rule 5.8).
+"""The requests of `model_warmup`, which an instance executes between `initialize` and READY (rule 5.8).
 
 As with Triton they go straight to the instance, past the scheduler: no controls are added, and the response cache is
 not used. A stub that replaces a dead one is cold like the first one and warms up again (Triton starts none again).

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from ...core.inference.device_array import DeviceArray, device_errors
 from ...core.inference.tensor import Tensor
 from ...core.status import UnavailableError
+from ...stub._pb_stub.devices.driver import Driver, DriverError
+from ...stub._pb_stub.devices.gpus import CUDA
 from ...stub._pb_stub.wire.device_memory import DevicePlace, packed
-from ...stub._pb_stub.wire.driver import Driver, DriverError
 from ...stub._pb_stub.wire.free_space import FreeSpace
-from ...stub._pb_stub.wire.gpus import CUDA
 
 #: Bytes of a device's pool where nothing else is said, as in Triton.
 POOL_BYTES = 64 << 20

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.status import InvalidArgumentError
-from ...stub._pb_stub.wire.driver import DeviceFacts, Driver
-from ...stub._pb_stub.wire.gpus import CUDA, SIMULATED
-from ...stub._pb_stub.wire.simulated_driver import held_by
+from ...stub._pb_stub.devices.driver import DeviceFacts, Driver
+from ...stub._pb_stub.devices.gpus import CUDA, SIMULATED
+from ...stub._pb_stub.devices.simulated_driver import held_by
 from ..processes.interpreter import STUB
 from .nvml import Nvml
 
@@ -31,8 +31,8 @@ _SECONDS = 60.0
 _ASK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from _pb_stub.wire.driver import DriverError
-from _pb_stub.wire.gpus import CUDA
+from _pb_stub.devices.driver import DriverError
+from _pb_stub.devices.gpus import CUDA
 try:
     print(json.dumps([CUDA.devices(), ""]))
 except DriverError as error:

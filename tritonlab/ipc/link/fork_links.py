@@ -1,4 +1,4 @@
-"""`ForkLinks` gives links to the processes that a model forks, such as the workers of its `multiprocessing.Pool`.
+"""The links of the processes that a model forks, such as the workers of its `multiprocessing.Pool`.
 
 A forked process has copies of the stub's socket and regions, and must not touch them. For this the stub was given one
 end of another socket, of whole messages. Through it the process sends one end of a new socket pair; over the other end

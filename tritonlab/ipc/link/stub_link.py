@@ -253,7 +253,7 @@ class StubLink(StubConnection):
         self.tell(InferResponse(final, block=None, tensors=[], error=ResponseError(code, text), parameters=""), infer)
 
     def return_blocks(self) -> None:
-        """Gives the stub back now the blocks that are no longer read; the next message would do it, too."""
+        """Give the stub back now the blocks that are no longer read; the next message would do it, too."""
         self.post(_REPLY, 0, [None, None])  # a Reply, but to no call
 
     # -- messages of the stub: handlers run on the thread that reads, and must not block

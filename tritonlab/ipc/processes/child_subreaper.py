@@ -1,5 +1,5 @@
-"""`inheriting` makes this process, for moments, the parent of its descendants' orphans (`man 2 prctl`, child
-subreaper). So it becomes the parent of the stubs that a zygote forks for it, and learns how they end."""
+"""The adoption of descendants' orphans by this process, for moments (`inheriting`; `man 2 prctl`, child subreaper).
+So it becomes the parent of the stubs that a zygote forks for it, and learns how they end."""
 
 from __future__ import annotations
 

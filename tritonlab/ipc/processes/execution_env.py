@@ -1,5 +1,5 @@
-"""`ExecutionEnvironments` finds the Python that a model asks for with the parameter EXECUTION_ENV_PATH (section 2.10 of
-the rule book)."""
+"""`ExecutionEnvironments`, the search for the Python that a model names in the parameter EXECUTION_ENV_PATH
+(section 2.10 of the rule book)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""`first_imports` finds the imports a model makes before it does anything else. A zygote may make these for it.
+"""The imports that a model makes before it does anything else. A zygote may make these for it.
 
-It reads the source and runs nothing. It takes the statements of model.py from the first one on, as long as they are
-imports or do nothing that another import could notice (definitions, constants, names). It ends at the first statement
-that may do something, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`; later
-imports are left to the model itself. A file beside model.py that is imported is read in the same way. If nothing in
-model.py ends them, those follow that `initialize` begins with.
+`first_imports` reads the source and runs nothing. It takes the statements of model.py from the first one on, as long as
+they are imports or do nothing that another import could notice (definitions, constants, names). It ends at the first
+statement that may do something, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`;
+later imports are left to the model itself. A file beside model.py that is imported is read in the same way. If nothing
+in model.py ends them, those follow that `initialize` begins with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ZygoteProcess` is the kernel's end of a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
+"""`ZygoteProcess`, the kernel's end of a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Zygotes` keeps the zygotes of one server: for each interpreter one without imports, and forks of it, one for each
+"""`Zygotes`, all zygotes of one server: for each interpreter one without imports, and forks of it, one for each
 set of imports that models make.
 
 A zygote is made, or grown, when a model first needs it. That takes as long as the model's own imports would; later
@@ -48,7 +48,7 @@ class WarmMemory(NamedTuple):
 
 
 class Zygotes:
-    """Keeps the zygotes. `limit` is how many bytes they may take; None means a quarter of the memory.
+    """The zygotes of one server. `limit` is how many bytes they may take; None means a quarter of the memory.
 
     Guarantees: any thread may call any method. There is one zygote for a set of imports, and a thread that needs it
     while it grows waits for it."""

@@ -39,7 +39,7 @@ class BaseDirectory:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> BaseDirectory:
-        """Raises FileError if there is no such directory."""
+        """Raise FileError if there is no such directory."""
         directory = Path(os.path.abspath(Path(path).expanduser()))
         if not directory.is_dir():
             fix = "name the directory that has the model's config.pbtxt and version directories"

@@ -322,6 +322,8 @@ def read_model(name: str, path: Path) -> Draft:
     if not sources and not ensemble:
         models = sorted(p.parent.parent.name for p in path.glob(f"*/*/{MODEL_FILE}"))
         inside = f"; it is a repository, load one of {', '.join(dict.fromkeys(models))}" if models else ""
+        if (path / MODEL_FILE).is_file():
+            inside = f"; load its file: {path / MODEL_FILE}" + (f" --config {config}" if text else "")
         raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{draft.model_file}{inside}")
     draft = replace(draft, version=(sources or versions)[-1])
     return draft if ensemble else draft.with_source(path / str(draft.version) / draft.model_file)

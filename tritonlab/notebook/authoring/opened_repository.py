@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,9 @@ from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...export.machine_bound import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import CONFIG_FILE, fingerprint, version_numbers
+from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
+from ...repository.place import make_repository
 from ...schedulers.timer import Timer
 from ...server.models.backend_choice import choice_words
 from ...server.models.backends import answer_words
@@ -42,8 +45,9 @@ _SHARE = 0.02
 class OpenedFacts:
     """What is to be told of one model of an opened repository.
 
-    `kind`: `Python`, `ensemble`, or `backend NAME`; "" if its config cannot be read. `state`: READY, LOADING,
-    UNLOADED, FAILED, NOT SERVED (another model of the name is), CLOSED or NOT OPENED (only others were asked for).
+    `kind`: `Python`, `ensemble`, or `backend NAME`; "" if its config cannot be read. `state`: READY, LOADING, WAITING
+    (others load first), UNLOADED, FAILED, NOT LOADED, NOT SERVED (another model of the name is), CLOSED or NOT OPENED
+    (only others were asked for).
     `in_cells`: cells of the notebook write it now. `reason` says why it does not serve, `advice` what to do.
     """
 
@@ -144,17 +148,27 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         self._lock = threading.Lock()  # guards the two below
         self._closed = False
         self._poller: RepositoryPoller | None = None
+        #: whether models are loaded that were not before
+        self._is_loading = False
         workspace.server.core.register_model_repository(path, behind=True)
         workspace.repositories[path] = self
 
     @classmethod
-    def open(cls, workspace: Workspace, directory: str | PathLike[str], names: Sequence[str] | None = None) -> Self:
+    def open(
+        cls,
+        workspace: Workspace,
+        directory: str | PathLike[str],
+        names: Sequence[str] | None = None,
+        *,
+        into: str | PathLike[str] | None = None,
+    ) -> Self:
         """Serve the models of a repository in the workspace's server. One that is open already looks again. `names`:
-        the only ones to serve; None serves all, also those that come later.
+        the only ones to serve; None serves all, also those that come later. `into`: the repository into which models
+        without version directories are copied first; one that is there already stays as it is.
 
         Raises FileError for what is not a repository, NotFoundError for a name that is not in it.
         """
-        path = repository_in(directory)
+        path = repository_in(directory) if into is None else _arranged(directory, into)
         there = ModelRepositoryManager([path]).names()
         for name in names or ():
             if name not in there:
@@ -186,7 +200,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def refresh(self, names: Sequence[str] | None = None) -> None:
         """Load what has changed, and try again what failed. `names`: the only ones to serve from now on, None for all.
-        Blocks until every model serves or has failed."""
+        Blocks until every model serves or has failed; an interrupt ends the loads, and what serves goes on."""
         self._names = None if names is None else list(names)
         with self._lock:
             first, self._poller = self._poller is None, self._poller or self._new_poller()
@@ -194,9 +208,13 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         if first:
             poller.start()
         loaded = [name for name in self if self._is_served_from_here(name)]
-        self.workspace.server.core.load_all(loaded)
-        for name in loaded:
-            self.workspace.changed(name)
+        self._is_loading = True
+        try:
+            self.workspace.server.core.load_all(loaded)
+        finally:
+            self._is_loading = False
+            for name in loaded:
+                self.workspace.changed(name)
 
     def _new_poller(self) -> RepositoryPoller:
         began = time.perf_counter()
@@ -224,8 +242,8 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def _is_served_from_here(self, name: str) -> bool:
         """Return whether the repository's model is the one that the server loads by the name."""
-        asked = self._names is None or name in self._names
-        return asked and self._place(name) == self.path / name
+        is_named = self._names is None or name in self._names
+        return is_named and self._place(name) == self.path / name
 
     def _place(self, name: str) -> Path | None:
         """Return the directory from which the server loads a model of this name."""
@@ -263,6 +281,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         self.workspace.repositories.pop(self.path, None)
         for name in reversed(served):
             self.workspace.unload(name, wait=False)
+            self.workspace.server.core.drop_failed(name)
 
     # -- what it gives
 
@@ -344,8 +363,10 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         elif state == "UNAVAILABLE":
             unloaded = server.model(seen.name).reason == "unloaded"
             state, reason = ("UNLOADED", "") if unloaded else ("FAILED", server.model(seen.name).reason)
+        elif state == "UNKNOWN" and self._is_loading:
+            state = "WAITING"
         elif state == "UNKNOWN":
-            state = "NOT LOADED"
+            state, advice = "NOT LOADED", "open the repository again"
         return replace(seen, state=state, version=version, reason=reason, advice=advice)
 
     def _why(self, name: str, failure: TritonError, *, serves: bool) -> tuple[str, str]:
@@ -377,18 +398,46 @@ def text_of(rows: Sequence[OpenedFacts]) -> str:
     table += [(row.name, row.kind or "unknown", row.state, "yes" if row.in_cells else "") for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(4)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
-    told = []
+    more = []
     for line, row in zip(lines[1:], rows, strict=True):
-        told += [line, *(f"    {text}" for text in row.lines())]
-    return "\n".join([lines[0], *told])
+        more += [line, *(f"    {text}" for text in row.lines())]
+    return "\n".join([lines[0], *more])
 
 
 def repository_in(directory: str | PathLike[str]) -> Path:
     """Return the path of a repository. Raises FileError for what is not one."""
-    path = Path(os.path.abspath(Path(directory).expanduser()))
-    if not path.is_dir():
-        raise FileError(f"there is no directory {os.fspath(directory)!r}", field=os.fspath(directory))
+    path = _existing(directory)
+    if loose := find_loose_models(path):
+        command = f"%triton open {shlex.quote(os.fspath(directory))} --into models"
+        names = ", ".join(model.name for model in loose[:3]) + (f" and {len(loose) - 3} more" if len(loose) > 3 else "")
+        fix = f"{command} copies them to models/NAME/1 and serves those"
+        raise FileError(
+            f"{os.fspath(directory)!r} is not a repository: its models have no version directories, as in the examples "
+            f"of NVIDIA's python_backend ({names}): {fix}",
+            field=str(path),
+            fix=fix,
+        )
     if (path / CONFIG_FILE).is_file() or version_numbers(path):
         fix = f"open {os.fspath(path.parent)!r}, or load this one: %triton load {path.name} {os.fspath(directory)}"
         raise FileError(f"{os.fspath(directory)!r} is one model, not a repository: {fix}", field=str(path), fix=fix)
+    return path
+
+
+def _existing(directory: str | PathLike[str]) -> Path:
+    path = Path(os.path.abspath(Path(directory).expanduser()))
+    if not path.is_dir():
+        raise FileError(f"there is no directory {os.fspath(directory)!r}", field=os.fspath(directory))
+    return path
+
+
+def _arranged(directory: str | PathLike[str], into: str | PathLike[str]) -> Path:
+    """Copy the models of a directory that have no version directories into a repository, and return its path. Raises
+    FileError if there are none, NoRepository."""
+    loose = find_loose_models(_existing(directory))
+    if not loose:
+        fix = "open it without a place to copy its models to"
+        text = f"{os.fspath(directory)!r} has no models without version directories: {fix}"
+        raise FileError(text, field=os.fspath(directory), fix=fix)
+    path = make_repository(into)
+    arrange(loose, path)
     return path

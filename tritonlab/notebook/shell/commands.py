@@ -112,7 +112,8 @@ def _load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
 
 
 def _open(context: Context, arguments: argparse.Namespace) -> Repository:
-    opened = Repository.open(context.workspace, arguments.directory, arguments.models or None)
+    names = arguments.models or None
+    opened = Repository.open(context.workspace, arguments.directory, names, into=arguments.into)
     for name in opened:
         if opened[name].facts().state == "READY" and (unbound := bind(context.shell, context.model(name))):
             print(unbound)
@@ -335,6 +336,7 @@ COMMANDS = {
         "serve the models of a repository, and load again what changes",
         (("directory",), {"help": "the model repository"}),
         (("models",), {"nargs": "*", "help": "the only ones to serve; all if none is named"}),
+        (("--into",), {"metavar": "DIR", "help": "copy models without version directories to this repository first"}),
     ),
     "unload": _command(
         "unload",

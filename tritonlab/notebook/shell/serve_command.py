@@ -41,6 +41,6 @@ def _dynamo_commands(workspace: Workspace) -> Text:
     text = (
         "export DYN_DISCOVERY_BACKEND=file DYN_FILE_KV=$HOME/.dynamo   # the same for both\n"
         f"{frontend}   # unless the fleet has one; it listens on all interfaces, without a token\n"
-        f"{worker}   # again for another worker\n"
+        f"{worker}   # again for another worker; the models are this kernel's, and go with it\n"
     )
     return Text(text, {"frontend": frontend, "worker": worker})

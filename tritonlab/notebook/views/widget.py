@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import importlib
 import importlib.util
@@ -35,6 +36,9 @@ _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 #: Hides the output after a static form while no widget is drawn in it.
 _HIDES = ".jp-OutputArea-child:has(.tl-static)+*:has(>.lm-Panel):not(:has(>.lm-Panel>*)){display:none}"
 _LINK = f"<link rel='stylesheet' href='data:text/css,{quote(_HIDES, safe='.:()*,')}'>"
+
+#: Seconds after which what a cell waits for is shown. Most loads take 30 to 100 ms.
+_PATIENCE = 0.3
 
 #: The views that the browser may send requests to, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
@@ -167,6 +171,39 @@ class LiveView:
         return few_lines(self.text())
 
 
+class SlowDisplay:
+    """A view below the running cell of what takes longer than a moment: shown meanwhile, by a thread.
+
+    `show`: returns what it has shown, None if there is nothing to see.
+    """
+
+    def __init__(self, show: Callable[[], LiveView | None]) -> None:
+        self._show = show
+        self._lock = threading.Lock()  # guards the next two
+        self._over = False
+        self._shown: LiveView | None = None
+        # a thread displays below the running cell only in the context of that cell
+        context = contextvars.copy_context()
+        self._timer = threading.Timer(_PATIENCE, context.run, (self._show_meanwhile,))
+
+    def start(self) -> None:
+        if in_kernel():
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> LiveView | None:
+        """Return what was shown; nothing is shown from now on."""
+        self._timer.cancel()
+        with self._lock:
+            self._over = True
+            return self._shown
+
+    def _show_meanwhile(self) -> None:
+        with self._lock:
+            if not self._over:
+                self._shown = self._show()
+
+
 def static_form(view: str, text: str, html: str) -> dict[str, Any]:
     """Return the output that is shown for a view without a live widget."""
     whole = f"<div class='tl-static tl-static-{view}'>{_LINK}{html}</div>"
@@ -198,6 +235,12 @@ def in_kernel() -> bool:
     """Return whether displays go to a frontend; a terminal would print the repr of a widget."""
     shell = importlib.import_module("IPython").get_ipython()
     return getattr(shell, "kernel", None) is not None
+
+
+def running_cell() -> str:
+    """Return what tells the cell that runs now from all others; "" outside a kernel."""
+    shell = importlib.import_module("IPython").get_ipython()
+    return str(shell.get_parent()["header"]["msg_id"]) if getattr(shell, "kernel", None) is not None else ""
 
 
 def close_widget(widget: Any) -> None:

@@ -23,14 +23,14 @@ class Described(Protocol):
     def config(self) -> dict[str, Any]: ...
 
 
-class Said(str):
+class PlainText(str):
     """A text that a signature shows without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
-_OPTIONAL = Said("optional")
+_OPTIONAL = PlainText("optional")
 
 
 def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
@@ -41,12 +41,12 @@ def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> 
     return "[" + ", ".join(batch + ["any" if dim < 0 else str(dim) for dim in dims]) + "]"
 
 
-def tensors_of(config: Mapping[str, Any], key: str) -> Iterator[tuple[str, Said, bool]]:
+def tensors_of(config: Mapping[str, Any], key: str) -> Iterator[tuple[str, PlainText, bool]]:
     """Return (name, `FP32[batch ≤ 8, 4]`, whether it is optional) for each `input` or `output` of the config."""
     for tensor in config[key]:
         datatype = DataType.from_config_name(tensor["data_type"]).name
         shape = shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input")
-        yield str(tensor["name"]), Said(datatype + shape), bool(tensor.get("optional"))
+        yield str(tensor["name"]), PlainText(datatype + shape), bool(tensor.get("optional"))
 
 
 def is_keyword_name(name: str) -> bool:
@@ -75,7 +75,7 @@ def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
             rest += "_"
         parameters.append(inspect.Parameter(rest, inspect.Parameter.VAR_KEYWORD))
     answer = ", ".join(f"{name}: {text}" for name, text, _ in tensors_of(config, "output"))
-    return inspect.Signature(parameters, return_annotation=Said(f"{{{answer}}}"))
+    return inspect.Signature(parameters, return_annotation=PlainText(f"{{{answer}}}"))
 
 
 def call_help(name: str, config: Mapping[str, Any]) -> str:
@@ -138,8 +138,8 @@ def with_field_parameters(fields: type[Any]) -> Callable[[Function], Function]:
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=Said("…"),
-                annotation=Said(getattr(annotation, "__forward_arg__", annotation)),
+                default=PlainText("…"),
+                annotation=PlainText(getattr(annotation, "__forward_arg__", annotation)),
             )
             for name, annotation in fields.__annotations__.items()
         ]

@@ -131,7 +131,7 @@ class BackendChoices:
     beside it."""
 
     def __init__(self, written: Mapping[str, Written] | None = None) -> None:
-        """Raises InvalidArgumentError."""
+        """Make the choices. Raises InvalidArgumentError."""
         base = _working_directory()
         self._given = {name: BackendChoice.from_written(name, each, base) for name, each in (written or {}).items()}
 

@@ -1,4 +1,4 @@
-"""The settings of `--backend-config=python,<key>=<value>` (rule 2.9).
+"""The settings of `--backend-config=[<backend>,]<key>=<value>` (rule 2.9), and those of the Python backend among them.
 
 Triton reads them when the first model loads and fails that load; here a wrong one fails the server's construction.
 """
@@ -6,9 +6,13 @@ Triton reads them when the first model loads and fails that load; here a wrong o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from ...core.status import InvalidArgumentError
 from ...ipc.processes.stub_launcher import ShmSettings
+
+#: The settings of a server: those of one backend by its name, and beside them those of all backends, by their keys.
+WrittenConfig: TypeAlias = "Mapping[str, str | Mapping[str, str]]"
 
 #: Characters refused in model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
 REFUSED = frozenset(";|&$`<>()[]{}\\\"'*?~#!")
@@ -26,11 +30,23 @@ _NUMBERS: dict[str, tuple[str | None, int, str]] = {
 }
 
 
-def shm_settings(backend_config: Mapping[str, str]) -> ShmSettings:
+def settings_of(backend_config: WrittenConfig, backend: str) -> dict[str, str]:
+    """Return the settings that a backend sees: its own come before those of all backends. Raises
+    InvalidArgumentError."""
+    for_all = {key: value for key, value in backend_config.items() if not isinstance(value, Mapping)}
+    own = backend_config.get(backend, {})
+    found = {**for_all, **(own if isinstance(own, Mapping) else {})}
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise InvalidArgumentError(f"the backend setting {key} is {value!r}, expected a text")
+    return found
+
+
+def shm_settings(backend_config: WrittenConfig) -> ShmSettings:
     """Return the sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as Triton
     does."""
     values: dict[str, int] = {}
-    for key, text in backend_config.items():
+    for key, text in settings_of(backend_config, "python").items():
         if key == "shm-region-prefix-name":
             _check_prefix(text)
         elif key in _NUMBERS:

@@ -8,6 +8,7 @@ libraries, and those that answer in the place of a backend that is not here (sec
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import time
@@ -25,22 +26,28 @@ from ...ipc.processes.own_stub import find_own_stub, python_of_compiled
 from ...ipc.processes.stub_launcher import KERNEL
 from ...ipc.processes.stub_log import LogBook, LogRecord
 from .backend_choice import PARAMETER, BackendChoice, BackendChoices, Use, choice_words, offer
+from .backend_config import WrittenConfig, settings_of
 
 #: Triton's default of --backend-directory.
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
 #: The backends that come with this package.
 SHIPPED = Path(__file__).resolve().parents[2] / "backends"
+#: The modules that several of them import.
+_SHARED = SHIPPED / "shared"
+#: The variable in which they find the settings of `--backend-config`, as JSON.
+_SETTINGS = "TRITONLAB_BACKEND_CONFIG"
 
 #: Those of them that Triton has as compiled libraries: the module that each needs, and the extra that installs it.
 _REAL: dict[str, tuple[str, str]] = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "pytorch": ("torch", "torch"),
+    "openvino": ("openvino", "openvino"),
     "identity": ("numpy", ""),
     "repeat": ("numpy", ""),
     "square": ("numpy", ""),
 }
 #: What runs the models of a backend, as people call it.
-_ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch"}
+_ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch", "openvino": "OpenVINO"}
 #: The directories of those that answer in the place of another.
 _INSTEAD = {Use.BORROW: "elsewhere", Use.RECORDED: "elsewhere", Use.STAND_IN: "stand_in"}
 
@@ -62,16 +69,18 @@ class MissingBackend(InvalidArgumentError):
 class Backends:
     """The code and the interpreters of models. `directory` holds one directory per backend; the Python backend
     itself is this package and needs none there. `log` gets what is to report of environments. `choices` says what
-    answers for models whose backend is not to."""
+    answers for models whose backend is not to. `config`: the settings of `--backend-config`."""
 
     def __init__(
         self,
         directory: str | Path | None = None,
         log: LogBook | None = None,
         choices: BackendChoices | None = None,
+        config: WrittenConfig | None = None,
     ) -> None:
         self.directory = DEFAULT_DIRECTORY if directory is None else Path(directory)
         self.choices = choices or BackendChoices()
+        self._config = config or {}
         self._environments = ExecutionEnvironments()
         self._log = log
 
@@ -94,7 +103,7 @@ class Backends:
         if choice is not None and choice.use is not Use.REAL:
             instead = self._instead(filled, choice)
             check(filled)
-            return filled, _based_source(filled, directory, version=version, interpreter=KERNEL, home=instead)
+            return filled, self._based_source(filled, directory, version=version, interpreter=KERNEL, home=instead)
         home = self._home(filled, directory, version)
         check(filled)
         if home is not None and ENVIRONMENT not in filled.parameters and (home / _PACKED_ENVIRONMENT).exists():
@@ -106,7 +115,7 @@ class Backends:
             raise ModelError(str(error)) from error
         if home is None:
             return filled, _source(filled, directory, version, interpreter)
-        return filled, _based_source(filled, directory, version=version, interpreter=interpreter, home=home)
+        return filled, self._based_source(filled, directory, version=version, interpreter=interpreter, home=home)
 
     def _instead(self, config: ModelConfig, choice: BackendChoice) -> Path:
         """Return the directory of the backend that answers in the place of the model's own, and mark the config. Raises
@@ -185,6 +194,23 @@ class Backends:
             what = f"compiled for Triton and Python {built_for}" if built_for else "compiled for Triton"
             say("INFO", f"{compiled} is {what}; it is kept, and tritonlab's stub runs the model")
         return of_environment(environment) if environment is not None else KERNEL
+
+    def _based_source(
+        self, config: ModelConfig, directory: Path, *, version: int, interpreter: Interpreter, home: Path
+    ) -> ModelSource:
+        """Return the source that has the backend's code and the model's directory (rule 2.11.2)."""
+        is_shipped = home.is_relative_to(SHIPPED)
+        settings = settings_of(self._config, config.backend) if is_shipped else {}
+        return ModelSource(
+            model=config.name,
+            version=version,
+            module=_MODEL_FILE.removesuffix(".py"),
+            path=os.path.abspath(home / _MODEL_FILE),
+            paths=(str(home), str(_SHARED)) if is_shipped else (str(home),),
+            model_dir=str(directory / str(version)),
+            interpreter=interpreter,
+            variables={_SETTINGS: json.dumps(settings)} if settings else {},
+        )
 
     def close(self) -> None:
         """Release what it holds; called after the last model has ended."""
@@ -305,20 +331,5 @@ def _source(config: ModelConfig, directory: Path, version: int, interpreter: Int
         path=os.path.abspath(file),
         paths=(str(file.parent), str(file.parent.parent)),
         model_dir=str(file.parent),
-        interpreter=interpreter,
-    )
-
-
-def _based_source(
-    config: ModelConfig, directory: Path, version: int, interpreter: Interpreter, home: Path
-) -> ModelSource:
-    """Return the source that has the backend's code and the model's directory (rule 2.11.2)."""
-    return ModelSource(
-        model=config.name,
-        version=version,
-        module=_MODEL_FILE.removesuffix(".py"),
-        path=os.path.abspath(home / _MODEL_FILE),
-        paths=(str(home),),
-        model_dir=str(directory / str(version)),
         interpreter=interpreter,
     )

@@ -204,7 +204,7 @@ class ModelControl:
         return loaded
 
     def _update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
-        """Gives versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
+        """Give versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
         failed: dict[int, TritonError] = {}
         for number in numbers:
             try:
@@ -291,6 +291,15 @@ class ModelControl:
             self._reload_dependents([], f"since '{identifier}' was unloaded")
         return endings
 
+    def drop_failed(self, name: str) -> None:
+        """Forget the models of this name that could not be loaded and that no repository has any more: the server is
+        not ready while it knows them, and nobody can repair them. Triton remembers them (rule 5.11.9)."""
+        for model in self.models.known(name):
+            with model.lock:
+                if not (model.versions or model.settled() or model.identifier in self.repository.names()):
+                    model.forget()
+                    model.ended = {}
+
     # -- state
 
     def running(self, name: str = "") -> list[ModelVersion]:
@@ -312,7 +321,7 @@ class ModelControl:
         """Make the loads fail that go on for the models of this name."""
         for version in self.loading():
             if name in (version.name, version.identifier):
-                version.abort()
+                version.stop_loading()
 
     def kill(self, endings: Sequence[Ending]) -> None:
         """End these versions at once. Blocks some seconds at most."""

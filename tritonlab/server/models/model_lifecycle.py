@@ -71,6 +71,9 @@ class ModelEvent(enum.Enum):
     UNLOADED = "unloaded"
 
 
+#: The error of a load that somebody has stopped.
+_STOPPED = "the load was stopped"
+
 #: Any pair that is not here is a defect of ours and raises.
 TRANSITIONS = {
     (ModelState.LOADING, ModelEvent.LOADED): ModelState.READY,
@@ -130,6 +133,7 @@ class ModelVersion:
         self.files = files
         self.state = ModelState.LOADING
         self.reason = ""
+        self._is_stopped = False
         self.load_ns, self.load_started = 0, services.instances.clock.now()
         self.config: ModelConfig = files.config
         self.labels: Labels = {}
@@ -184,6 +188,10 @@ class ModelVersion:
             self.scheduler, self.first_response = parts.scheduler, parts.first_response
             self.submit = self._entrance()
         except TritonError as error:
+            if self._is_stopped:  # which kills the stub: its end is not what failed
+                stopped = UnavailableError(_STOPPED)
+                self.advance(ModelEvent.FAILED, f"{stopped.code.text}: {stopped.message}")
+                raise stopped from None
             offer = f"\n{error.offer}" if isinstance(error, MissingBackend) else ""
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}{offer}")
             raise
@@ -294,6 +302,11 @@ class ModelVersion:
         found = [text for instance in [*self.instances, *self.leaving] if (text := instance.awaited())]
         pending = self.scheduler.pending
         return ", ".join([*found, *([f"{pending} more in the queue"] if pending else [])])
+
+    def stop_loading(self) -> None:
+        """Make the load fail that goes on."""
+        self._is_stopped = True
+        self.abort()
 
     def abort(self) -> None:
         """End everything at once, whatever the state: requests that wait or execute fail, a load fails."""

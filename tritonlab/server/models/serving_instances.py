@@ -52,8 +52,8 @@ class ExecutionOptions:
 
 
 class ServingInstances:
-    """Starts, changes and ends a version's instances, and tells its scheduler of them. `directory`: the model's.
-    `simulated`: whether GPUs are.
+    """The instances of a version, as they start, change and end; its scheduler learns of each step. `directory`: the
+    model's. `simulated`: whether GPUs are.
     """
 
     def __init__(

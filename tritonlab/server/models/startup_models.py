@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 from ...core.config.model_config_rules import is_ensemble
 from ...core.status import InvalidArgumentError, TritonError
 from .dependency_graph import DependencyGraph
 from .model_control import ModelControl
+
+#: Seconds in which the loads beside an interrupted one have to end.
+_ENDING_SECONDS = 5.0
 
 
 def load_startup_models(control: ModelControl, startup_models: Sequence[str], threads: int) -> dict[str, TritonError]:
@@ -53,14 +57,28 @@ def _load_all(control: ModelControl, names: Sequence[str], threads: int) -> dict
                 waiting.clear()
                 unexpected.append(error)
 
-    # daemons: an interrupt must not wait for the models that load meanwhile
     workers = [threading.Thread(target=work, name="load", daemon=True) for _ in range(min(threads, len(names)) - 1)]
     for worker in workers:
         worker.start()
-    work()
-    for worker in workers:
-        if not unexpected:
-            worker.join()
-    if unexpected:
-        raise unexpected[0]
+    try:
+        work()
+        for worker in workers:
+            if not unexpected:
+                worker.join()
+        if unexpected:
+            raise unexpected[0]
+    except BaseException:
+        waiting.clear()
+        _end_loads(control, names, workers)
+        raise
     return dict(sorted(failed.items()))
+
+
+def _end_loads(control: ModelControl, names: Sequence[str], workers: Sequence[threading.Thread]) -> None:
+    """End the loads that go on, again and again, since one may be between two steps that can be ended."""
+    until = time.monotonic() + _ENDING_SECONDS
+    while any(worker.is_alive() for worker in workers) and time.monotonic() < until:
+        for name in names:
+            control.stop_loading(name)
+        for worker in workers:
+            worker.join(0.05)

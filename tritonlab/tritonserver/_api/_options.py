@@ -112,7 +112,7 @@ class Options:
             exit_on_error=bool(self.exit_on_error),
             strict_model_config=bool(self.strict_model_config),
             strict_readiness=bool(self.strict_readiness),
-            backend_config=_merged(self.backend_configuration, "", "python"),
+            backend_config={**self.backend_configuration.get("", {}), **self._backend_settings()},
             backend_directory=self.backend_directory,
             cache_config=self._cache(),
             rate_limit="execution_count" if self.rate_limiter_mode is RateLimitMode.EXEC_COUNT else "off",
@@ -195,6 +195,9 @@ class Options:
                     check_text(f"value in {name}", value)
 
     # -- what tritonlab makes of them
+
+    def _backend_settings(self) -> dict[str, dict[str, str]]:
+        return {name: dict(settings) for name, settings in self.backend_configuration.items() if name}
 
     def _cache(self) -> str:
         """Return the cache in the form of `--cache-config`; NVIDIA's package fails for every cache."""

@@ -70,7 +70,7 @@ def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace)
 ASTRAY = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from _pb_stub.wire.gpus import SIMULATED
+from _pb_stub.devices.gpus import SIMULATED
 
 class TritonPythonModel:
     def execute(self, requests):

@@ -16,9 +16,10 @@ from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.core.short_number import size_text
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.views.playground.array_facts import curve_html, facts_text, size_text
+from tritonlab.notebook.views.playground.array_facts import curve_html, facts_text
 from tritonlab.notebook.views.playground.playground import Playground
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 from types import TracebackType
 
 from ...authoring.workspace import Workspace
-from ..widget import in_kernel
+from ..widget import SlowDisplay
 from .live_card import LiveCard
 from .model_states import ModelStates
-
-#: Seconds of loading after which the card is shown before the end. Most loads take 30 to 100 ms.
-_PATIENCE = 0.3
 
 
 def card_of(workspace: Workspace, name: str) -> LiveCard:
@@ -34,37 +29,27 @@ class LoadingCard:
         self._name = name
         self._quiet = quiet
         self._of_config = of_config
-        self._lock = threading.Lock()  # guards the next two
-        self._over = False
-        self._shown: LiveCard | None = None
-        # a thread displays below the running cell only in the context of that cell
-        context = contextvars.copy_context()
-        self._timer = threading.Timer(_PATIENCE, context.run, (self._show_meanwhile,))
+        self._display = SlowDisplay(self._show_meanwhile)
 
     def __enter__(self) -> None:
         self._workspace.changed = ModelStates.for_server(self._workspace.server).poke
-        if not self._quiet and in_kernel():
-            self._timer.daemon = True
-            self._timer.start()
+        if not self._quiet:
+            self._display.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._over = True
+        shown = self._display.end()
         report = self._workspace.report(self._name)
         kept = report is not None and report.error is not None and report.ready_at
-        if self._shown is not None:
+        if isinstance(shown, LiveCard):
             # it follows the model, but the copy that a program that runs notebooks saves must be true at the cell's end
-            self._shown.refresh()
+            shown.refresh()
         elif kept if error is not None else not self._quiet:
             self._show()
 
-    def _show_meanwhile(self) -> None:
-        with self._lock:
-            if not self._over and self._workspace.loading(self._name) is not None:
-                self._shown = self._show()
+    def _show_meanwhile(self) -> LiveCard | None:
+        return self._show() if self._workspace.loading(self._name) is not None else None
 
     def _show(self) -> LiveCard:
         describe = self._workspace.describe_error

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ....core.short_number import size_text
 from ....profile.device_copies import DeviceCopies, device_copies
 from ....server.api.model import Model
-from ..playground.array_facts import size_text
 from ..record.record_view import recorded
 
 

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from html import escape
+from types import TracebackType
 from typing import Any
 
 from ....core.html_table import cell
 from ....core.status import ModelLoadError, TritonError
 from ...authoring.model_line import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
-from ..widget import LiveView, in_kernel
+from ..widget import LiveView, SlowDisplay, in_kernel
 from .model_states import ModelStates
 
-_TONES = {"READY": "good", "LOADING": "warn", "UNLOADED": "off", "NOT OPENED": "off", "CLOSED": "off"}
+_TONES = {
+    "READY": "good",
+    "LOADING": "warn",
+    "WAITING": "off",
+    "UNLOADED": "off",
+    "NOT OPENED": "off",
+    "NOT LOADED": "off",
+    "CLOSED": "off",
+}
+#: The states that end by themselves.
+_MOVING = ("LOADING", "WAITING")
 #: Inline, because a page may keep no style sheet.
 _LINE = "white-space:normal;overflow-wrap:anywhere;max-width:680px"
 _HEAD = ("model", "kind", "state", "to edit it in this notebook")
@@ -61,7 +73,7 @@ class OpenedView(LiveView):
         if self._rows != before:
             self.update(html=self._table(live=True))
             self.freeze()
-        return any(row.state == "LOADING" for row in self._rows)
+        return any(row.state in _MOVING for row in self._rows)
 
     def on_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "choose":  # on a thread of its own, since a load takes its time
@@ -92,6 +104,33 @@ class OpenedView(LiveView):
         return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
 
 
+class OpeningView:
+    """The table of a repository whose models load, below the running cell: `with OpeningView(repository): …`. It is
+    shown if that takes longer than a moment, with what loads now and what waits."""
+
+    def __init__(self, repository: OpenedRepository) -> None:
+        self._repository = repository
+        self._display = SlowDisplay(self._show)
+        #: whether it was shown; known at the end
+        self.is_shown = False
+
+    def __enter__(self) -> None:
+        self._display.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shown = self._display.end()
+        if isinstance(shown, OpenedView):
+            self.is_shown = True
+            shown.refresh()  # what a program that runs notebooks saves must be true at the cell's end
+
+    def _show(self) -> OpenedView:
+        view = OpenedView(self._repository)
+        view.show()
+        return view
+
+
 def _row(row: OpenedFacts, live: bool, refused: str) -> str:
     tone = _TONES.get(row.state, "bad")
     cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
@@ -119,5 +158,6 @@ def _edit(row: OpenedFacts, live: bool) -> str:
 def _counted(rows: Sequence[OpenedFacts]) -> str:
     if not rows:
         return "no models"
-    ready = sum(row.state == "READY" for row in rows)
-    return f"{ready} of {len(rows)} models READY"
+    count = Counter(row.state for row in rows)
+    moving = "".join(f", {count[state]} {state.lower()}" for state in _MOVING if count[state])
+    return f"{count['READY']} of {len(rows)} models READY{moving}"

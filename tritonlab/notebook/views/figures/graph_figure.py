@@ -5,7 +5,7 @@ that the browser needs no canvas.
 from __future__ import annotations
 
 from ....core.config.ensemble_graph import EnsembleGraph
-from ....core.short_number import duration_text
+from ....core.short_number import ns_text
 from ....core.svg_picture import BLUE, INK, LEGEND, LINE, ORANGE, RED, Key, SvgPicture, fitted, text_width
 from ....profile.call_tree import Call
 from ....schedulers.sequence_occupancy import Occupancy, SlotUse
@@ -24,7 +24,7 @@ def graph_figure(root: Call, graph: EnsembleGraph | None) -> str:
     placed = layout(root, graph)
     keys = [Key("block", ORANGE, "waited"), Key("block", BLUE, "ran")]
     keys += [Key("block", RED, "failed")] * any(call.failure for box in placed.boxes for call in box.calls)
-    span = f"bars: the {_time(root.end - root.arrived)} of the request"
+    span = f"bars: the {ns_text(root.end - root.arrived)} of the request"
     picture = SvgPicture(f"request {root.name} of {root.model} and its calls", max(placed.width, 2 * WIDTH), margin=1)
     picture.height = placed.height
     for arrow in placed.arrows:
@@ -88,17 +88,17 @@ def times_text(box: Box) -> str:
     waited = sum(call.start - call.arrived for call in box.calls)
     ran = sum(call.end - call.start for call in box.calls)
     each = " in all" if len(box.calls) > 1 else ""
-    return f"waited {_time(waited)}, ran {_time(ran)}{each}"
+    return f"waited {ns_text(waited)}, ran {ns_text(ran)}{each}"
 
 
 def call_text(call: Call, root: Call) -> str:
     """Return one sentence about a call: when it came, waited and ran, with which others, and how it failed."""
     who = f"{call.name} on {call.instance or call.model}, version {call.version}"
-    came = f"came at {_time(call.arrived - root.arrived)}, waited {_time(call.start - call.arrived)}"
+    came = f"came at {ns_text(call.arrived - root.arrived)}, waited {ns_text(call.start - call.arrived)}"
     others = f" in a batch of {call.count} requests, size {call.size}" if call.count > 1 else ""
     failed = f"; failed: {call.failure}" if call.failure else ""
     more = f"; {call.left_out} calls are not listed" if call.left_out else ""
-    return f"{who}: {came}, ran {_time(call.end - call.start)}{others}{failed}{more}."
+    return f"{who}: {came}, ran {ns_text(call.end - call.start)}{others}{failed}{more}."
 
 
 def sequence_figure(occupied: Occupancy) -> str:
@@ -114,7 +114,7 @@ def sequence_figure(occupied: Occupancy) -> str:
         waiting = f"{len(occupied.backlog)} sequence{'s' * (len(occupied.backlog) > 1)} without a slot"
         picture.text(0, y + 12, waiting, bold=True)
         for n, entry in enumerate(occupied.backlog[:BACKLOG]):
-            label = f"{entry.sequence}: {entry.queued} waiting for {_time(entry.waited)}"
+            label = f"{entry.sequence}: {entry.queued} waiting for {ns_text(entry.waited)}"
             wide = picture.width / 3
             picture.text(n % 3 * wide, y + 30 + n // 3 * LINE, fitted(label, wide - 8))
     return picture.svg()
@@ -124,7 +124,7 @@ def _draw_slots(picture: SvgPicture, name: str, uses: list[SlotUse], occupied: O
     """Draw the slots of one instance, below what is there already."""
     y, wide = picture.height, picture.width / _ACROSS
     free = occupied.slots - len(uses)
-    ends = f"a sequence ends after {_time(occupied.max_idle)} without a request"
+    ends = f"a sequence ends after {ns_text(occupied.max_idle)} without a request"
     text = f"{len(uses)} of {occupied.slots} slots taken; {ends}"
     picture.text(0, y + 12, fitted(name, picture.width - text_width(text) - 20, end=True), bold=True)
     picture.text(picture.width, y + 12, text, anchor="end", dim=True)
@@ -152,8 +152,4 @@ def _draw_slot(picture: SvgPicture, use: SlotUse | None, x: float, y: float, wid
     if use.idle_left is not None:
         share = min(max(use.idle_left / max(max_idle, 1), 0), 1)
         picture.rect(x=x + 6, y=y + 22, width=share * (width - 72), height=6, tone=BLUE if use.executing else ORANGE)
-        picture.text(x + width - 6, y + 29, _time(max(use.idle_left, 0)), anchor="end", dim=True)
-
-
-def _time(ns: float) -> str:
-    return duration_text(ns / 1e9)
+        picture.text(x + width - 6, y + 29, ns_text(max(use.idle_left, 0)), anchor="end", dim=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ....core.short_number import duration_text, short_number
+from ....core.short_number import duration_text, mib_text, short_number
 from ....core.svg_picture import BLUE, LINE, Key, Scale, SvgPicture, fitted
 from ....profile.metric_record import Key as SeriesKey
 from ....profile.metric_record import MetricRecord
@@ -27,10 +27,6 @@ Numbers = NDArray[np.float64]
 def label_text(labels: Sequence[tuple[str, str]]) -> str:
     """Return the labels as in a Prometheus query; empty if there are none."""
     return "{" + ", ".join(f"{name}={value}" for name, value in labels) + "}" if labels else ""
-
-
-def mib_text(count: float) -> str:
-    return f"{short_number(count / (1 << 20))} MiB"
 
 
 def value_text(name: str, kind: str, value: float) -> str:

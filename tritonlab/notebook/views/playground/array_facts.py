@@ -10,24 +10,23 @@ from numpy.typing import NDArray
 from ....clients.literal import floats
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
-from ....core.short_number import short_number
+from ....core.short_number import size_text
 from ....core.svg_picture import Scale, SvgPicture
 
 #: The most elements that are read.
 _MOST_READ = 4_000_000
 #: The fewest elements of a curve, and of an array that gets a line of facts; the most curves.
 _LEAST = 16
-_TOLD = 61
+_FEWEST = 61
 _MOST_ROWS = 4
 _WIDTH, _HEIGHT, _POINTS = 480, 90, 240
 _COLOURS = ("#3f8fd6", "#2ca56e", "#c9a13b", "#b06fc9")
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def facts_text(tensor: Tensor) -> str:
     """Return `268,435,456 elements, 1.07 GB, 0 to 1, mean 0.5`; empty for a few elements, which are all shown."""
     count = int(np.prod(tensor.shape))
-    if count < _TOLD:
+    if count < _FEWEST:
         return ""
     text = f"{count:,} elements, {size_text(tensor.byte_size)}"
     if not _is_numeric(tensor):
@@ -39,13 +38,6 @@ def facts_text(tensor: Tensor) -> str:
         text += f", {finite.min():.6g} to {finite.max():.6g}, mean {finite.mean():.6g}"
     text += f", {odd:,} of them not finite" if odd else ""
     return text + (f" (of {read.size:,} elements)" if read.size < count else "")
-
-
-def size_text(count: int) -> str:
-    size, unit = float(count), 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{short_number(size)} {_UNITS[unit]}"
 
 
 def curve_html(name: str, tensor: Tensor) -> str:

@@ -6,7 +6,7 @@ from html import escape
 
 from ....clients.comparison import Comparison, TensorDiff
 from ....clients.outcome import Outcome
-from ....core.short_number import duration_text
+from ....core.short_number import ns_text
 from .many_view import PARTS
 from .value_text import line_text
 
@@ -79,7 +79,7 @@ def _error(outcome: Outcome) -> str:
 
 
 def _time(ns: int) -> str:
-    return duration_text(ns / 1e9) if ns else "-"
+    return ns_text(ns) if ns else "-"
 
 
 def _part(outcome: Outcome, key: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .array_facts import size_text
+from ....core.short_number import size_text
 from .input_files import InputFile
 from .input_row import InputRow
 from .input_values import InputSpec, Mode, as_sent, cast, random_value

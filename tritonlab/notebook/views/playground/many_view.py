@@ -10,7 +10,7 @@ from html import escape
 
 from ....clients.outcome import Outcome
 from ....core.html_table import table
-from ....core.short_number import duration_text
+from ....core.short_number import ns_text
 
 _BINS = 24
 #: How many requests a percentile needs to be more than just the slowest one.
@@ -92,16 +92,15 @@ def histogram_html(times: Sequence[int]) -> str:
     highest = max(counts)
     bars = "".join(
         f"<span style='height:{math.ceil(count / highest * 100)}%;flex:1 1 0;background:#3f8fd6' "
-        f"title='{count} from {_duration_text(least + n * width)} to {_duration_text(least + (n + 1) * width)}'></span>"
+        f"title='{count} from {ns_text(least + n * width)} to {ns_text(least + (n + 1) * width)}'></span>"
         for n, count in enumerate(counts)
     )
-    label = (
-        f"Latencies of {len(times)} requests, from {_duration_text(least)} to {_duration_text(most)}, most near "
-        + _duration_text(least + (counts.index(highest) + 0.5) * width)
+    label = f"Latencies of {len(times)} requests, from {ns_text(least)} to {ns_text(most)}, most near " + ns_text(
+        least + (counts.index(highest) + 0.5) * width
     )
     return (
         f"<div class='tl-histogram' role='img' aria-label='{escape(label)}'>{bars}</div>"
-        f"<div class='tl-axis'><span>{_duration_text(least)}</span><span>{_duration_text(most)}</span></div>"
+        f"<div class='tl-axis'><span>{ns_text(least)}</span><span>{ns_text(most)}</span></div>"
     )
 
 
@@ -112,11 +111,7 @@ def _table(done: Sequence[Outcome]) -> str:
     rows = []
     for word, values in columns:
         shown = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
-        rows.append([word, *(_duration_text(ns) if ns is not None else "-" for ns in shown)])
+        rows.append([word, *(ns_text(ns) if ns is not None else "-" for ns in shown)])
     few = [f"p{percent} needs {needed}" for percent, needed in _NEEDED.items() if len(done) < needed]
     note = f"<div class='tl-dim'>of {len(done)} requests; {', '.join(few)}</div>" if few else ""
     return table(("", "p50", "p95", "p99", "max"), rows, numbers=range(1, 5)) + note
-
-
-def _duration_text(ns: float) -> str:
-    return duration_text(ns / 1e9)

@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from ....clients.snippets import KINDS, Snippet
+from ....core.short_number import size_text
 from ....core.status import TritonError
-from .array_facts import size_text
 
 _NONE = "Copy as …"
 _MOST_LINES = 24

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....core.config.ensemble_graph import EnsembleGraph
-from ....core.short_number import duration_text
+from ....core.short_number import ns_text
 from ....profile.call_tree import Call, call_tree, rare_facts
 from ....profile.model_record import BATCHES, REQUESTS
 from ....profile.recording import Recording
@@ -132,7 +132,7 @@ class Graph(RecordView):
     def _summary(self, root: Call, listed: Sequence[Call]) -> str:
         calls = len(listed) - 1
         about = rare_facts(self.recording, self.name, self.row)
-        took = f"{root.name} took {_time(root.end - root.arrived)}"
+        took = f"{root.name} took {ns_text(root.end - root.arrived)}"
         made = f" and made {calls} call{'s' * (calls != 1)}" if calls else ""
         shared = f"; its batch of {root.count} requests made them together" if calls and root.count > 1 else ""
         models = dict.fromkeys(call.model for call in listed)
@@ -182,7 +182,7 @@ class Graph(RecordView):
 def _line(depth: int, call: Call, root: Call) -> list[Any]:
     """Return the row of a call in the table."""
     step = f"step {call.step} · " if call.step >= 0 else ""
-    times = [_time(ns) for ns in (call.arrived - root.arrived, call.start - call.arrived, call.end - call.start)]
+    times = [ns_text(ns) for ns in (call.arrived - root.arrived, call.start - call.arrived, call.end - call.start)]
     name = f"{chr(0xA0) * 4 * depth}{step}{call.model}"
     return [name, call.name, call.instance, *times, call.count, "; ".join(tensors(call.inputs)), call.failure]
 
@@ -194,7 +194,7 @@ def _sequence_lines(sequences: list[Occupancy]) -> list[str]:
             used = [
                 f"{use.sequence}{' executing' if use.executing else ''}"
                 + (f", {use.queued} queued" if use.queued else "")
-                + ("" if use.idle_left is None else f", ends in {_time(max(use.idle_left, 0))}")
+                + ("" if use.idle_left is None else f", ends in {ns_text(max(use.idle_left, 0))}")
                 for use in uses[:_SLOTS]
             ]
             more = f"; and {len(uses) - _SLOTS} more" if len(uses) > _SLOTS else ""
@@ -203,9 +203,5 @@ def _sequence_lines(sequences: list[Occupancy]) -> list[str]:
             )
         if occupied.backlog:
             oldest = occupied.backlog[0]
-            lines.append(f"  backlog  {len(occupied.backlog)} waiting, {oldest.sequence} for {_time(oldest.waited)}")
+            lines.append(f"  backlog  {len(occupied.backlog)} waiting, {oldest.sequence} for {ns_text(oldest.waited)}")
     return lines
-
-
-def _time(ns: float) -> str:
-    return duration_text(ns / 1e9)

@@ -65,7 +65,7 @@ class RecordView(LiveView):
         self._marks = 0
         self._epoch = 0
         self._live_sent: dict[str, Any] = {}
-        self._heard_at = 0.0
+        self._message_at = 0.0
         self._changed_at: float | None = None
         self._noticed: object = None
         self._frozen: object = None
@@ -93,7 +93,7 @@ class RecordView(LiveView):
     # -- the browser's side
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        self._heard_at = time.monotonic()
+        self._message_at = time.monotonic()
         what = content.get("do")
         if what == "open":
             self._resume(content.get("known") or {})
@@ -121,7 +121,7 @@ class RecordView(LiveView):
 
     def tick(self) -> None:
         now = time.monotonic()
-        if now - self._heard_at > _PATIENCE:
+        if now - self._message_at > _PATIENCE:
             self._ticker.remove(self)  # the page was closed; one that opens sends a message
             self._watch(False)
             return

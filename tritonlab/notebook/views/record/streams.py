@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ....core.axes import axes_of
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import plain
-from ....core.short_number import duration_text
+from ....core.short_number import ns_text
 from ....core.status import UnavailableError
 from ....profile.model_record import ModelRecord
 from ....profile.recording import Recording
@@ -100,8 +100,8 @@ class Streams(RecordView):
         facts, now = stream_facts(self.record), time.monotonic_ns()
         lines = [f"Streams of {self.name}: {_summary(facts)}"]
         if facts.responses:
-            lines.append(f"  first response  median {_time(facts.first[0])}, 95% below {_time(facts.first[1])}")
-            lines.append(f"  gap             median {_time(facts.gap[0])}, 95% below {_time(facts.gap[1])}")
+            lines.append(f"  first response  median {ns_text(facts.first[0])}, 95% below {ns_text(facts.first[1])}")
+            lines.append(f"  gap             median {ns_text(facts.gap[0])}, 95% below {ns_text(facts.gap[1])}")
         if facts.empty_finals:
             lines.append(
                 f"  {facts.empty_finals} ended with an empty final response: a gRPC client sees that end only with "
@@ -109,7 +109,7 @@ class Streams(RecordView):
             )
         live = self._open is not None
         for serial, name, count, arrived in sorted(facts.open, key=lambda one: one[3])[:_OLDEST]:
-            age = f" for {_time(now - arrived)}" if live else ""
+            age = f" for {ns_text(now - arrived)}" if live else ""
             lines.append(f"  {name or f'request {serial}'}: {count} responses, final flag not sent yet{age}")
         return "\n".join([*lines, *(f"  {verdict}" for verdict in self.cancellations()[-_OLDEST:])])
 
@@ -145,7 +145,3 @@ def _summary(facts: StreamFacts) -> str:
     failed = f", {facts.failed} failed" if facts.failed else ""
     waits = f", {len(facts.open)} still open" if facts.open else ""
     return f"{facts.ended} ended{failed}{waits}; {facts.responses} responses."
-
-
-def _time(ns: float) -> str:
-    return duration_text(ns / 1e9)

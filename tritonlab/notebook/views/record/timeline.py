@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.axes import axes_of
 from ....core.plain_facts import plain
-from ....core.short_number import duration_text
+from ....core.short_number import ns_text
 from ....core.status import UnavailableError
 from ....profile.batch_facts import BatchFacts, batch_facts
 from ....profile.call_tree import rare_facts
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MARKS = 6
 #: How many of the last executions a program gets one by one.
-_TOLD = 20
+_LISTED = 20
 
 
 class Timeline(RecordView):
@@ -122,8 +122,8 @@ class Timeline(RecordView):
         if facts.batches:
             lines.append("  sizes    " + ", ".join(f"{size}: {count}" for size, count in facts.sizes.items()))
             lines.append("  closed   " + ", ".join(f"{word or 'unknown'}: {n}" for word, n in facts.reasons.items()))
-            lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
-            lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
+            lines.append(f"  queue    median {ns_text(facts.queue[0])}, 95% below {ns_text(facts.queue[1])}")
+            lines.append(f"  compute  median {ns_text(facts.compute[0])}, 95% below {ns_text(facts.compute[1])}")
         if copied := copies_text(device_copies(self.record)):
             lines.append(f"  copied   {copied}")
         return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
@@ -132,7 +132,7 @@ class Timeline(RecordView):
         facts = {**vars(batch_facts(self.record)), "marks": [list(mark) for mark in list(self.record.marks)[-_MARKS:]]}
         copies = device_copies(self.record)
         facts["copies"] = vars(copies) if copies is not None else None
-        return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
+        return {"model": self.name, **plain(facts), "executions": self.table(_LISTED)}
 
     def figure(self) -> str:
         """Return the last executions as SVG text."""
@@ -179,8 +179,4 @@ def summary(facts: BatchFacts) -> str:
     failed = f", {facts.failed} failed" if facts.failed else ""
     requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
     mean = facts.requests / facts.batches
-    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {_time(facts.span)}{missed}{kept}."
-
-
-def _time(ns: float) -> str:
-    return duration_text(ns / 1e9)
+    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {ns_text(facts.span)}{missed}{kept}."

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..devices.driver import DriverError
+from ..devices.gpus import driver_of
 from ..wire.device_memory import Lent
-from ..wire.driver import DriverError
-from ..wire.gpus import driver_of
 from . import bridge, dlpack
 from .bridge import BridgeError
 from .errors import TritonModelException

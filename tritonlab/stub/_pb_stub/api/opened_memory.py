@@ -8,9 +8,9 @@ import threading
 from typing import Any, Dict, List
 from weakref import WeakValueDictionary
 
+from ..devices.driver import Driver, DriverError
+from ..devices.gpus import driver_of
 from ..wire.device_memory import DevicePlace
-from ..wire.driver import Driver, DriverError
-from ..wire.gpus import driver_of
 from ..wire.serialization import Buffer
 
 

@@ -8,8 +8,8 @@ from typing import Any, List, Tuple
 
 import numpy as np
 
-from ..wire.driver import DriverError
-from ..wire.gpus import SIMULATED
+from ..devices.driver import DriverError
+from ..devices.gpus import SIMULATED
 from ..wire.serialization import ELEMENT_DTYPES
 from .dlpack import CUDA, Imported, export_device, import_tensor
 

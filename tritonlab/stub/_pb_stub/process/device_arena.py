@@ -8,8 +8,8 @@ import threading
 from typing import Any, Callable, Dict, List, Tuple
 
 from ..api.opened_memory import OPENED
+from ..devices.driver import Driver
 from ..wire.device_memory import DevicePlace, Lent, packed
-from ..wire.driver import Driver
 from ..wire.free_space import FreeSpace
 from ..wire.message_bodies import DeviceGrant, DeviceMemory
 

@@ -61,7 +61,7 @@ class Inbox:
             self._step_down()
 
     def close(self, ident: int) -> None:
-        """Gives up a box. Answers that still come for it go back to the kernel unread."""
+        """Give up a box. Answers that still come for it go back to the kernel unread."""
         self._boxes.pop(ident, None)
 
     def _pump(self, box: Deque[Any], spin: float = 0.0) -> None:

@@ -15,9 +15,9 @@ from .line_samples import AuthorFiles, LineTimes
 
 #: The share of the author's time that events may take, and the nanoseconds that they may take at first.
 _SHARE, _SLACK = 0.02, 300_000
-#: The nanoseconds of the author's time after which events end anyway: a loop within one line makes none, and is still
-#: some 10 % slower while they are on.
-_LONGEST = 1_500_000_000
+#: The nanoseconds of the author's time, as far as it computes, after which events end anyway: a loop within one line
+#: makes none, and is still some 10 % slower while they are on. That is 5 % of half a second, and less of a longer one.
+_LONGEST = 250_000_000
 #: Between how many events of a thread the price is looked at.
 _LOOKS = 64
 
@@ -59,6 +59,8 @@ class LineMonitoring:
         self._lock = threading.Lock()  # guards what follows
         self._on = False
         self._busy = 0
+        self._computed_before = 0  # the processor time of the process when the events began
+        self._look_again = _LONGEST  # the busy time at which it may have computed for long enough
         self._spent = 0.0
         self._price = 0.0  # of one event, in nanoseconds
 
@@ -78,6 +80,7 @@ class LineMonitoring:
         ):
             monitoring.register_callback(tool, event, callback)
         self._on = True
+        self._computed_before = time.process_time_ns()
         monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND)
         for frame in sys._current_frames().values():  # what is called already says no more that it starts
             while frame is not None:
@@ -161,7 +164,7 @@ class LineMonitoring:
             state.row = None
             with self._lock:
                 self._busy += now - state.outer
-                seen_enough = self._on and self._busy > _LONGEST
+                seen_enough = self._on and self._busy > self._look_again and self._has_computed_enough()
             if seen_enough:
                 self.stop()
                 self._too_dear()
@@ -180,6 +183,11 @@ class LineMonitoring:
         self._monitoring.set_local_events(self._monitoring.PROFILER_ID, code, local)
 
     # -- what they cost
+
+    def _has_computed_enough(self) -> bool:
+        computed = time.process_time_ns() - self._computed_before
+        self._look_again = self._busy + _LONGEST - computed
+        return computed > _LONGEST
 
     def _state(self) -> _ThreadState:
         return self._threads.setdefault(threading.get_ident(), _ThreadState())

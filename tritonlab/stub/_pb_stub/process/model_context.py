@@ -130,7 +130,7 @@ class ModelContext:
         return 0 if self._loop_thread is None else self._loop_thread.ident or 0
 
     def is_ready(self) -> Optional[bool]:
-        """Calls the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
+        """Call the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
         if not _has(self._model, "is_ready"):
             return None
         value = self._model.is_ready()

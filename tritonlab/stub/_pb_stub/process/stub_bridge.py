@@ -15,9 +15,9 @@ from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..api.pb_tensor import Tensor
 from ..api.signal_gate import uninterrupted
+from ..devices.gpus import driver_of
 from ..wire.connection import Connection, LinkClosed
 from ..wire.device_memory import Lent
-from ..wire.gpus import driver_of
 from ..wire.ipc_message import NUMBER, NUMBER_OF, ROW, read_answer
 from ..wire.message_bodies import (
     LAST,

@@ -181,7 +181,7 @@ class _Printed:
 
     @contextlib.contextmanager
     def dropped(self) -> Iterator[None]:
-        """Keeps nothing of what is written inside: a trial fork makes libraries say that they are forked."""
+        """Drop what is written inside: a trial fork makes libraries say that they are forked."""
         flush_prints()
         sizes = [os.fstat(file).st_size for file in self._files]
         yield

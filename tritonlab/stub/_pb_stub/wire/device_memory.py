@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from .driver import HANDLE_SIZE
+from ..devices.driver import HANDLE_SIZE
 from .serialization import Buffer
 
 _PLACE = struct.Struct("<%dsQQ" % HANDLE_SIZE)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tritonlab.stub._pb_stub.wire import cuda_driver
-from tritonlab.stub._pb_stub.wire.cuda_driver import CudaDriver
-from tritonlab.stub._pb_stub.wire.driver import NO_DRIVER, DriverError
+from tritonlab.stub._pb_stub.devices import cuda_driver
+from tritonlab.stub._pb_stub.devices.cuda_driver import CudaDriver
+from tritonlab.stub._pb_stub.devices.driver import NO_DRIVER, DriverError
 
 MEMORY = 0x7F0000000000
 

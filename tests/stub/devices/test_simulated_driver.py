@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.driver_process import DriverProcess
-from tritonlab.stub._pb_stub.wire import gpus
-from tritonlab.stub._pb_stub.wire.driver import ILLEGAL_ADDRESS, OUT_OF_MEMORY, DriverError
-from tritonlab.stub._pb_stub.wire.simulated_driver import SimulatedDriver
+from tritonlab.stub._pb_stub.devices import gpus
+from tritonlab.stub._pb_stub.devices.driver import ILLEGAL_ADDRESS, OUT_OF_MEMORY, DriverError
+from tritonlab.stub._pb_stub.devices.simulated_driver import SimulatedDriver
 
 TEXT = b"device memory of 32 bytes, 0123."
 

@@ -1,0 +1,34 @@
+"""A backend's model.py in the test's own process, to look into it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tritonlab.server.models.backends import SHIPPED
+from tritonlab.testing import FakeTriton, build_args, load_class
+
+
+def in_process(backend: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return an initialized instance for a model directory with a complete config."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(SHIPPED / "shared")])
+    instance = load_class(SHIPPED / backend / "model.py")()
+    with FakeTriton(model_dir=str(model / "1")):
+        instance.initialize(build_args((model / "config.pbtxt").read_text() + "\n", name=model.name))
+    return instance
+
+
+class Spy:
+    """What a model is called with and returns, in the place of the function `called`."""
+
+    def __init__(self, called: Any) -> None:
+        self._called = called
+        self.given: Any = None
+        self.returned: Any = None
+
+    def __call__(self, *given: Any) -> Any:
+        self.given, self.returned = given, self._called(*given)
+        return self.returned

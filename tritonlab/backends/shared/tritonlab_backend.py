@@ -1,0 +1,137 @@
+"""What the models of Triton's compiled backends have in common: load errors, settings, and requests that run as one
+batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class BackendError(Exception):
+    """A load error with one of Triton's codes."""
+
+    def __init__(self, text: str, code: str = "Invalid argument") -> None:
+        super().__init__(f"{code}: {text}")
+
+
+# -- settings
+
+
+def server_settings() -> dict[str, str]:
+    """Return the settings of `--backend-config` for this backend, those for all of them included."""
+    found: dict[str, str] = json.loads(os.environ.get("TRITONLAB_BACKEND_CONFIG", "{}"))
+    return found
+
+
+def default_max_batch_size() -> int:
+    """Return what becomes the batch size of a model that can batch and whose config does not say how many."""
+    return max(to_integer(server_settings().get("default-max-batch-size", "4")), 0)
+
+
+def parameters_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the parameters of a model's config by their keys."""
+    return {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
+
+
+def to_integer(text: str) -> int:
+    """Return the number that a text begins with. Raises BackendError."""
+    found = re.match(r"\s*[+-]?\d+", text)
+    if found is None:
+        raise BackendError(f"failed to convert '{text}' to integral number")
+    return int(found[0])
+
+
+def to_boolean(text: str) -> bool:
+    """Return what a text switches. Raises BackendError."""
+    if text.lower() in ("true", "on", "1"):
+        return True
+    if text.lower() in ("false", "off", "0"):
+        return False
+    raise BackendError(f"failed to convert '{text}' to boolean")
+
+
+def dims_of(described: Mapping[str, Any]) -> list[int]:
+    """Return the shape of a config's tensor as the model sees it, without the batch."""
+    shaped = described["reshape"].get("shape", []) if "reshape" in described else described["dims"]
+    return [int(dim) for dim in shaped]
+
+
+def bracketed(dims: Sequence[int]) -> str:
+    return f"[{','.join(map(str, dims))}]"
+
+
+def refuse_unsupported(config: Mapping[str, Any]) -> None:
+    """Raise BackendError for what the compiled backend has and tritonlab's is without."""
+    absent = [field for field in ("batch_input", "batch_output") if config.get(field)]
+    if config.get("sequence_batching", {}).get("state"):
+        absent.append("sequence_batching.state")
+    if any(each.get("allow_ragged_batch") for each in config["input"]):
+        absent.append("allow_ragged_batch")
+    if absent:
+        name = config["name"]
+        raise BackendError(
+            f"model '{name}' has {' and '.join(absent)}, which tritonlab's {config['backend']} backend is without. "
+            f'tritonlab.reset(backends={{"{name}": "borrow:HOST:8001"}}) lets a running server answer for it, '
+            '"stand-in" invents answers of the right shapes',
+            "Unsupported",
+        )
+
+
+# -- requests
+
+
+class Batch:
+    """The requests of one execution as the one batch that the model runs. `batches`: whether their first dimension is
+    that batch."""
+
+    def __init__(self, requests: Sequence[Any], batches: bool) -> None:
+        self._requests = requests
+        self._batches = batches
+        self._arrays = [{tensor.name(): tensor.as_numpy() for tensor in request.inputs()} for request in requests]
+        self._sizes = [next(iter(each.values())).shape[0] if batches else 1 for each in self._arrays]
+
+    @property
+    def wanted(self) -> set[str]:
+        """The outputs that any of the requests asks for."""
+        return set().union(*(request.requested_output_names() for request in self._requests))
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the arrays of the inputs. One request's are used where they lie; those of several are put together
+        once, as Triton does."""
+        if len(self._arrays) == 1:
+            return self._arrays[0]
+        return {name: np.concatenate([each[name] for each in self._arrays]) for name in self._arrays[0]}
+
+    def responses(self, outputs: Mapping[str, Any]) -> list[Any]:
+        """Return each request's part of the outputs."""
+        responses, start = [], 0
+        for size in self._sizes:
+            tensors, error = [], None
+            for name, array in outputs.items():
+                if self._batches:
+                    if array.shape[0] < start + size:
+                        error = _too_small(name, start + size, array.shape[0])
+                        break
+                    array = array[start : start + size]
+                tensors.append(pb_utils.Tensor(name, array))
+            responses.append(pb_utils.InferenceResponse([] if error else tensors, error))
+            start += size
+        return responses
+
+    def failed(self, text: str, code: Any) -> list[Any]:
+        """Return the same error for each request."""
+        return [pb_utils.InferenceResponse([], pb_utils.TritonError(text, code)) for _ in self._requests]
+
+
+def _too_small(name: str, needed: int, size: int) -> Any:
+    text = (
+        f"failed to split the output tensor '{name}' in responses: expected batch size of atleast {needed} in model "
+        f"output, got {size}"
+    )
+    return pb_utils.TritonError(text, pb_utils.TritonError.UNSUPPORTED)

@@ -1,0 +1,97 @@
+"""Models in directories without versions, as NVIDIA's python_backend keeps its examples: their texts say to copy each
+`<directory>/[<prefix>_]model.py` to `models/<name>/1/model.py`, and the config of the same prefix beside it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.config.model_config import ConfigError, parse_pbtxt
+from .layout import CONFIG_FILE, MODEL_FILE, version_numbers
+from .place import scratch_name, scratch_place
+
+#: `model.py`, `sync_model.py`
+_FILE = re.compile(rf"(?P<prefix>.+_)?(?P<file>{re.escape(MODEL_FILE)}|{re.escape(CONFIG_FILE)})")
+
+
+class LooseModel(NamedTuple):
+    """A model that would be the directory `name` of a repository. `helpers`: what its model file imports from beside
+    it."""
+
+    name: str
+    config: Path | None
+    model: Path | None
+    helpers: tuple[Path, ...] = ()
+
+    def write(self, directory: Path) -> None:
+        """Copy it to a model directory that is not there yet."""
+        version = directory / "1"
+        version.mkdir(parents=True)
+        if self.config is not None:
+            shutil.copy2(self.config, directory / CONFIG_FILE)
+        if self.model is not None:
+            shutil.copy2(self.model, version / MODEL_FILE)
+        for helper in self.helpers:
+            shutil.copy2(helper, version / helper.name)
+
+
+def find_loose_models(directory: Path) -> list[LooseModel]:
+    """Return the models that lie without versions in a directory itself or in those in it; none if one of these has
+    versions, or none of the models a model file."""
+    within = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
+    places = [directory, *within]
+    if any(version_numbers(place) for place in places):
+        return []
+    found = [model for place in places for model in _models_in(place)]
+    return found if any(model.model is not None for model in found) else []
+
+
+def arrange(models: Iterable[LooseModel], repository: Path) -> None:
+    """Copy models into a repository, each as a whole. One that is there already stays as it is."""
+    repository.mkdir(parents=True, exist_ok=True)
+    scratch = scratch_place(repository) / scratch_name()
+    try:
+        for model in models:
+            if not (repository / model.name).exists():
+                model.write(scratch / model.name)
+                (scratch / model.name).rename(repository / model.name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _models_in(place: Path) -> list[LooseModel]:
+    found: dict[str, dict[str, Path]] = {}
+    for path in sorted(place.iterdir()):
+        if path.is_file() and (match := _FILE.fullmatch(path.name)):
+            found.setdefault(match["prefix"] or "", {})[match["file"]] = path
+    models = []
+    for prefix, files in found.items():
+        config, model = files.get(CONFIG_FILE), files.get(MODEL_FILE)
+        name = _name_in(config) or prefix + place.name
+        models.append(LooseModel(name, config, model, _helpers(model) if model is not None else ()))
+    return models
+
+
+def _name_in(config: Path | None) -> str:
+    """Return the name in a config; "" if it has none that a directory could have."""
+    if config is not None:
+        with contextlib.suppress(ConfigError, OSError):
+            name = str(parse_pbtxt(config.read_text("utf-8", "surrogateescape"), str(config)).name)
+            return "" if "/" in name or name.startswith(".") else name
+    return ""
+
+
+def _helpers(model: Path) -> tuple[Path, ...]:
+    try:
+        tree = ast.parse(model.read_bytes())
+    except (SyntaxError, ValueError):  # its load says so
+        return ()
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
+    beside = sorted({model.parent / f"{name.partition('.')[0]}.py" for name in imported if name})
+    return tuple(path for path in beside if path.is_file() and path != model)
