@@ -29,12 +29,12 @@ STATUS = {
 
 @contextmanager
 def serving(
-    which: str, scratch: Path, models: Mapping[str, Files], arguments: Sequence[str], **options: Any
+    program: str, scratch: Path, models: Mapping[str, Files], arguments: Sequence[str], **options: Any
 ) -> Iterator[Client]:
     """The real server with `arguments` or ours with `options`, the models loaded. Skips where there is no real one."""
     repository = scratch / "models"
     repository.mkdir()
-    if which == "lab":
+    if program == "lab":
         client = LabClient(repository, **options)
         assert not any(client.load_all(models).values())
         yield client

@@ -68,7 +68,7 @@ REASONS = {
 }
 
 #: Fixtures whose parameter says which server a test asks, and fixtures that are one.
-_SIDES = ("side", "fresh", "which")
+_SIDES = ("side", "fresh", "program", "rpc")
 _REAL = {"real", "reference_server"}
 
 rule = pytest.mark.rule

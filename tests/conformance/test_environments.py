@@ -185,11 +185,11 @@ def test_an_environment_without_numpy_cannot_load_a_model_that_needs_it(side: Cl
 
 
 @rule("2.10.4")
-@pytest.mark.parametrize(("which", "expected"), [("real", "yes"), ("lab", None)])
+@pytest.mark.parametrize(("program", "expected"), [("real", "yes"), ("lab", None)])
 def test_the_activate_script_is_executed_by_2_51_and_not_since(
-    request: pytest.FixtureRequest, tmp_path: Path, which: str, expected: str | None
+    request: pytest.FixtureRequest, tmp_path: Path, program: str, expected: str | None
 ) -> None:
-    side: Client = request.getfixturevalue(which)
+    side: Client = request.getfixturevalue(program)
     archive = pack_environment(VENV, tmp_path / "env.tar.gz")
     assert side.placed("env", model(SOURCE, environment(archive))) is None
     assert told(side, "env")["FROM_ACTIVATE"] == expected

@@ -61,7 +61,7 @@ OPTIONS = GRPCOptions(
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
-def which(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
+def rpc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
     """A server with those flags, and MODELS loaded."""
     repository = tmp_path_factory.mktemp(f"options_{request.param}")
     for name, files in MODELS.items():
@@ -91,45 +91,45 @@ def infer(rpc: Rpc, request: Any, metadata: Sequence[tuple[str, str]]) -> Any:
 
 @rule("6.1.3")
 @pytest.mark.parametrize(("category", "method"), [(c, m) for c, methods in CATEGORIES.items() for m in methods])
-def test_a_restricted_protocol_wants_its_header(which: Rpc, category: str, method: str) -> None:
+def test_a_restricted_protocol_wants_its_header(rpc: Rpc, category: str, method: str) -> None:
     refused = ("UNAVAILABLE", f"This protocol is restricted, expecting header 'triton-grpc-protocol-{category}'")
-    assert which(method) == refused
+    assert rpc(method) == refused
 
 
 @rule("6.1.3")
-def test_whoever_knows_the_key_may_pass(which: Rpc) -> None:
+def test_whoever_knows_the_key_may_pass(rpc: Rpc) -> None:
     def ask(*metadata: tuple[str, str]) -> Any:
         try:
-            return which.stub.RepositoryIndex(RepositoryIndexRequest(), metadata=metadata, timeout=10)
+            return rpc.stub.RepositoryIndex(RepositoryIndexRequest(), metadata=metadata, timeout=10)
         except grpc.RpcError as error:
             return error.code().name
 
     key = "triton-grpc-protocol-model-repository"
     assert len(ask((key, "secret")).models) == 2
     assert ask((key, "wrong")) == ask(("model-repository", "secret")) == "UNAVAILABLE"
-    assert which.raw("/grpc.health.v1.Health/Check", b"")[0] == "UNAVAILABLE"
-    ok(which.infer("echo", [tensor()], [PAIR]))
-    assert len(which.stream([message("echo", [tensor()], [PAIR])])) == 1
+    assert rpc.raw("/grpc.health.v1.Health/Check", b"")[0] == "UNAVAILABLE"
+    ok(rpc.infer("echo", [tensor()], [PAIR]))
+    assert len(rpc.stream([message("echo", [tensor()], [PAIR])])) == 1
 
 
 @rule("6.14")
-def test_headers_that_match_somewhere_become_parameters(which: Rpc) -> None:
+def test_headers_that_match_somewhere_become_parameters(rpc: Rpc) -> None:
     headers = [("my-a", "1"), ("x-my-b", "2"), ("amy-", "3"), ("other", "4")]
-    found = ok(infer(which, message("parameters", [tensor()], [PAIR], own=1), headers))
+    found = ok(infer(rpc, message("parameters", [tensor()], [PAIR], own=1), headers))
     seen = json.loads(found.raw_output_contents[0][4:])
     assert seen == {"own": 1, "my-a": "1", "x-my-b": "2", "amy-": "3"}
 
 
 @rule("6.14")
-def test_headers_are_forwarded_on_streams(which: Rpc) -> None:
-    (found,) = which.stream([message("parameters", [tensor()], [PAIR])], [("my-a", "1")])
+def test_headers_are_forwarded_on_streams(rpc: Rpc) -> None:
+    (found,) = rpc.stream([message("parameters", [tensor()], [PAIR])], [("my-a", "1")])
     assert json.loads(found.infer_response.raw_output_contents[0][4:]) == {"my-a": "1"}
 
 
 @rule("6.7.1")
-def test_compressed_responses_are_the_same(which: Rpc) -> None:
+def test_compressed_responses_are_the_same(rpc: Rpc) -> None:
     data = np.zeros(50_000, np.float32).tobytes()
     request = message("echo", [tensor(shape=[50_000])], [data])
-    assert ok(which("ModelInfer", request)).raw_output_contents[0] == data
-    (found,) = which.stream([request])
+    assert ok(rpc("ModelInfer", request)).raw_output_contents[0] == data
+    (found,) = rpc.stream([request])
     assert found.infer_response.raw_output_contents[0] == data

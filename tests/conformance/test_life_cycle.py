@@ -26,12 +26,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @rule("2.2.3", "2.2.4", "2.9")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_slow_initialize_is_waited_for_whatever_the_stub_timeout(
-    request: pytest.FixtureRequest, tmp_path: Path, which: str
+    request: pytest.FixtureRequest, tmp_path: Path, program: str
 ) -> None:
     files = model(TELLING.format("import time; time.sleep(2.5); self.told = 'slept'"), TELLING_CONFIG)
-    if which == "lab":
+    if program == "lab":
         lab = LabClient(tmp_path, backend_config={"stub-timeout-seconds": "1"})
         assert lab.placed("slow", files) is None
         assert told(lab, "slow") == "slept"

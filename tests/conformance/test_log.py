@@ -44,14 +44,14 @@ VERBOSE = 'I model.py:11] "details"'
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
-def which(request: pytest.FixtureRequest) -> str:
+def program(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def written(which: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Callable[[], str]]]:
+def written(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Callable[[], str]]]:
     """A server, and all that it has written so far."""
-    with serving(which, tmp_path_factory.mktemp("log"), MODELS, []) as client:
+    with serving(program, tmp_path_factory.mktemp("log"), MODELS, []) as client:
         if isinstance(client, LabClient):
             stderr = io.StringIO()
             client.server.instruments.add(LogWriter(client.server.log_settings, io.StringIO(), stderr))

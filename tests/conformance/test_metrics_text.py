@@ -68,16 +68,16 @@ MODELS = {
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
-def which(request: pytest.FixtureRequest) -> str:
+def program(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def asked(which: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def asked(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server whose models have had their requests."""
     arguments = ["--metrics-config=summary_latencies=true", "--metrics-interval-ms=100"]
     options = {"metrics_config": MetricsConfig(summary_latencies=True, interval_ms=0)}
-    with serving(which, tmp_path_factory.mktemp("asked"), MODELS, arguments, **options) as client:
+    with serving(program, tmp_path_factory.mktemp("asked"), MODELS, arguments, **options) as client:
         for name in ("fine", "raises", "refuses", "tagged"):
             client.infer(name, numbers(1, 2))
             client.infer(name, numbers(3))

@@ -113,14 +113,14 @@ POLL_SECONDS = 1
 
 
 @pytest.fixture
-def start(request: pytest.FixtureRequest, which: str) -> Iterator[Callable[..., Client]]:
+def start(request: pytest.FixtureRequest, program: str) -> Iterator[Callable[..., Client]]:
     """Starts a server on repositories that are there already, and ends it."""
     ended: list[Callable[[], None]] = []
 
     def start(
         mode: str, *repositories: Path, strict_model_config: bool = False, model_namespacing: bool = False
     ) -> Client:
-        if which == "lab":
+        if program == "lab":
             lab = LabClient(repositories[0])
             lab.close()
             lab.server = Server(
@@ -155,7 +155,7 @@ def refused(side: Client, name: str) -> bool:
 
 
 @rule("5.7.3", "5.11.7")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 @pytest.mark.parametrize("mode", ["none", "poll"])
 def test_the_log_of_a_start_says_why_ensembles_were_refused(
     start: Callable[..., Client], tmp_path: Path, mode: str
@@ -173,7 +173,7 @@ def test_the_log_of_a_start_says_why_ensembles_were_refused(
 
 
 @rule("5.11.1", "5.11.7")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_polling_server_follows_its_repository(start: Callable[..., Client], tmp_path: Path) -> None:
     """One change at a time: 2.51 stops polling for ever if there are several (rule 5.11.1)."""
     models = {name: traceless(model(who("1"), TELLING_CONFIG)) for name in ("good", "leaves")}
@@ -199,7 +199,7 @@ def test_a_polling_server_follows_its_repository(start: Callable[..., Client], t
 
 
 @rule("5.11.1", "5.11.9", "5.11.10", "5.1.5")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_server_without_model_control_loads_all_it_can(start: Callable[..., Client], tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     whole = {path: str(text) for path, text in ensemble("z_part").items()}
@@ -263,7 +263,7 @@ def spaces(start: Callable[..., Client], tmp_path: Path) -> Callable[..., Namesp
 
 
 @rule("5.11.12", "5.11.7", "5.13.1")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_name_loads_the_models_of_all_repositories(spaces: Callable[..., Namespaces]) -> None:
     found = spaces("explicit", {"dup": of("a"), "one": of("one")}, {"dup": of("b"), "other": of("other")})
     side = found.side
@@ -293,7 +293,7 @@ def test_a_name_loads_the_models_of_all_repositories(spaces: Callable[..., Names
 
 
 @rule("5.11.12", "5.7.3", "5.7.4")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_an_ensemble_contains_the_models_of_its_own_repository(spaces: Callable[..., Namespaces]) -> None:
     wrong = {path: str(text).replace("TYPE_STRING", "TYPE_INT8") for path, text in ensemble("dup").items()}
     found = spaces(
@@ -332,7 +332,7 @@ def test_an_ensemble_contains_the_models_of_its_own_repository(spaces: Callable[
 
 
 @rule("5.11.12", "2.5.1", "2.5.8")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_of_a_name_all_that_can_be_is_loaded(spaces: Callable[..., Namespaces], tmp_path: Path) -> None:
     found = spaces("explicit", {"dup": of("a"), "here": ensemble("dup")}, {"dup": model("1 / 0", TELLING_CONFIG)})
     failed = "load failed for model '{}::dup': version 1 is at UNAVAILABLE state: Internal: ZeroDivisionError: "
@@ -356,7 +356,7 @@ def test_of_a_name_all_that_can_be_is_loaded(spaces: Callable[..., Namespaces], 
 
 
 @rule("5.11.12")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_an_ensemble_without_a_model_beside_it_takes_the_only_one(
     spaces: Callable[..., Namespaces], tmp_path: Path
 ) -> None:
@@ -370,7 +370,7 @@ def test_an_ensemble_without_a_model_beside_it_takes_the_only_one(
 
 
 @rule("5.11.12", "5.11.1")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_polling_server_minds_whose_model_changes(spaces: Callable[..., Namespaces], tmp_path: Path) -> None:
     found = spaces("poll", {"dup": of("a"), "here": ensemble("dup")}, {"dup": of("b"), "there": ensemble("dup")})
 
@@ -386,7 +386,7 @@ def test_a_polling_server_minds_whose_model_changes(spaces: Callable[..., Namesp
 
 
 @rule("5.11.12", "5.11.1")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_polling_server_takes_an_ensemble_down_while_its_model_is_ambiguous(
     spaces: Callable[..., Namespaces], tmp_path: Path
 ) -> None:
@@ -403,7 +403,7 @@ def test_a_polling_server_takes_an_ensemble_down_while_its_model_is_ambiguous(
 
 
 @rule("5.11.12", "5.11.1")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_server_without_model_control_serves_all_namespaces(spaces: Callable[..., Namespaces]) -> None:
     found = spaces("none", {"dup": of("a"), "a_here": ensemble("dup")}, {"dup": of("b"), "a_there": ensemble("dup")})
     assert [found.told(name) for name in ("a_here", "a_there")] == ["a", "b"]

@@ -237,10 +237,10 @@ def test_what_is_not_there_fails_the_load(fresh: Client) -> None:
         )
 
 
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 @rule("5.10.2")
-def test_a_server_without_a_limit_ignores_them(request: pytest.FixtureRequest, which: str) -> None:
-    unlimited: Client = request.getfixturevalue(which)
+def test_a_server_without_a_limit_ignores_them(request: pytest.FixtureRequest, program: str) -> None:
+    unlimited: Client = request.getfixturevalue(program)
     assert set(unlimited.load_all({"here": gated(group("R 2")), "there": gated(group("R 2"))}).values()) == {None}
     with held(unlimited, "here", NONE, named("hold")):
         assert ask(unlimited, "there")[1] == ["asked"]

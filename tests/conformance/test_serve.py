@@ -38,8 +38,8 @@ class Ended(NamedTuple):
 class Side:
     """One of the two programs."""
 
-    def __init__(self, which: str) -> None:
-        self._real = which == "real"
+    def __init__(self, program: str) -> None:
+        self._real = program == "real"
 
     def refuse(self, *arguments: str) -> Ended:
         """Runs a command line that starts no server."""
@@ -88,7 +88,7 @@ class Side:
 
 
 @pytest.fixture(params=["real", "lab"])
-def which(request: pytest.FixtureRequest) -> str:
+def program(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     if found == "real" and (why := reference.missing()) is not None:
         pytest.skip(why)
@@ -96,8 +96,8 @@ def which(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def server(which: str) -> Side:
-    return Side(which)
+def server(program: str) -> Side:
+    return Side(program)
 
 
 @pytest.fixture

@@ -332,15 +332,15 @@ def test_files_from_memory_may_be_several(client: Client) -> None:
 
 
 @rule("1.15.5")
-@pytest.mark.parametrize("which", ["real", "lab"])
+@pytest.mark.parametrize("program", ["real", "lab"])
 def test_models_are_loaded_in_the_explicit_mode_only(
-    request: pytest.FixtureRequest, tmp_path: Path, which: str
+    request: pytest.FixtureRequest, tmp_path: Path, program: str
 ) -> None:
     repository = tmp_path / "repository"
     for path, text in MODELS["calls"].items():
         (repository / "calls" / path).parent.mkdir(parents=True, exist_ok=True)
         (repository / "calls" / path).write_text(str(text))
-    if which == "lab":
+    if program == "lab":
         lab = LabClient(repository, model_control_mode="none")
         refused(lab)
         lab.close()

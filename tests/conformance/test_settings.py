@@ -27,16 +27,16 @@ START = {
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
-def which(request: pytest.FixtureRequest) -> str:
+def program(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def client(which: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def client(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     options = ["rate=1", "triton,file=/tmp/none.json", "level=TIMESTAMPS"]
     setting = TraceSetting(("TIMESTAMPS",), 1, file="/tmp/none.json")
     arguments = [f"--trace-config={option}" for option in options]
-    with serving(which, tmp_path_factory.mktemp("settings"), MODELS, arguments, trace_setting=setting) as client:
+    with serving(program, tmp_path_factory.mktemp("settings"), MODELS, arguments, trace_setting=setting) as client:
         yield client
 
 

@@ -127,18 +127,18 @@ CACHE = "local,size=1048576"
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
-def which(request: pytest.FixtureRequest) -> str:
+def program(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def traced(which: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+def traced(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
     scratch = tmp_path_factory.mktemp("traced")
     file = scratch / "trace.json"
     options = ["rate=1", f"triton,file={file}", "triton,log-frequency=1", *(f"level={level}" for level in LEVELS)]
     arguments = [f"--trace-config={option}" for option in options] + [f"--cache-config={CACHE}"]
     setting = TraceSetting(LEVELS, 1, log_frequency=1, file=str(file))
-    with serving(which, scratch, MODELS, arguments, trace_setting=setting, cache_config=CACHE) as client:
+    with serving(program, scratch, MODELS, arguments, trace_setting=setting, cache_config=CACHE) as client:
         yield Traced(client, file)
 
 

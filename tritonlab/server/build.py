@@ -100,16 +100,14 @@ def build(
     later = partial(_call_later, clock, timer)
     gpus = VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
-    executor = _executor(
-        options, server, announcer=announcer, tracer=tracer, later=later, clock=clock, instruments=instruments
-    )
+    executor = _executor(options, server, announcer, tracer, later=later, clock=clock, instruments=instruments)
     debugger = Debugger(later, options.postmortem_seconds)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = _server_metrics(options, server, instruments, registry=metrics, clock=clock, gpus=gpus)
     cores = Cores()
     link_reader = LinkReader(cores)
-    shm = shm_settings(options.backend_config or {})
-    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
+    shm, buffers = shm_settings(options.backend_config or {}), _buffers(options, gpus)
+    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers)
     calls = _stub_calls(server, metrics, executor=executor, announcer=announcer, debugger=debugger)
     instances = InstanceServices(
         pool,
@@ -134,16 +132,15 @@ def build(
     )
     idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
     watchdog = _watchdog(
-        options, clock, timer=timer, control=control, executor=executor, announcer=announcer, idle_memory=idle_memory
+        options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle_memory
     )
     poller = _poller(options, repository, control=control, clock=clock, timer=timer)
-    log_settings = LogSettings(options.log_setting or LogSetting())
     return Parts(
         services=services,
         metrics=metrics,
         server_metrics=server_metrics,
         trace_settings=trace_settings,
-        log_settings=log_settings,
+        log_settings=LogSettings(options.log_setting or LogSetting()),
         link_reader=link_reader,
         tracer=tracer,
         executor=executor,

@@ -22,6 +22,8 @@ from tritonlab.notebook.shell.comm import PROTOCOL, Windows
 from tritonlab.notebook.shell.comm_calls import CALLS
 
 MODEL = f"%%triton_model echo {IDENTITY_OPTIONS}\n{IDENTITY}"
+#: Longest that a window waits, in seconds: an export may copy a Python meanwhile.
+PATIENCE = 60.0
 EXTENSION = Path(__file__).resolve().parents[3] / "extension"
 
 
@@ -53,7 +55,8 @@ class Window:
 
     def wait(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         with self._changed:
-            assert self._changed.wait_for(lambda: any(map(found, self.heard)), 10), json.dumps(self.heard[-1], indent=1)
+            came = self._changed.wait_for(lambda: any(map(found, self.heard)), PATIENCE)
+            assert came, json.dumps(self.heard[-1], indent=1)
             return next(message for message in reversed(self.heard) if found(message))
 
     def ask(self, do: str, **given: Any) -> Any:

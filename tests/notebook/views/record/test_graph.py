@@ -115,8 +115,8 @@ def test_a_person_goes_from_request_to_request() -> None:
     assert (message["summary"], message["following"], message["kept"]) == ("request 3 took 1 ms.", True, 3)
     assert view.news() == (None, [])
 
-    def after(which: Any) -> str:
-        view.on_message({"do": "choose", "which": which})
+    def after(choice: Any) -> str:
+        view.on_message({"do": "choose", "which": choice})
         message, _ = view.news()
         assert message is not None
         return str(message["summary"])
