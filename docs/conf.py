@@ -70,5 +70,8 @@ if nb_execution_mode != "off":  # ipykernel 7.4 warns at each start that it list
     (profile / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 'ERROR'\n")
     os.environ["IPYTHONDIR"] = str(profile.parent)
 nb_merge_streams = True
+# Views are shown in their static form: a page loads nothing from elsewhere, and there is no kernel to move them.
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_heading_anchors = 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,12 @@ def test_every_command_and_flag_is_on_its_page(site: Path) -> None:
     assert [
         flag.name for group in GROUPS for flag in group.flags if f"--{flag.name}<" not in reference["command-line"]
     ] == []
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    loads = re.compile(r'<script[^>]*src="https?:|<link[^>]*rel="stylesheet"[^>]*href="https?:')
+    pages = [page.name for page in site.rglob("*.html") if loads.search(page.read_text(encoding="utf-8"))]
+    assert pages == []
 
 
 def test_its_search_needs_no_server(site: Path) -> None:
