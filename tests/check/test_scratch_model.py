@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tritonlab.check.scratch_model import _Asked, _wait
+from tritonlab.check.scratch_model import _SentRequest, _wait
 from tritonlab.core.inference.infer_request import InferenceRequest
 
 
@@ -24,7 +24,7 @@ class Done:
 
 
 def test_answers_that_come_one_by_one_are_waited_for() -> None:
-    first, second = (_Asked(InferenceRequest("m", {}), time.monotonic()) for _ in range(2))
+    first, second = (_SentRequest(InferenceRequest("m", {}), time.monotonic()) for _ in range(2))
 
     def end_second() -> None:
         second.ended_at = time.monotonic()
@@ -36,7 +36,7 @@ def test_answers_that_come_one_by_one_are_waited_for() -> None:
 
 
 def test_no_more_is_waited_for_when_none_has_come() -> None:
-    one, other = (_Asked(InferenceRequest("m", {}), time.monotonic()) for _ in range(2))
+    one, other = (_SentRequest(InferenceRequest("m", {}), time.monotonic()) for _ in range(2))
     kept: Any = Done(lambda: None, lambda: None)
     one.done, other.done = Done(lambda: None), kept  # type: ignore[assignment]
     _wait([one, other], 2.0)

@@ -233,7 +233,7 @@ def test_an_export_is_cancelled_from_the_window(
         raise_if_cancelled(cancel)
 
     # by its name: `tritonlab.export` is a function
-    monkeypatch.setattr(importlib.import_module("tritonlab.export.verify.verification"), "verify", judged)
+    monkeypatch.setattr(importlib.import_module("tritonlab.export.whole_export"), "verify", judged)
     window.begin("export", models=["echo"], directory=str(tmp_path / "x"), verify=["2.51"], job="mine")
     window.wait(lambda message: message.get("progress") == {"line": "at work"})
     assert window.ask("cancel_export", job="mine") == {"cancelled": True}

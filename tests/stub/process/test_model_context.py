@@ -38,7 +38,10 @@ def as_in_a_stub() -> Iterator[None]:
 @pytest.fixture
 def load(tmp_path: Path, fake_bridge: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
     """Imports a model.py as a stub does; this process's modules and paths are as before afterwards."""
-    modules, before = dict(sys.modules), set(sys.modules)
+    modules = dict(sys.modules)
+    for name in ("1", "1.model"):  # that `load_class` has left
+        sys.modules.pop(name, None)
+    before = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
