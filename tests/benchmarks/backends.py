@@ -9,11 +9,10 @@ the sum of its models'.
 output of its own, and what one takes more than another is not the way. A Python model that answers its input as it came
 computes nothing, and so takes less than any of them.
 
-On 2 quiet cores, load 1, 300 rounds (2026-11-26), ONNX, hidden 256: 1.16 at p50 (736 us for 184 + 264 + 187) and 1.16
-at best. Hidden 2048 was 1.39 at p50 there, as the threads of the plain session spun beside the ensemble. Without that,
-on the same cores in use, load 15 to 19, where p50 scatters from 1.1 to 2, the best of 3 runs: ONNX 1.17 at p50 and 1.20
-for hidden 2048, TorchScript 1.12 and 1.13; at best 1.16, 1.21, 1.16 and 1.15. 16 MB took 11.9 ms through ONNX, 17.4
-through TorchScript, 16.8 through the Python model that negates, and 8.1 through the one that answers its input.
+On 2 quiet cores, load 1 to 2, 300 rounds (2026-11-26), at p50: ONNX 1.09 (788 us for 241 + 263 + 216) and 1.16 in
+another run, 1.14 for hidden 2048; TorchScript 1.08 and 1.12. 16 MB took 6.7 ms through ONNX, 8.2 through TorchScript,
+7.6 through the Python model that negates, and 6.0 through the one that answers its input. At load 15 to 19 p50 scatters
+from 1.1 to 2.
 """
 
 from __future__ import annotations
