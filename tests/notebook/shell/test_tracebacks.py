@@ -86,6 +86,10 @@ def test_an_answer_that_nobody_looked_at_is_named(notebook: Any) -> None:
     assert f"It had called 'm', which failed: ValueError: negative (Cell In[{model}], line 11)" in result.text
     assert "it had called 'm', which failed: ValueError: negative" in str(notebook["caller"].failures[-1])
     assert "It had called" not in notebook.run("m(IN=[[-1.0]])").text
+    # executions are numbered from 1 again after a reload, and this one calls nothing
+    notebook.run(source.replace("if data.sum() < 0:", "if 1:"))
+    result = notebook.run("caller(IN=[[-1.0]])")
+    assert "ValueError: negative" in result.text and "It had called" not in result.text
 
 
 def test_the_same_from_a_loop_over_the_responses(notebook: Any) -> None:

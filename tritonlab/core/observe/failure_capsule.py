@@ -220,10 +220,11 @@ class FailureBook:
             capsules = list(self._capsules.get(model, ()))
             return capsules, self._total.get(model, 0), self._answered.get(model, 0)
 
-    def of_calls(self, instance: str, batch_id: int) -> tuple[FailureCapsule, ...]:
-        """Return the failures of models that an execution has called, oldest first."""
+    def of_calls(self, instance: str, batch_id: int, since: int) -> tuple[FailureCapsule, ...]:
+        """Return the failures of models that an execution has called, oldest first. `since`: when the stub of the
+        instance was started, in wall-clock nanoseconds; a later one numbers its executions from 1 again."""
         with self._lock:
-            capsules = [capsule for kept in self._capsules.values() for capsule in kept]
+            capsules = [capsule for kept in self._capsules.values() for capsule in kept if capsule.time_ns >= since]
         caller = (instance, batch_id)
         found = [capsule for capsule in capsules if any(request.caller == caller for request in capsule.requests)]
         return tuple(sorted(found, key=lambda capsule: capsule.time_ns))

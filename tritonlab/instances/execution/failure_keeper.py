@@ -29,6 +29,7 @@ class FailureKeeper:
         self._stub = stub
         self._inflight = inflight
         self._clock = clock
+        self._since = clock.wall()
         self._book = book
         self._batch_id = batch_id
         stub.link.on_message(Failed, self._on_failed)
@@ -103,6 +104,6 @@ class FailureKeeper:
                 frames=tuple(frames),
                 requests=kept,
                 left_out=left_out,
-                failed_calls=self._book.of_calls(self._stub.instance, batch_id) if batch_id else (),
+                failed_calls=self._book.of_calls(self._stub.instance, batch_id, self._since) if batch_id else (),
             )
         )
