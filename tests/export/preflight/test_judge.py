@@ -45,6 +45,17 @@ def subject(
     )
 
 
+def test_a_local_build_is_named_as_an_index_has_it(directory: Path) -> None:
+    site = directory.parent / "site-packages"
+    facts = site / "torch-2.13.0+cpu.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Name: torch\nVersion: 2.13.0+cpu\n")
+    (facts / "RECORD").write_text("torch/__init__.py,,\n")
+    seen = replace(subject(directory, "import torch\n"), modules={"torch": str(site / "torch" / "__init__.py")})
+    (found,) = judge(seen, "2.51").findings
+    assert found.row == "P2" and found.remedy.endswith("`pip install torch==2.13.0`")
+
+
 def rows(found: Preflight) -> list[tuple[str, Prediction]]:
     return [(finding.row, finding.outcome) for finding in found.findings]
 

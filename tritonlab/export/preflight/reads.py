@@ -49,7 +49,11 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
     if not found:
         return
     names = [name for name in direct if name in found]
-    pins = {name: f"{each.metadata['Name']}=={each.version}" if each else name for name, each in found.items()}
+    # no index has the local part of a version, as in 2.13.0+cpu
+    pins = {
+        name: f"{each.metadata['Name']}=={each.version.partition('+')[0]}" if each else name
+        for name, each in found.items()
+    }
     pinned = " ".join(dict.fromkeys(pins[name] for name in names))
     yield Finding(
         row="P2",
