@@ -15,6 +15,7 @@ from typing import Any
 from ...core.inference.infer_request import InferenceRequest
 from ...core.os_limits import explained
 from ...core.status import Frame, ModelError
+from ...ipc.link.interrupts import shielded
 from ...ipc.link.stub_connection import Answer
 from ...ipc.link.stub_link import NeededCall, Needs, Profiled, ReadsRecorded
 from ...ipc.processes.interpreter import Interpreter, InterpreterError
@@ -75,24 +76,31 @@ class ModelStub:
         self._crash = CrashReport()
         #: the lines of stderr, kept only while faulthandler is asked for the stacks
         self._blocked: list[str] | None = None
-        lines: list[str] = []
-        try:
-            self.process: StubProcess = pool.acquire(
-                source.interpreter, model=source.path, paths=source.paths, say=lines.append, like=like
-            )
-        except (StubStartError, OSError) as error:
-            raise _not_started(self.instance, error) from error
-        except KeyboardInterrupt as interrupt:
-            raise interrupted_load(instance, "", str(interrupt)) from None
-        for text in lines:
-            self.log("server", "INFO", text)
-        self.process.adopt_output(self._on_line)
-        self.link = self.process.link
         #: called when the process has ended for any reason; perhaps more than once
         self.on_end: Callable[[], None] = lambda: None
         #: serves the prompts of a `breakpoint()` in `initialize`, on the thread that waits for it
         self.debugger: Debugger | None = None
-        self.readiness = ReadinessCheck(self.process.monitor, instance)
+        try:
+            shielded(self._begin, pool, like)
+        except (StubStartError, OSError) as error:
+            raise _not_started(self.instance, error) from error
+        except KeyboardInterrupt as interrupt:
+            if hasattr(self, "process"):
+                self.process.kill()
+            raise interrupted_load(instance, "", str(interrupt)) from None
+
+    def _begin(self, pool: StubPool, like: StubProcess | None) -> None:
+        """Take a stub and begin the import. An interrupt in between would lose the process, or a zygote's answer."""
+        source = self.source
+        lines: list[str] = []
+        self.process: StubProcess = pool.acquire(
+            source.interpreter, model=source.path, paths=source.paths, say=lines.append, like=like
+        )
+        for text in lines:
+            self.log("server", "INFO", text)
+        self.process.adopt_output(self._on_line)
+        self.link = self.process.link
+        self.readiness = ReadinessCheck(self.process.monitor, self.instance)
         self._imported: Answer | None = self._import()
 
     def _import(self) -> Answer:

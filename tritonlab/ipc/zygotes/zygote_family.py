@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...stub._pb_stub.wire.fork_bodies import ImportStep
+from ..link.interrupts import interruptible
 from .zygote_process import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
 
 Steps = tuple[ImportStep, ...]
@@ -123,7 +124,7 @@ class Growth:
     def ended_within(self, seconds: float) -> bool:
         """Wait until it is up or has failed. Raises KeyboardInterrupt with what went on."""
         try:
-            return self.done.wait(seconds)
+            return interruptible(self.done.wait, seconds)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"during the import of {self.names()}") from None
 

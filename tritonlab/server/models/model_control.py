@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelError, ModelLoadError, TritonError, UnavailableError, UnsupportedError
+from ...ipc.link.interrupts import shielded
 from ...ipc.processes.stub_log import LogRecord
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
 from .backends import MissingBackend
@@ -171,7 +172,20 @@ class ModelControl:
             raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
         if changes.update:
             self._update_instances(model, found, changes.keep)
-        loaded = self._load_versions(model, found, changes.load)
+        begun: list[ModelVersion] = []
+        try:
+            loaded = self._load_versions(model, found, changes.load, begun)
+            shielded(self._serve, model, found, loaded)
+        except TritonError:
+            raise
+        except BaseException:  # an interrupt: nobody will ever serve what was begun
+            for version in begun:
+                if model.versions.get(version.version) is not version:
+                    version.abort()
+            raise
+
+    def _serve(self, model: LoadedModel, found: ModelFiles, loaded: Mapping[int, ModelVersion]) -> None:
+        """Let these versions, and the others of `found` that serve already, be the model's, and end those replaced."""
         old = model.versions
         model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
         for number in loaded:
@@ -181,22 +195,18 @@ class ModelControl:
         self._endings.limit(endings, self._drain_seconds)
 
     def _load_versions(
-        self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]
+        self, model: LoadedModel, found: ModelFiles, numbers: Collection[int], begun: list[ModelVersion]
     ) -> dict[int, ModelVersion]:
-        """Return the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then."""
+        """Return the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then. `begun` gets
+        every version that begins to load."""
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
-        try:
-            for number in numbers:
-                outcome = self._load_version(model, found, number)
-                if isinstance(outcome, ModelVersion):
-                    loaded[number] = outcome
-                else:
-                    failed[number] = outcome
-        except BaseException:  # an interrupt: nobody will ever serve what was loaded
-            for version in loaded.values():
-                version.abort()
-            raise
+        for number in numbers:
+            outcome = self._load_version(model, found, number, begun)
+            if isinstance(outcome, ModelVersion):
+                loaded[number] = outcome
+            else:
+                failed[number] = outcome
         if failed:
             for version in loaded.values():
                 self._endings.end(model, version)
@@ -215,11 +225,14 @@ class ModelControl:
         if failed:
             raise _load_failure(model.identifier, failed, ModelState.READY)
 
-    def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
+    def _load_version(
+        self, model: LoadedModel, found: ModelFiles, number: int, begun: list[ModelVersion]
+    ) -> ModelVersion | TritonError:
         """Return the version, or why it does not load, after as many tries as `load_retries` allows."""
         retries = self._services.load_retries
         while True:
             version = ModelVersion(found, number, self._services, self._on_state)
+            begun.append(version)
             error = self._try(version)
             if error is None:
                 return version
@@ -232,8 +245,8 @@ class ModelControl:
         return error
 
     def _try(self, version: ModelVersion) -> TritonError | None:
-        self._loading.add(version)
         try:
+            self._loading.add(version)
             if self.stopped:  # after the line above: `stop` sees it, or this is seen here
                 raise UnavailableError("Server is stopping")
             version.load()

@@ -87,6 +87,7 @@ class ServingInstances:
         Blocks. Raises TritonError; then none runs.
         """
         self.serving = self._start(config, instance_specs(config), first)
+        self._starting = []
 
     def update(self, config: ModelConfig) -> None:
         """Start what `config` has more than there is, then let go what it has less; what is equal goes on, whatever
@@ -96,6 +97,7 @@ class ServingInstances:
         started = self._start(config, new) if new else []
         leaving = [instance for instance in self.serving if instance not in kept]
         self.serving = [*kept, *started]
+        self._starting = []
         for instance in leaving:
             name = f"end {instance.plan.name}"
             thread = threading.Thread(target=self._leave, args=(instance,), name=name, daemon=True)
@@ -125,13 +127,14 @@ class ServingInstances:
         self._starting = instances
         try:
             start_instances(instances, first)
-        finally:
-            self._starting = []
-        self._limit(instances, specs)
-        for instance, spec in zip(instances, specs, strict=True):
-            self._signatures[instance] = _signature(config, spec)
-            if not spec.passive:
-                self._scheduler.instance_ready(instance)
+            self._limit(instances, specs)
+            for instance, spec in zip(instances, specs, strict=True):
+                self._signatures[instance] = _signature(config, spec)
+                if not spec.passive:
+                    self._scheduler.instance_ready(instance)
+        except BaseException:  # an interrupt may come after the last one has started
+            abort_instances(instances)
+            raise
         return instances
 
     def _plans(self, config: ModelConfig, specs: Sequence[InstanceSpec]) -> list[InstancePlan]:
