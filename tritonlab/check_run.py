@@ -70,9 +70,9 @@ class CheckRun:
         options = CheckOptions(
             self.seconds, self.seed, self.relations, side_effects=self.side_effects, progress=self._progress(name)
         )
-        kept = GoldenSet(self.repository.with_name(f"{self.repository.name}.golden"))
+        golden = GoldenSet(self.repository.with_name(f"{self.repository.name}.golden"))
         try:
-            return check_model(server.load(name), options, golden=kept)
+            return check_model(server.load(name), options, golden=golden)
         except TritonError as error:
             return error.symptom().strip().partition("\n")[0]
 

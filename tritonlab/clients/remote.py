@@ -171,8 +171,8 @@ class RemoteModel(LoadTested):
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Send one request and return its one answer. Raises the server's TritonError."""
         types = {tensor["name"]: DataType[tensor["datatype"]] for tensor in self.metadata()["inputs"]}
-        given = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
-        tensors = {name: tensor.to_host() for name, tensor in given.items()}
+        typed = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
+        tensors = {name: tensor.to_host() for name, tensor in typed.items()}
         outcome = self.send(InferenceRequest(self.name, tensors), decoupled=False)
         if outcome.error is not None:
             raise outcome.error

@@ -152,12 +152,12 @@ def clock_text(at: int, step: int, zone: Callable[[float], time.struct_time] = t
     digits = max(9 - int(math.log10(step)), 0)
     unit = 10 ** (9 - digits)
     at = (at + unit // 2) // unit * unit
-    moment = zone(at // _SECOND)
+    local_time = zone(at // _SECOND)
     if step >= _DAY:
-        return time.strftime("%d %b", moment)
+        return time.strftime("%d %b", local_time)
     if step >= 60 * _SECOND:
-        return time.strftime("%H:%M", moment)
-    text = time.strftime("%H:%M:%S", moment)
+        return time.strftime("%H:%M", local_time)
+    text = time.strftime("%H:%M:%S", local_time)
     return f"{text}.{at % _SECOND:09d}"[: len(text) + 1 + digits] if digits else text
 
 

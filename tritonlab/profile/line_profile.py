@@ -184,14 +184,14 @@ class LineProfile:
             return "\n".join([self.title(), *self._advice()])
         heads = self.heads()
         widths = [max(len(row[n]) for row in [heads, *rows]) for n in range(len(heads) - 1)]
-        shown = [
+        displayed = [
             "  ".join([*(t.rjust(w) if n < len(widths) - 1 else t.ljust(w) for n, (t, w) in enumerate(pairs)), row[-1]])
             for row in [heads, *rows]
             for pairs in [list(zip(row, widths, strict=False))]
         ]
         left = len(self.lines) - len(rows)
         more = [f"… {left} more lines: to_dict()"] if left > 0 else []
-        return "\n".join([self.title(), *(line.rstrip() for line in shown), *more])
+        return "\n".join([self.title(), *(line.rstrip() for line in displayed), *more])
 
     def _advice(self) -> list[str]:
         if self.count or self.lines:
@@ -268,7 +268,7 @@ class LineProfile:
         heads = self._heads()
         head = "".join(cell(text, kind="th", number=bool(text), look=_CELL) for text in ["", *heads, "line", ""])
         rows, before = [], 0
-        for number in self._shown(file, lines):
+        for number in self._line_numbers(file, lines):
             if number != before + 1 and before:
                 rows.append(f"<tr><td colspan='{len(heads) + 3}' class='tl-dim'>⋮</td></tr>")
             before = number
@@ -279,7 +279,7 @@ class LineProfile:
         )
         return f"<div class='tl-dim'>{escape(name)}</div><div style='overflow-x:auto'>{table}</div>"
 
-    def _shown(self, file: str, lines: Mapping[int, ProfiledLine]) -> list[int]:
+    def _line_numbers(self, file: str, lines: Mapping[int, ProfiledLine]) -> list[int]:
         count = len(self._sources.get(file, ()))
         if not count:
             return sorted(lines)
@@ -292,12 +292,12 @@ class LineProfile:
     def _row(self, file: str, number: int, line: ProfiledLine | None, most: float) -> str:
         source = self._sources.get(file, ())
         text = source[number - 1] if number <= len(source) else line.text if line is not None else ""
-        shown = line.line if line is not None else place_of(file, number, self._cite)[1]
+        number_text = line.line if line is not None else place_of(file, number, self._cite)[1]
         numbers = self._numbers(line) if line is not None else [""] * len(self._heads())
         size = 0.0 if line is None else (line.kept if self.memory else line.own) / most
         blue = f"{_MONO};color:{BLUE};white-space:pre;padding:1px 9px 1px 0"
         bar = f"<td class='tl-margin' style='{blue}'>{_bar(size)}</td>"
-        cells = "".join(cell(value, number=True, look=_CELL) for value in [*numbers, str(shown)])
+        cells = "".join(cell(value, number=True, look=_CELL) for value in [*numbers, str(number_text)])
         # <pre> keeps the indentation where styles are dropped
         look = f"{_MONO};margin:0;padding:0;background:none;border:0;white-space:pre"
         code = f"<td><pre style='{look}'>{escape(text) or ' '}</pre></td>"

@@ -68,8 +68,8 @@ class TensorPeek(Instrument):
             return []
         found = [f"got {_line(name, tensor)}" for name, tensor in seen.inputs.items()]
         for number, outputs in enumerate(seen.responses):
-            which = f" in response {number + 1}" if seen.answers > 1 else ""
-            found += [f"sent {_line(name, tensor)}{which}" for name, tensor in outputs.items()]
+            response = f" in response {number + 1}" if seen.answers > 1 else ""
+            found += [f"sent {_line(name, tensor)}{response}" for name, tensor in outputs.items()]
         more = seen.answers - len(seen.responses)
         return [*found, f"and {more} more response{'s' * (more > 1)}"] if more else found
 

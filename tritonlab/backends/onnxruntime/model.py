@@ -207,9 +207,9 @@ def _providers(config: Mapping[str, Any], kind: str) -> list[Any]:
     return [*found, "CPUExecutionProvider"]
 
 
-def _tensorrt_options(given: Mapping[str, str]) -> dict[str, str]:
+def _tensorrt_options(parameters: Mapping[str, str]) -> dict[str, str]:
     options = {}
-    for key, value in given.items():
+    for key, value in parameters.items():
         if key == "precision_mode":
             if value not in ("FP32", "FP16", "BF16", "INT8"):
                 raise BackendError(f"unsupported precision mode '{value}' is requested")

@@ -209,7 +209,7 @@ class RequestExecutor:
 
 
 def _named_twice(request: InferenceRequest, names: Sequence[str]) -> InvalidArgumentError:
-    name = next(name for place, name in enumerate(names) if name in names[:place])
+    name = next(name for index, name in enumerate(names) if name in names[:index])
     return InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
 
 

@@ -72,8 +72,8 @@ class ForkLinks:
             os.close(fd)
             raise
         size, growth, limit = self._sizes
-        kernel_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
-        regions = (Region(kernel_fd, size, growth, limit), RegionReader(stub_fd))
+        server_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
+        regions = (Region(server_fd, size, growth, limit), RegionReader(stub_fd))
         os.ftruncate(stub_fd, size)
         link = StubLink(ours, *regions, self._link_reader)
         with self._lock:
@@ -83,7 +83,7 @@ class ForkLinks:
         self.on_link(link)
         try:
             # These are the first bytes that the process gets; it sends nothing before.
-            socket.send_fds(ours, [encode_body(ForkLink(size, growth, limit or 0))], [kernel_fd, stub_fd])
+            socket.send_fds(ours, [encode_body(ForkLink(size, growth, limit or 0))], [server_fd, stub_fd])
         except OSError:
             closed = True
         if closed or link.lost:

@@ -207,10 +207,10 @@ class Zygotes:
         self.on_grown(interpreter, newest.steps)
         with self._lock:
             grown = [growth for each in self._families.values() for growth in each.grown.values()]
-        kept = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: g.used())
-        total = sum(growth.memory() for growth in [*kept, newest])
-        while kept and (total > self._limit or len(kept) >= _MOST):
-            oldest = kept.pop(0)
+        older = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: g.used())
+        total = sum(growth.memory() for growth in [*older, newest])
+        while older and (total > self._limit or len(older) >= _MOST):
+            oldest = older.pop(0)
             total -= oldest.memory()
             self._drop(oldest)
         if total > self._limit:

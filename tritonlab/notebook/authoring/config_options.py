@@ -81,14 +81,14 @@ class ConfigOptions:
             if name == "parameters":
                 _merge_parameters(merged, part, written.source)
                 continue
-            given = _only(config, name)
+            in_config = _only(config, name)
             line = written.line_of(name)
             # only its line tells a scalar that is written with its default value from one that is not written
-            if given != part and (given != ModelConfig() or line):
+            if in_config != part and (in_config != ModelConfig() or line):
                 raise OptionError(
                     f"{option} and {written.place(line)} both set {name}: keep one of them\n"
                     f"  the option means  {_one_line(part) or f'{name}: 0'}\n"
-                    f"  the config says   {_one_line(given) or f'{name}: 0'}",
+                    f"  the config says   {_one_line(in_config) or f'{name}: 0'}",
                     field=f"{option} and {written.place(line)}".rstrip(","),
                     fix="keep one of them",
                 )

@@ -266,22 +266,22 @@ class Draft:
             message = from_json(dict(config))
             if not message.model_transaction_policy.ListFields():  # it said that it is not decoupled
                 message.ClearField("model_transaction_policy")
-            given = ConfigText(print_pbtxt(message), "config=", model=self.name)
+            text_config = ConfigText(print_pbtxt(message), "config=", model=self.name)
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
-            given = ConfigText(config, "config=", model=self.name)
+            text_config = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():
             text = Path(config).read_bytes().decode("utf-8")
-            given = ConfigText(text, os.fspath(config), model=self.name)
+            text_config = ConfigText(text, os.fspath(config), model=self.name)
         else:
             raise FileError(f"there is no config file {os.fspath(config)!r}")
-        if self.cell_config.says_something and given.says_something:
+        if self.cell_config.says_something and text_config.says_something:
             raise OptionError(
-                f"{self.cell_config.source} and {given.source} both give the whole config: keep one of them "
+                f"{self.cell_config.source} and {text_config.source} both give the whole config: keep one of them "
                 f"(%triton config NAME --clear takes the first back)",
-                field=f"{self.cell_config.source} and {given.source}",
+                field=f"{self.cell_config.source} and {text_config.source}",
                 fix=f"keep one of them: %triton config {self.name} --clear takes the first back",
             )
-        return replace(self, given_config=given, settings=None)
+        return replace(self, given_config=text_config, settings=None)
 
 
 def model_path(path: str, version: int) -> str:
@@ -290,12 +290,12 @@ def model_path(path: str, version: int) -> str:
     `helper.py` -> `1/helper.py`; `../labels.txt` -> `labels.txt`. Raises FileError for a path that leaves the model
     directory, and for config.pbtxt.
     """
-    given = PurePosixPath(path.replace("\\", "/"))
-    parts = os.path.normpath(f"{version}/{given}").split("/")
+    relative = PurePosixPath(path.replace("\\", "/"))
+    parts = os.path.normpath(f"{version}/{relative}").split("/")
     if parts == [CONFIG_FILE]:
         fix = "use %%triton_config or config="
         raise FileError(f"{CONFIG_FILE} is written from the model's config: {fix}", field=path, fix=fix)
-    if given.is_absolute() or parts[0] == ".." or parts in ([str(version)], ["."]):
+    if relative.is_absolute() or parts[0] == ".." or parts in ([str(version)], ["."]):
         raise FileError(f"{path!r} is not a file below the model's directory (paths start at the version's)")
     return "/".join(parts)
 

@@ -83,8 +83,8 @@ def run(context: Context, line: str) -> Any:
         arguments = argparse.Namespace(rest=line, json=as_json)
     else:
         arguments = parse(command.parser, rest)
-    shown = command.run(replace(context, json=arguments.json), arguments)
-    return JsonFacts.from_shown(shown) if arguments.json else shown
+    result = command.run(replace(context, json=arguments.json), arguments)
+    return JsonFacts.from_shown(result) if arguments.json else result
 
 
 @dataclass(frozen=True)

@@ -35,23 +35,23 @@ class PromptWatch:
         self._over = threading.Event()
         #: whether a window of this kernel has ever been asked for a line
         self._known = False
-        self._shown = self._looked = 0.0
+        self._visible_at = self._looked = 0.0
         self._answered = False  # whether a window has answered since the prompt began
 
-    def seen(self, shown: bool, asked: bool = False) -> None:
+    def seen(self, visible: bool, asked: bool = False) -> None:
         """Note whether a window shows a box, and whether it knows of this line: the box may have gone
         before it could be seen."""
         with self._lock:
             self._looked = time.monotonic()
             self._answered = True
-            self._known = self._known or shown or asked
-            if shown:
-                self._shown = self._looked
+            self._known = self._known or visible or asked
+            if visible:
+                self._visible_at = self._looked
 
     def __enter__(self) -> None:
         self.gone = ""
         with self._lock:
-            self._shown = self._looked = time.monotonic()
+            self._visible_at = self._looked = time.monotonic()
             self._answered = False
             self._over = over = threading.Event()
         threading.Thread(target=self._watch, args=(over,), name="prompt watch", daemon=True).start()
@@ -76,6 +76,6 @@ class PromptWatch:
     def _nobody_sees_it(self, windows: int) -> bool:
         """Return whether no window has reported for long that it shows the prompt. A window that reports, but shows no
         box, may belong to another front end than the one that prompts."""
-        latest = self._shown if self._known else self._looked
+        latest = self._visible_at if self._known else self._looked
         patience = _GONE_SECONDS if self._answered else _FIRST_SECONDS
         return bool(windows) and time.monotonic() - latest > patience

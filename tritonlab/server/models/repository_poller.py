@@ -135,7 +135,7 @@ class RepositoryPoller:
 
     def _look(self) -> dict[str, dict[str, Fingerprint]]:
         directories = self._repository.directories()
-        return {name: {str(place): fingerprint(place) for place in places} for name, places in directories.items()}
+        return {name: {str(path): fingerprint(path) for path in places} for name, places in directories.items()}
 
     def _arm(self) -> None:
         if not self._pause:
@@ -182,4 +182,4 @@ def _is_gone(seen: Iterable[str]) -> bool:
     """Return whether the model was removed. It was not if its repository is away as a whole, as a network's may be for
     a while.
     """
-    return all(Path(place).parent.is_dir() for place in seen)
+    return all(Path(path).parent.is_dir() for path in seen)

@@ -111,11 +111,11 @@ class Watchdog:
         groups: dict[int, list[HeldRequest]] = {}
         for one in overdue:
             groups.setdefault(id(one.version), []).append(one)
-        shown: set[ModelInstance] = set()
+        reported: set[ModelInstance] = set()
         for group in groups.values():
             way = Way(group, held, calls)
-            fresh = [instance for instance in way.instances if instance not in shown][:_STUBS]
-            shown.update(fresh)
+            fresh = [instance for instance in way.instances if instance not in reported][:_STUBS]
+            reported.update(fresh)
             self._warn(group[0], "\n".join([*heads(group), *way.lines, *(stacks_of(i, _STACK_SECONDS) for i in fresh)]))
 
     def explain(self, request: InferenceRequest, seconds: float) -> str:
@@ -204,7 +204,7 @@ class Way:
             return  # answered meanwhile
         self.lines.append(
             f"  {call.caller.name} has called model '{one.version.name}': request {call.request.serial}, "
-            f"{_place(one)} for {one.waited / 1e9:.1f} s."
+            f"{_whereabouts(one)} for {one.waited / 1e9:.1f} s."
         )
         self._follow_request(one, way)
 
@@ -219,12 +219,12 @@ class Way:
             if isinstance(step.request, StepRequest) and step.request.parent is one.request:
                 self.lines.append(
                     f"  Ensemble '{one.version.name}' waits for model '{step.version.name}': request "
-                    f"{step.request.serial}, {_place(step)} for {step.waited / 1e9:.1f} s."
+                    f"{step.request.serial}, {_whereabouts(step)} for {step.waited / 1e9:.1f} s."
                 )
                 self._follow_request(step, way)
 
 
-def _place(one: HeldRequest) -> str:
+def _whereabouts(one: HeldRequest) -> str:
     if one.instance is None:
         return "with its steps" if one.steps else "in the queue"
     return f"with {one.instance.name}"

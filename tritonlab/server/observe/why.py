@@ -246,10 +246,10 @@ def _slot(instance: str, slot: SlotUse) -> str:
 
 
 def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
-    kept, total, _ = failures.of_model(version.name)
-    if not kept or kept[-1].pid not in {instance.pid for instance in version.instances}:
+    capsules, total, _ = failures.of_model(version.name)
+    if not capsules or capsules[-1].pid not in {instance.pid for instance in version.instances}:
         return  # what failed before a reload has perhaps been mended
-    last = kept[-1]
+    last = capsules[-1]
     where = f'File "{last.place.file}", line {last.place.line}' if last.place is not None else None
     headline = last.headline.rstrip(".")
     text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {headline}."

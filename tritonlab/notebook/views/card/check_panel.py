@@ -58,13 +58,13 @@ class CheckPanel:
             description="Stop", tooltip="end it with what was found", layout=layout(width="80px", display="none")
         )
         self.progress = widgets.HTML("")
-        self.shown = widgets.Output()
+        self.output = widgets.Output()
         self.check_button.on_click(lambda button: self.start())
         self.stop_button.on_click(lambda button: self.stop())
         row = widgets.HBox(
             [self.seconds, self.check_button, self.stop_button, self.side_effects], layout=layout(flex_flow="wrap")
         )
-        self.widget = widgets.VBox([row, self.progress, self.shown])
+        self.widget = widgets.VBox([row, self.progress, self.output])
 
     @property
     def running(self) -> bool:
@@ -115,4 +115,4 @@ class CheckPanel:
 
     def _output(self, text: str, html: str) -> None:
         data = {"text/plain": text, "text/html": f"{STYLE}<div class='tl-panel'>{html}</div>"}
-        self.shown.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        self.output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)

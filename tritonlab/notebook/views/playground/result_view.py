@@ -36,8 +36,8 @@ def outcomes_html(
     waiting = "" if finished else _waiting(waited, why)
     if len(outcomes) > 1:
         failed = [outcome.error for outcome in outcomes if outcome.failed]
-        shown = _error(failed[0], hint) if failed and failed[0] is not None else ""
-        return many_html(outcomes, finished) + shown + waiting
+        error = _error(failed[0], hint) if failed and failed[0] is not None else ""
+        return many_html(outcomes, finished) + error + waiting
     outcome = outcomes[0]
     parts = [_latency(outcome)]
     if outcome.error is not None:

@@ -79,18 +79,18 @@ class InferenceRequest(NativeObject):
         for arguments of another type; TritonModelException for an empty entry, another kind of correlation id, or
         parameters that are not bool, int or str; RuntimeError for a correlation id outside 64 bits.
         """
-        given = checked_arguments(locals())
-        self._request_id = given.request_id
-        self._correlation_id = given.correlation_id
-        self._inputs = given.inputs
-        self._requested = given.outputs
-        self._model_name = given.model
-        self._model_version = given.version
-        self._flags = given.flags
-        self._timeout = given.timeout
-        self._preferred_memory = given.memory
-        self._trace = given.trace
-        self._parameters = given.parameters
+        arguments = checked_arguments(locals())
+        self._request_id = arguments.request_id
+        self._correlation_id = arguments.correlation_id
+        self._inputs = arguments.inputs
+        self._requested = arguments.outputs
+        self._model_name = arguments.model
+        self._model_version = arguments.version
+        self._flags = arguments.flags
+        self._timeout = arguments.timeout
+        self._preferred_memory = arguments.memory
+        self._trace = arguments.trace
+        self._parameters = arguments.parameters
         self._handle = NO_HANDLE
         self._decoupled = False
         self._release_flags = 1

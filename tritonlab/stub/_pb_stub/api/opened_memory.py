@@ -35,7 +35,7 @@ class OpenedHandles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the next two
-        self._kept: Dict[bytes, OpenedMemory] = {}
+        self._memories: Dict[bytes, OpenedMemory] = {}
         self._live: "WeakValueDictionary[bytes, OpenedMemory]" = WeakValueDictionary()
 
     def open(self, device: int, handle: bytes) -> OpenedMemory:
@@ -44,13 +44,13 @@ class OpenedHandles:
             found = self._live.get(handle)
             if found is None:
                 found = self._live[handle] = OpenedMemory(device, handle)
-            self._kept[handle] = found
+            self._memories[handle] = found
             return found
 
     def give_back(self) -> List[bytes]:
         """Unmap what nobody uses, and return the handles of the rest."""
         with self._lock:
-            self._kept.clear()
+            self._memories.clear()
             return list(self._live.keys())
 
 

@@ -24,24 +24,24 @@ from .stub_bridge import StubBridge
 from .zygote import StubArguments
 
 
-def serve(given: StubArguments, backend_directory: str) -> None:
+def serve(arguments: StubArguments, backend_directory: str) -> None:
     """Run a model until FINALIZE, or until the kernel is gone."""
-    for fd in (given.control, given.monitor, given.kernel_region, given.stub_region, given.life, given.door):
+    for fd in (arguments.control, arguments.monitor, arguments.server_region, arguments.stub_region, arguments.life, arguments.door):
         os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
-    region = Region(given.stub_region, given.size, given.growth, given.limit or None)
-    control = Connection(socket.socket(fileno=given.control), on_freed=region.free, unpacks=True)
-    monitor = Connection(socket.socket(fileno=given.monitor))
-    stub = StubBridge(control, region, RegionReader(given.kernel_region))
+    region = Region(arguments.stub_region, arguments.size, arguments.growth, arguments.limit or None)
+    control = Connection(socket.socket(fileno=arguments.control), on_freed=region.free, unpacks=True)
+    monitor = Connection(socket.socket(fileno=arguments.monitor))
+    stub = StubBridge(control, region, RegionReader(arguments.server_region))
     bridge.install(stub)
     link_pdb.install()
-    ForkGuard(stub, [monitor], socket.socket(fileno=given.door)).install()
+    ForkGuard(stub, [monitor], socket.socket(fileno=arguments.door)).install()
     if STACKS_SIGNAL is not None:
         faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)  # a library may have replaced sys.stderr
     stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
     signal_gate.close()
     try:
         context = ModelContext(stub, backend_directory)
-        MainLoop(stub, context, monitor, given.environment, reads=ReadsRecord()).run()
+        MainLoop(stub, context, monitor, arguments.environment, reads=ReadsRecord()).run()
     except LinkClosed:
         os._exit(1)
     signal_gate.open()

@@ -40,7 +40,7 @@ class StubArguments(NamedTuple):
 
     control: int
     monitor: int
-    kernel_region: int
+    server_region: int
     stub_region: int
     size: int
     growth: int
@@ -51,15 +51,15 @@ class StubArguments(NamedTuple):
 
 
 class Zygote:
-    """The process that forks stubs for the kernel. `die_with_kernel` is called with the life pipe in each process that
+    """The process that forks stubs for the kernel. `die_with_server` is called with the life pipe in each process that
     is forked, once it leads a session."""
 
-    def __init__(self, sock: socket.socket, life: int, die_with_kernel: Callable[[int], None]) -> None:
+    def __init__(self, sock: socket.socket, life: int, die_with_server: Callable[[int], None]) -> None:
         for fd in (sock.fileno(), life):
             os.set_inheritable(fd, False)
         self._socket = sock
         self._life = life
-        self._die_with_kernel = die_with_kernel
+        self._die_with_server = die_with_server
         self._environment = dict(os.environ)
         self._preload = Preload()
         #: what imports have written to stdout and stderr, for each stub to write again
@@ -124,7 +124,7 @@ class Zygote:
     def _become(self, body: Grow, fds: List[int]) -> None:
         """Make a process that was forked the zygote that imports more."""
         socket_fd, self._life = fds
-        self._die_with_kernel(self._life)
+        self._die_with_server(self._life)
         self._socket = socket.socket(fileno=socket_fd)
         if body.directory:
             os.chdir(body.directory)
@@ -155,8 +155,8 @@ class Zygote:
         self._tell(Grown(len(steps), "", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
     def _become_stub(self, body: Fork, fds: List[int]) -> StubArguments:
-        control, monitor, kernel_region, stub_region, life, door, stdout, stderr = fds
-        self._die_with_kernel(life)
+        control, monitor, server_region, stub_region, life, door, stdout, stderr = fds
+        self._die_with_server(life)
         for fd, number, printed in ((stdout, 1, self._printed[0]), (stderr, 2, self._printed[1])):
             os.dup2(fd, number)
             os.close(fd)
@@ -167,7 +167,7 @@ class Zygote:
         with contextlib.suppress(BaseException):  # as `Bearings` has tried it; it must not end the stub
             seed_random_numbers()
         sizes = (body.size, body.growth, body.limit)
-        return StubArguments(control, monitor, kernel_region, stub_region, *sizes, life, door, self._environment)
+        return StubArguments(control, monitor, server_region, stub_region, *sizes, life, door, self._environment)
 
 
 class _Printed:
@@ -175,7 +175,7 @@ class _Printed:
 
     def __init__(self) -> None:
         self._files = [os.memfd_create("tritonlab printed") for _ in range(2)]
-        self._kept = [os.dup(number) for number in (1, 2)]
+        self._originals = [os.dup(number) for number in (1, 2)]
         for file, number in zip(self._files, (1, 2)):
             os.dup2(file, number)
 
@@ -193,9 +193,9 @@ class _Printed:
     def taken(self) -> Tuple[bytes, bytes]:
         flush_prints()
         found = []
-        for file, kept, number in zip(self._files, self._kept, (1, 2)):
-            os.dup2(kept, number)
-            os.close(kept)
+        for file, original, number in zip(self._files, self._originals, (1, 2)):
+            os.dup2(original, number)
+            os.close(original)
             found.append(os.pread(file, os.fstat(file).st_size, 0))
             os.close(file)
         return found[0], found[1]
