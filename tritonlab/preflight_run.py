@@ -22,12 +22,12 @@ PASSED, FAILED, NOTHING = 0, 1, 2
 _REPOSITORY = Path("model_repository")
 
 
-def run(directory: str, target: str, *, as_json: bool = False) -> int:
+def run(folder: str, target: str, *, as_json: bool = False) -> int:
     """Judge the model directory, the models of the repository, or the model of that name in ./model_repository, and
     print what is found. Return the exit status."""
     try:
         find_target(target)
-        repository, names = _models(Path(directory))
+        repository, names = _models(Path(folder))
     except (UnknownTarget, FileNotFoundError) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
@@ -39,19 +39,19 @@ def run(directory: str, target: str, *, as_json: bool = False) -> int:
     return PASSED if all(each.passed for each in found) else FAILED
 
 
-def _models(directory: Path) -> tuple[Path, list[str]]:
+def _models(folder: Path) -> tuple[Path, list[str]]:
     """Return the repository and the names of its models that are to be judged. Raises FileNotFoundError."""
-    if not directory.is_dir() and (_REPOSITORY / directory).is_dir():
-        directory = _REPOSITORY / directory
-    if not directory.is_dir():
-        raise FileNotFoundError(f"there is no model directory, nor a repository, {directory}")
-    directory = directory.resolve()
-    if _is_model(directory):
-        return directory.parent, [directory.name]
-    names = sorted(path.name for path in directory.iterdir() if path.is_dir() and _is_model(path))
+    if not folder.is_dir() and (_REPOSITORY / folder).is_dir():
+        folder = _REPOSITORY / folder
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no model directory, nor a repository, {folder}")
+    folder = folder.resolve()
+    if _is_model(folder):
+        return folder.parent, [folder.name]
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and _is_model(path))
     if not names:
-        raise FileNotFoundError(f"{directory} is not a model directory: it has no config.pbtxt and no version directory")
-    return directory, names
+        raise FileNotFoundError(f"{folder} is not a model directory: it has no config.pbtxt and no version directory")
+    return folder, names
 
 
 def _is_model(path: Path) -> bool:

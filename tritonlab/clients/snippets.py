@@ -322,15 +322,15 @@ def _test_function(example: Example, name: str, wanted: Sequence[InferenceRespon
 
 
 def _check(number: int, key: str, tensor: Tensor, prefix: str = "") -> str:
-    answered, expected = f'answers[{number}].as_numpy("{key}")', f'DATA["{prefix}output.{number}.{key}"]'
+    got, stored = f'answers[{number}].as_numpy("{key}")', f'DATA["{prefix}output.{number}.{key}"]'
     if tensor.datatype is DataType.BYTES:
-        return f"assert {answered}.ravel().tolist() == deserialize_bytes_tensor({expected}.tobytes()).tolist()"
+        return f"assert {got}.ravel().tolist() == deserialize_bytes_tensor({stored}.tobytes()).tolist()"
     if tensor.datatype is DataType.BF16:
-        return f"np.testing.assert_allclose({answered}.astype('f4'), {expected}.view(ml_dtypes.bfloat16).astype('f4'), 0.01)"
+        return f"np.testing.assert_allclose({got}.astype('f4'), {stored}.view(ml_dtypes.bfloat16).astype('f4'), 0.01)"
     if tensor.datatype.numpy.kind != "f":
-        return f"np.testing.assert_array_equal({answered}, {expected})"
+        return f"np.testing.assert_array_equal({got}, {stored})"
     rtol, atol = tolerance(tensor.datatype)
-    return f"np.testing.assert_allclose({answered}, {expected}, rtol={rtol:g}, atol={atol:g})"
+    return f"np.testing.assert_allclose({got}, {stored}, rtol={rtol:g}, atol={atol:g})"
 
 
 def _stored(tensor: Tensor) -> NDArray[Any]:

@@ -134,7 +134,9 @@ class LineProfile:
     def of(self, size: int) -> LineProfile:
         """Return the profile of batches of one size; 0 is what threads did beside `execute`."""
         lines = [
-            ProfiledLine(one.file, one.number, one.place, one.line, one.text, {size: one.times[size]})
+            ProfiledLine(
+                one.file, one.number, place=one.place, line=one.line, text=one.text, times={size: one.times[size]}
+            )
             for one in self.lines
             if size in one.times
         ]

@@ -80,7 +80,7 @@ def profile_lines(
             found = model.look_at_lines(False, memory)
         except NotFoundError:  # unloaded meanwhile
             found = {}
-    result = _result(model.name, counted, list(found.values()), memory, lasted, cite)
+    result = _result(model.name, counted, found=list(found.values()), memory=memory, seconds=lasted, cite=cite)
     for one in instruments:
         if isinstance(one, Recorder) and not memory:
             one.recording.line_profiles[model.name] = result
@@ -96,7 +96,7 @@ def _result(
     for file, number in places:
         place, line = place_of(file, number, cite)
         text = sources[file][number - 1] if file in sources and number <= len(sources[file]) else ""
-        rows[file, number] = ProfiledLine(file, number, place, line, text)
+        rows[file, number] = ProfiledLine(file, number, place=place, line=line, text=text)
     for one in found:
         for file, number, size, own, total, hits in one.times:
             times = rows[file, number].times

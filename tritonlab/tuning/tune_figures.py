@@ -52,7 +52,7 @@ def front_figure(name: str, front: Sequence[Trial], measured: Sequence[Trial], p
         x, y = chart.place(one.numbers.rate, one.numbers.p99 / 1e6)
         p99 = short_number(one.numbers.p99 / 1e6)
         title = f"{one.settings}, {one.load}: {one.numbers.rate:,.0f} requests/s, p99 {p99} ms"
-        chart.point(x, y, radius, tone, title, filled=tone == PURPLE or one is measured[0])
+        chart.point(x, y, radius=radius, tone=tone, title=title, filled=tone == PURPLE or one is measured[0])
     return chart.picture.svg()
 
 

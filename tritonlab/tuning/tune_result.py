@@ -166,7 +166,7 @@ class TuneResult:
         """Say by how much the replay was wrong."""
         wrong = self.contradicted
         pairs = [(figure(one.live.numbers), figure(one.predicted.numbers)) for one in wrong for figure in _FIGURES]
-        off = max(max(measured / predicted, predicted / measured) if predicted > 0 else math.inf for measured, predicted in pairs)
+        off = max(max(live / predicted, predicted / live) if predicted > 0 else math.inf for live, predicted in pairs)
         rest = "" if self.front else "; its other predictions are not shown"
         how = f"by up to {short_number(off)} times" if math.isfinite(off) else "which it saw executing nothing"
         return f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, {how}{rest}."

@@ -244,7 +244,13 @@ class Engine:
             finished = all(each.output.finish_reason for each in wanted)
             now = time.monotonic()
             self._report(len(ids), wanted, began=began, last=last, now=now, finished=finished)
-            yield RequestOutput(request_id, text, ids, [each.copy() for each in wanted], finished)
+            yield RequestOutput(
+                request_id,
+                prompt=text,
+                prompt_token_ids=ids,
+                outputs=[each.copy() for each in wanted],
+                finished=finished,
+            )
             if finished:
                 return
             last = now

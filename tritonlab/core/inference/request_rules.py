@@ -139,8 +139,8 @@ class RequestRules:
         return sent
 
     def refusal_of_single(self, caller: str, instead: str = "") -> UnsupportedError:
-        """Return the error for a request to a decoupled model by way of `caller`, which can take only one response (rule
-        3.7.4)."""
+        """Return the error for a request to a decoupled model by way of `caller`, which can take only one response
+        (rule 3.7.4)."""
         return UnsupportedError(f"{caller} doesn't support models with decoupled transaction policy{instead}")
 
     def expected_shape(self, name: str) -> str:

@@ -85,7 +85,7 @@ class RequestExecutor:
         request.memory = sent.memory
         if sent.trace is not None and self._adopt is not None:
             self._adopt(request, sent.trace.number)
-        text = self._begin(caller, link, ident, request, infer)
+        text = self._begin(caller, link, ident=ident, request=request, infer=infer)
         if text:
             link.fail(ident, True, int(Code.INTERNAL), text)
 
@@ -106,7 +106,7 @@ class RequestExecutor:
         except TritonError as error:
             return _refused(name, error)
         waits = infer.wait
-        call = BlsCall(caller, link, ident, callee, request, waits)
+        call = BlsCall(caller, link, ident=ident, callee=callee, request=request, waits=waits)
         request.on_response = lambda _, response: self._answer(call, response)
         with self._lock:
             self._running[id(link), ident] = call

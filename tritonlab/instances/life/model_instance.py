@@ -201,7 +201,9 @@ class ModelInstance:
         """End with `error` the requests of a payload that no stub has got."""
         services = self._services
         for request in payload.requests:
-            deliver_error(request, self.plan.source.version, error, services.instruments, services.clock)
+            deliver_error(
+                request, self.plan.source.version, error=error, instruments=services.instruments, clock=services.clock
+            )
 
     # -- calls of others
 

@@ -36,14 +36,14 @@ def open_endpoints(
     UnknownOption.check("serve", options, [*_OPTIONS, *_RULES])
     token = new_token()
     try:
-        endpoint_options = read_endpoint_options(arguments, AccessRules(token=token, model_control=False, settings=False))
+        chosen = read_endpoint_options(arguments, AccessRules(token=token, model_control=False, settings=False))
     except CommandLineError as error:
         raise OptionError(str(error)) from None
     rules = {name: options.pop(name) for name in _RULES if name in options}
-    endpoint_options = replace(endpoint_options, access=replace(endpoint_options.access, **rules), **options)
+    chosen = replace(chosen, access=replace(chosen.access, **rules), **options)
     make_room()
-    endpoints = Endpoints.from_server(server, endpoint_options)
-    if endpoint_options.access.token == token:
+    endpoints = Endpoints.from_server(server, chosen)
+    if chosen.access.token == token:
         try:
             text = _client_examples(endpoints)
         except BaseException:  # there is no file with the token; nobody has the ports to close them

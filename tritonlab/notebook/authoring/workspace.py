@@ -108,7 +108,9 @@ class Workspace:
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
         if sample is not None:
-            stated = self.draft(name).with_changes(source, config, files, version, options, body, base)
+            stated = self.draft(name).with_changes(
+                source, config, files=files, version=version, options=options, body=body, base=base
+            )
             more: dict[str, Any] = dict(config=config, files=files, version=version, body=body, capture=capture)
             more["base"] = base
 
@@ -119,7 +121,9 @@ class Workspace:
             return load_by_sample(sample, stated.options, stated.config.message, load)
         started = time.perf_counter()
         with self._lock:
-            draft = self.draft(name).with_changes(source, config, files, version, options, body, base)
+            draft = self.draft(name).with_changes(
+                source, config, files=files, version=version, options=options, body=body, base=base
+            )
             draft = draft if capture is None else draft.with_captured(capture)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"

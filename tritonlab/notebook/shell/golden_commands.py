@@ -52,17 +52,17 @@ def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
     """Do what `%triton golden <line>` says. Raises OptionError."""
     verb, _, rest = line.strip().partition(" ")
     name, _, inputs = rest.strip().partition(" ")
-    golden_set = GoldenSet(ask=asks_of(workspace.server))
+    suite = GoldenSet(ask=asks_of(workspace.server))
     try:
         if verb in ("check", "update") and not inputs:
             if name:
                 workspace.server.model(name).config()  # raises for one that is not loaded
-            return golden_set.check(model=name or None) if verb == "check" else Updated(golden_set.update(model=name or None))
+            return suite.check(model=name or None) if verb == "check" else Updated(suite.update(model=name or None))
         if verb == "add" and name:
             model = workspace.server.model(name)
             request = model.create_request(inputs=inputs_of(model, inputs))
             outcome = ask(model, request)
-            return Kept(golden_set.add(outcome), str(outcome.error or ""))
+            return Kept(suite.add(outcome), str(outcome.error or ""))
     except (ValueError, FileExistsError) as error:
         raise OptionError(str(error)) from None
     raise OptionError(_USAGE, fix=_USAGE)
@@ -92,10 +92,10 @@ def named_values(text: str) -> dict[str, Any]:
 
 def replay(workspace: Workspace, name: str) -> None:
     """Send a model that was just loaded its kept requests, and print the verdict."""
-    golden_set = GoldenSet(ask=asks_of(workspace.server))
-    if not (golden_set.directory / name).is_dir():
+    suite = GoldenSet(ask=asks_of(workspace.server))
+    if not (suite.directory / name).is_dir():
         return
     try:
-        print(golden_set.check(model=name, seconds=_PATIENCE))
+        print(suite.check(model=name, seconds=_PATIENCE))
     except ValueError as error:
         print(f"golden: {error}")

@@ -46,9 +46,9 @@ def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelI
     keep none."""
     found = [(age, instance) for instance in instances if (age := _last_error_age(instance, begin=False)) is not None]
     if not found:
-        duration = f"for {debugger.keeps / 60:g} minutes" if debugger.keeps else "only with Options(postmortem_seconds=…)"
+        span = f"for {debugger.keeps / 60:g} minutes" if debugger.keeps else "only with Options(postmortem_seconds=…)"
         raise NotFoundError(
-            f"no exception of '{what}' is alive: the last one of each instance is kept {duration}, until its next load; "
+            f"no exception of '{what}' is alive: the last one of each instance is kept {span}, until its next load; "
             "model.failures has the variables of earlier ones"
         )
     _, instance = min(found, key=lambda each: each[0])

@@ -134,16 +134,16 @@ class RequestForm:
         """Take the next seed, so that random values change."""
         self.seed.value += 1
 
-    def requests(self, count: int, replaced: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
+    def requests(self, count: int, inputs: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
         """Return the fields of each of `count` requests. They differ in their random values only; the first one has
-        those that the form shows. `replaced`: inputs that replace those of the form. Raises ValueProblem.
+        those that the form shows. `inputs`: inputs that replace those of the form. Raises ValueProblem.
         """
         common = self._fields()
-        rows = {name: row for name, row in self.inputs.senders().items() if name not in replaced and row.sent}
+        rows = {name: row for name, row in self.inputs.senders().items() if name not in inputs and row.sent}
         batch, fixed = self._fixed(rows, namespace, int(self.batch.value))
         for number in range(count):
             random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
-            known = {**replaced, **fixed, **random}
+            known = {**inputs, **fixed, **random}
             inputs = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
             yield RequestFields(inputs=inputs, **common)
 
