@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core.inference.infer_request import InferenceRequest
 from ..core.metrics.execute_times import ExecuteTimes
@@ -16,13 +16,8 @@ from ..ipc.link.stub_link import Profiled
 from .line_profile import Cite, LineProfile, ProfiledLine, place_of, read_sources
 from .recorder import Recorder
 
-
-class HasLines(Protocol):
-    """The part of `Model` that is needed."""
-
-    name: str
-
-    def look_at_lines(self, begin: bool, memory: bool = False, timeout: float = 10.0) -> dict[int, Profiled]: ...
+if TYPE_CHECKING:
+    from ..server.api.model import Model
 
 
 class ExecutionCount(Instrument):
@@ -56,7 +51,7 @@ class ExecutionCount(Instrument):
 
 
 def profile_lines(
-    model: HasLines, instruments: Instruments, meanwhile: Callable[[], Any], memory: bool = False, cite: Cite = str
+    model: Model, instruments: Instruments, meanwhile: Callable[[], Any], memory: bool = False, cite: Cite = str
 ) -> LineProfile:
     """Look at the lines of a model while `meanwhile()` runs, and return what was found; an interrupt ends only
     `meanwhile`. `cite`: what names the cell in a text that names a line of a model's file.

@@ -19,7 +19,7 @@ from ..ipc.link.interrupts import shielded
 from ..server.api.model import Model
 from .ablation import PartGain, taken_back
 from .applied_settings import Reload
-from .live_model import LiveModel, MeasurableModel, Measurement, NothingMeasured
+from .live_model import LiveModel, Measurement, NothingMeasured
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .offered_load import Load, RequestPattern, loads_of
 from .replay import Numbers
@@ -121,7 +121,7 @@ class _RunState:
         return any((one.live.settings, one.live.load) == (trial.settings, trial.load) for one in self.measured)
 
 
-def tune(model: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
+def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
     """Tune a model, and leave it loaded as it was. An interrupt, the end of the budget, or a time in which no request
     was answered, ends the run with what was found until then.
     """
@@ -163,7 +163,7 @@ def tune(model: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[],
     return TuneResult(model.name, present, authored, goal.p99_ms, run=found, reload=reload)
 
 
-def calibrate(model: MeasurableModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
+def calibrate(model: LiveModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
     """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
     batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in `notes`.
     """
@@ -212,7 +212,7 @@ def _probed(measured: Sequence[Measurement]) -> ProbeResult:
     return ProbeResult(times, RequestPattern(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
 
 
-def confirm(model: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
+def confirm(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Measure the best candidates live, each under the load under which it is predicted to do best, and the present
     settings under all loads. If the best miss the limit, latencies are longer than predicted: the best of those that
     keep it then are measured, too. If measurements contradict predictions, the predicted load may be the wrong one.
@@ -232,9 +232,7 @@ def confirm(model: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunS
     measure_other_loads(model, config, goal=goal, work=work, deadline=deadline)
 
 
-def measure_present(
-    model: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline
-) -> None:
+def measure_present(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Measure the present settings live under all loads, the predicted one and the most clients first, as long as there
     is time: where they do best is not left to a prediction, and latency need not rise with load.
     """
@@ -254,9 +252,7 @@ def measure_present(
     )
 
 
-def measure_other_loads(
-    model: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline
-) -> None:
+def measure_other_loads(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Measure the candidates under the other loads, too, if any measurement contradicts its prediction."""
     noise = Noise(work.measured, goal.p99_ms)
     if not any(noise.contradicts(one) for one in work.measured):
@@ -271,7 +267,7 @@ def measure_other_loads(
                 _measure_load(model, one, _PROBE[1], work)
 
 
-def _measure_load(model: MeasurableModel, one: Trial, seconds: float, work: _RunState) -> None:
+def _measure_load(model: LiveModel, one: Trial, seconds: float, work: _RunState) -> None:
     """Measure settings under one of several loads; where all requests fail, say so and go on."""
     try:
         work.measured.append(MeasuredCandidate(one, (_window(model, one, seconds),)))
@@ -300,7 +296,7 @@ def _limit(p99_ms: float | None) -> float | None:
 
 
 def _measure(
-    model: MeasurableModel, chosen: Sequence[Trial], work: _RunState, deadline: Deadline, share: float = 1.0
+    model: LiveModel, chosen: Sequence[Trial], work: _RunState, deadline: Deadline, share: float = 1.0
 ) -> None:
     """Measure candidates live within a share of the time that is left, at least one."""
     each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
@@ -312,13 +308,13 @@ def _measure(
         work.measured.append(MeasuredCandidate(candidate, (window,)))
 
 
-def _window(model: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
+def _window(model: LiveModel, candidate: Trial, seconds: float) -> Numbers:
     model.load(candidate.settings)
     return model.measure(candidate.load, seconds).numbers
 
 
 def measure_rivals(
-    model: MeasurableModel,
+    model: LiveModel,
     goal: Goal,
     work: _RunState,
     deadline: Deadline,
@@ -348,7 +344,7 @@ def measure_rivals(
             return
 
 
-def ablate(model: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
+def ablate(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Take back one part of the best settings at a time. What does better without a part than with it is confirmed as
     the others are; if another is the best then, its own parts are taken back.
     """
@@ -370,7 +366,7 @@ def ablate(model: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSt
 
 
 def _part_gains(
-    model: MeasurableModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
+    model: LiveModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
 ) -> list[PartGain]:
     """Replay the best settings without each part, and measure that live as long as there is time."""
     known, cost, found = work.calibration, 0.0, []

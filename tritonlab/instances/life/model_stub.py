@@ -168,7 +168,9 @@ class ModelStub:
 
     def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool, tells_failures: bool) -> None:
         keep = self.debugger.keeps if self.debugger is not None else 0.0
-        self._outcome(partial(self.link.initialize, args, outputs, decoupled, tells_failures, keep))
+        self._outcome(
+            partial(self.link.initialize, args, outputs, decoupled, tells_failures=tells_failures, postmortem_s=keep)
+        )
 
     def _outcome(self, ask: Callable[[], Answer]) -> Any:
         """Return what the stub answers. An interrupt may come as soon as the stub has the command, so sending it is

@@ -6,20 +6,15 @@ import importlib
 import threading
 from collections.abc import Callable
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ....core.status import TritonError
 from ..theme import STYLE
 
+if TYPE_CHECKING:
+    from ....check.check_result import CheckResult
+
 _SECONDS = 30.0
-
-
-class CheckResultShown(Protocol):
-    """The part of a check's result that is shown."""
-
-    def html(self) -> str: ...
-
-    def text(self) -> str: ...
 
 
 class Checkable(Protocol):
@@ -41,7 +36,7 @@ class CheckPanel:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: the result of the last check
-        self.result: CheckResultShown | None = None
+        self.result: CheckResult | None = None
         widgets: Any = importlib.import_module("ipywidgets")
         layout = widgets.Layout
         self.seconds = widgets.BoundedFloatText(
