@@ -10,13 +10,14 @@ from html import escape
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from ..core.axes import axes_of
+import numpy as np
+
+from ..core.axes import axes_of, name_lanes
 from ..core.html_table import cell
 from ..core.short_number import duration_text, short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line
-from ..core.svg_picture import BLUE
-from .line_plot import plot_lines
+from ..core.svg_picture import BLUE, ORANGE, PURPLE, RED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +33,8 @@ _EIGHTHS, _BLOCKS = " ▏▎▍▌▋▊▉█", 12
 _PLACE = re.compile(r"^(.*), line (\d+)")
 #: Less room than a table's cells have, so that most lines of code fit beside them.
 _CELL = "padding:1px 9px 1px 0;font-size:12px"
+#: The tones of a bar's pieces, in their order.
+_TONES = (BLUE, PURPLE, ORANGE, RED)
 _MONO = "font-size:12px;font-family:var(--jp-code-font-family,monospace)"
 _BESIDE = "threads beside it"
 
@@ -246,13 +249,13 @@ class LineProfile:
         ax = axes_of(ax)
         names = [f"{line.line}: {line.text.strip()}" for line in lines]
         if self.memory:
-            plot_lines(ax, names, [("kept", [line.kept / 1024 for line in lines])], "memory still held, KiB")
+            _plot_bars(ax, names, [("kept", [line.kept / 1024 for line in lines])], "memory still held, KiB")
         else:
             bars = [
                 (f"batch of {size}" if size else _BESIDE, [line.times.get(size, (0.0,))[0] * 1e3 for line in lines])
                 for size in self._columns()
             ]
-            plot_lines(ax, names, bars, "time of the line itself, ms")
+            _plot_bars(ax, names, bars, "time of the line itself, ms")
         ax.set_title(f"{'Memory of the' if self.memory else 'The'} lines of {self.model}")
         return ax
 
@@ -343,3 +346,18 @@ def _bytes(count: float) -> str:
             return f"{short_number(count)} {unit}"
         count /= 1024
     return ""
+
+
+def _plot_bars(ax: Axes, names: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]], what: str) -> None:
+    """Draw a bar for each line, of one piece for each of `bars`: its label, and its value at each line. `what`: the
+    quantity, with its unit.
+    """
+    left = np.zeros(len(names))
+    for (label, values), tone in zip(bars, _TONES, strict=False):
+        ax.barh(range(len(names)), values, left=left, height=0.7, color=tone, label=label)
+        left += np.asarray(values, float)
+    name_lanes(ax, list(names))
+    ax.set_xlim(left=0)
+    ax.set_xlabel(what)
+    if len(bars) > 1:
+        ax.legend(loc="lower right")
