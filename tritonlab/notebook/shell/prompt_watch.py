@@ -32,7 +32,7 @@ class PromptWatch:
         self.gone = ""
         self._ask = ask
         self._lock = threading.Lock()  # guards the rest
-        self._over = threading.Event()
+        self._ended = threading.Event()
         #: whether a window of this kernel has ever been asked for a line
         self._known = False
         self._visible_at = self._looked = 0.0
@@ -53,21 +53,21 @@ class PromptWatch:
         with self._lock:
             self._visible_at = self._looked = time.monotonic()
             self._answered = False
-            self._over = over = threading.Event()
-        threading.Thread(target=self._watch, args=(over,), name="prompt watch", daemon=True).start()
+            self._ended = ended = threading.Event()
+        threading.Thread(target=self._watch, args=(ended,), name="prompt watch", daemon=True).start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            self._over.set()
+            self._ended.set()
 
-    def _watch(self, over: threading.Event) -> None:
+    def _watch(self, ended: threading.Event) -> None:
         windows = self._ask(True)
-        while not over.wait(_ASK_SECONDS):
+        while not ended.wait(_ASK_SECONDS):
             windows = max(windows, self._ask(True))
             with self._lock:
-                if not over.is_set() and self._nobody_sees_it(windows):
+                if not ended.is_set() and self._nobody_sees_it(windows):
                     self.gone = "its output was cleared or its page closed"
                     self._ask(False)  # before the cell ends: who sees that may run another one at once
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -180,7 +180,7 @@ class SlowDisplay:
     def __init__(self, show: Callable[[], LiveView | None]) -> None:
         self._show = show
         self._lock = threading.Lock()  # guards the next two
-        self._over = False
+        self._has_ended = False
         self._displayed: LiveView | None = None
         # a thread displays below the running cell only in the context of that cell
         context = contextvars.copy_context()
@@ -195,12 +195,12 @@ class SlowDisplay:
         """Return what was shown; nothing is shown from now on."""
         self._timer.cancel()
         with self._lock:
-            self._over = True
+            self._has_ended = True
             return self._displayed
 
     def _show_meanwhile(self) -> None:
         with self._lock:
-            if not self._over:
+            if not self._has_ended:
                 self._displayed = self._show()
 
 

@@ -57,7 +57,7 @@ class Metric(NativeObject):
         raise no_constructor("Metric")
 
     @classmethod
-    def _of(cls, family: _FamilyLife, ident: int) -> Metric:
+    def _from_ident(cls, family: _FamilyLife, ident: int) -> Metric:
         self: Metric = _new(cls)
         self._family = family
         self._ident = ident
@@ -145,7 +145,7 @@ class MetricFamily(NativeObject):
             "Error when creating Metric: ",
             MetricNew(self._life.ident, labels or {}, bounds),
         )
-        return Metric._of(self._life, ident)
+        return Metric._from_ident(self._life, ident)
 
     def _checked(self, labels: Any, buckets: Any) -> Optional[List[float]]:
         """Do the checks of rule 1.14.3, and return the buckets as floats."""

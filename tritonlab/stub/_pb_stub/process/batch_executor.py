@@ -105,7 +105,7 @@ class BatchExecutor:
             )
             if trace is not None:
                 number, context = trace
-                request._trace = InferenceTrace._of(context, number)
+                request._trace = InferenceTrace._from_context(context, number)
             if self._decoupled:
                 request.get_response_sender()  # reports it if both are gone without the final flag
             requests.append(request)
