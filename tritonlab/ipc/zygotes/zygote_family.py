@@ -64,18 +64,18 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class ImportContext:
     """What modules see of the process that imports them."""
 
     variables: Mapping[str, str]
     directory: str
 
     @staticmethod
-    def now(variables: Mapping[str, str]) -> Place:
+    def now(variables: Mapping[str, str]) -> ImportContext:
         try:
-            return Place(variables, os.getcwd())
+            return ImportContext(variables, os.getcwd())
         except OSError:
-            return Place(variables, "")  # the working directory was removed
+            return ImportContext(variables, "")  # the working directory was removed
 
 
 class Growth:
@@ -83,7 +83,7 @@ class Growth:
     `growing` is its process, as soon as there is one. `standby` is a fork of the zygote that takes its place if it is
     killed. The lock of `Zygotes` guards the last two."""
 
-    def __init__(self, steps: Steps, place: Place) -> None:
+    def __init__(self, steps: Steps, place: ImportContext) -> None:
         self.steps = steps
         self.begun_with = 0  # how many of the steps the zygote had already that it is forked from
         self.place = place
@@ -176,7 +176,7 @@ class ZygoteFamily:
         begun = (growth for growth in self.all() if steps[: len(growth.steps)] == growth.steps)
         return max(begun, key=lambda growth: len(growth.steps))
 
-    def drop_outdated(self, place: Place) -> None:
+    def drop_outdated(self, place: ImportContext) -> None:
         """End the zygotes whose imports have seen another place, and forget those that are over."""
         old = [growth for growth in self.grown.values() if growth.place != place or growth.is_over()]
         for growth in old:

@@ -23,7 +23,7 @@ from ...stub._pb_stub.wire.fork_bodies import ImportStep
 from ..link.link_reader import LinkReader
 from ..processes.interpreter import Interpreter
 from ..processes.out_of_memory import memory_limit
-from .zygote_family import Growth, Origin, Place, Steps, ZygoteFamily, retire, share
+from .zygote_family import Growth, Origin, ImportContext, Steps, ZygoteFamily, retire, share
 from .zygote_keeper import ZygoteKeeper
 from .zygote_process import ForkRefused, ZygoteError, ZygoteProcess
 
@@ -161,14 +161,14 @@ class Zygotes:
         return family
 
     def _root(self, interpreter: Interpreter, variables: Mapping[str, str]) -> Growth:
-        root = Growth((), Place(variables, ""))
+        root = Growth((), ImportContext(variables, ""))
         self._keeper.begin(root, lambda: ZygoteProcess.start(interpreter, variables))
         return root
 
     def _growth(self, interpreter: Interpreter, family: ZygoteFamily, steps: Steps) -> Growth:
         if not steps:
             return family.root
-        place = Place.now(interpreter.variables(os.environ))
+        place = ImportContext.now(interpreter.variables(os.environ))
         family.drop_outdated(place)
         found = family.grown.get(steps)
         if found is None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .cells import CellBody
 
 
-class Opened(Protocol):
+class ClosableRepository(Protocol):
     """What the workspace needs of a repository that was opened (`opened_repository.py`)."""
 
     def close(self, *, unload: bool = True) -> None: ...
@@ -73,7 +73,7 @@ class Workspace:
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
         #: the repositories that were opened, by their paths
-        self.repositories: dict[Path, Opened] = {}
+        self.repositories: dict[Path, ClosableRepository] = {}
         #: what `%triton trace` collects, while it does
         self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories

@@ -30,13 +30,13 @@ _SETTLES = 500_000_000
 _PATIENCE = 10_000_000_000
 
 #: What was seen of a model: the files of each of its directories, None if there is no such model.
-Seen = dict[str, Fingerprint] | None
+ModelFingerprints = dict[str, Fingerprint] | None
 
 
 class Change(NamedTuple):
     """A change that may still go on: what was seen last, since when, and when the model began to change."""
 
-    seen: Seen
+    seen: ModelFingerprints
     since: int
     began: int
 
@@ -95,7 +95,9 @@ class RepositoryPoller:
         still go on."""
         with self._lock:
             found = self._look()
-            differing: dict[str, Seen] = {name: seen for name, seen in found.items() if seen != self._seen.get(name)}
+            differing: dict[str, ModelFingerprints] = {
+                name: seen for name, seen in found.items() if seen != self._seen.get(name)
+            }
             self._missed.update(self._busy.intersection(differing))
             differing = {name: seen for name, seen in differing.items() if name not in self._busy}
             differing.update((name, None) for name, seen in self._seen.items() if name not in found and _is_gone(seen))
@@ -112,7 +114,7 @@ class RepositoryPoller:
         for name in changed:
             self._run(lambda name=name: self._load(name))  # type: ignore[misc]
 
-    def _settle(self, differing: dict[str, Seen]) -> list[str]:
+    def _settle(self, differing: dict[str, ModelFingerprints]) -> list[str]:
         """Return the models whose change is over, and see to another look at the others."""
         now, before = self._clock.now(), self._changing
         self._changing, settled = {}, []

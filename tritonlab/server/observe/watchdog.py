@@ -113,7 +113,7 @@ class Watchdog:
             groups.setdefault(id(one.version), []).append(one)
         reported: set[ModelInstance] = set()
         for group in groups.values():
-            way = Way(group, held, calls)
+            way = WaitReport(group, held, calls)
             fresh = [instance for instance in way.instances if instance not in reported][:_STUBS]
             reported.update(fresh)
             self._warn(group[0], "\n".join([*heads(group), *way.lines, *(stacks_of(i, _STACK_SECONDS) for i in fresh)]))
@@ -126,7 +126,7 @@ class Watchdog:
         group = [one for one in held if one.request is request]
         if not group:
             return ""
-        way = Way(group, held, self._calls())
+        way = WaitReport(group, held, self._calls())
         return "\n".join([*heads(group), *way.lines, *(stacks_of(i, seconds) for i in way.instances[:_STUBS])])
 
 
@@ -157,7 +157,7 @@ def _whereabouts(one: HeldRequest) -> str:
     return f"the execute call of {name} has returned, and its response sender has not sent the final flag"
 
 
-class Way:
+class WaitReport:
     """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way."""
 
     def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:

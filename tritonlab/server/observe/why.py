@@ -19,7 +19,7 @@ from ...schedulers.sequence_occupancy import Occupancy, SlotUse
 from ..models.loaded_model import LoadedModel
 from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest
-from .watchdog import Way, heads, stack_of
+from .watchdog import WaitReport, heads, stack_of
 
 #: How many stubs are asked what they are doing, and how many sequences of a model are named.
 _STUBS, _SEQUENCES = 6, 8
@@ -177,7 +177,7 @@ def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
     group = [one for one in seen.held if one.version is version]
     if not group:
         return
-    way = Way(group, seen.held, seen.calls)
+    way = WaitReport(group, seen.held, seen.calls)
     stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in way.instances[:_STUBS])
     lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
     yield Reason(kind="requests", model=version.name, text=heads(group)[0], lines=lines, stacks=stacks)

@@ -123,7 +123,7 @@ class MetricFamily(NativeObject):
 
     @uninterrupted
     def _join(self, family: str, words: str, kind: MetricKind) -> None:
-        _undertaker.bury()
+        _reaper.bury()
         self._kind = kind
         ident = call_server(
             "MetricFamily",
@@ -168,10 +168,10 @@ class MetricFamily(NativeObject):
         life = getattr(self, "_life", None)  # unset if the constructor raised
         if life is not None and life.process == os.getpid():  # else it is the parent's, and lives there
             life.deleted = True
-            _undertaker.add(life)
+            _reaper.add(life)
 
 
-class _Undertaker:
+class _FamilyReaper:
     """The thread that reports to the server the families that are gone.
 
     A destructor may run anywhere, even in the middle of a call to the server on the same thread, so it must not make
@@ -209,5 +209,5 @@ class _Undertaker:
         self.__init__()  # type: ignore[misc]
 
 
-_undertaker = _Undertaker()
-os.register_at_fork(after_in_child=_undertaker.forget)
+_reaper = _FamilyReaper()
+os.register_at_fork(after_in_child=_reaper.forget)

@@ -76,7 +76,7 @@ class OpenedPlace:
         self._driver.synchronize(self._device)
 
 
-class Borrowed:
+class BorrowedMemory:
     """`owner`, held for a user of its device memory. A user that lets go may still have work under way that reads the
     memory, so this waits for the device before the owner can go."""
 

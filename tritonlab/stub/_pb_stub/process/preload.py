@@ -233,7 +233,7 @@ def _look_into(path: str) -> Installed:
         return Installed(modified, frozenset())
 
 
-class Bearings:
+class ProcessState:
     """What an import must not change about the process, as it was before."""
 
     def __init__(self) -> None:

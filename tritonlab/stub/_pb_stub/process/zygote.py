@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 from ..wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
 from ..wire.serialization import decode_body, encode_body
-from .preload import Bearings, LeftOut, Preload, fork, seed_random_numbers
+from .preload import ProcessState, LeftOut, Preload, fork, seed_random_numbers
 from .prints import flush_prints
 
 #: Bytes of a message, and descriptors with it, at most.
@@ -137,7 +137,7 @@ class Zygote:
     def _grow(self, steps: Sequence[ImportStep]) -> None:
         """Import, and report how far that went; a process in which something failed is of no use."""
         since, printed, done = time.time(), _Printed(), 0
-        bearings = Bearings()
+        bearings = ProcessState()
         try:
             bearings.check()
             for step in steps:
@@ -164,7 +164,7 @@ class Zygote:
                 os.write(number, printed)
         _reopen(sys.stdout, 1)
         _reopen(sys.stderr, 2)
-        with contextlib.suppress(BaseException):  # as `Bearings` has tried it; it must not end the stub
+        with contextlib.suppress(BaseException):  # as `ProcessState` has tried it; it must not end the stub
             seed_random_numbers()
         sizes = (body.size, body.growth, body.limit)
         return StubArguments(control, monitor, server_region, stub_region, *sizes, life, door, self._environment)
