@@ -16,7 +16,7 @@ from tritonlab.instances.debugging.debug_session import DebugSession, DebugSessi
 from tritonlab.instances.life.model_instance import ModelInstance
 from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.server.observe.requests_in_flight import HeldRequest, survey
-from tritonlab.server.observe.watchdog import Watchdog, WaitReport
+from tritonlab.server.observe.watchdog import WaitReport, Watchdog
 from tritonlab.testing import MS, FakeTimer, MockClock, RecordingInstrument
 
 SECOND = 1000 * MS

@@ -23,7 +23,7 @@ from ...stub._pb_stub.wire.fork_bodies import ImportStep
 from ..link.link_reader import LinkReader
 from ..processes.interpreter import Interpreter
 from ..processes.out_of_memory import memory_limit
-from .zygote_family import Growth, Origin, ImportContext, Steps, ZygoteFamily, retire, share
+from .zygote_family import Growth, ImportContext, Origin, Steps, ZygoteFamily, retire, share
 from .zygote_keeper import ZygoteKeeper
 from .zygote_process import ForkRefused, ZygoteError, ZygoteProcess
 

@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 from ..wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
 from ..wire.serialization import decode_body, encode_body
-from .preload import ProcessState, LeftOut, Preload, fork, seed_random_numbers
+from .preload import LeftOut, Preload, ProcessState, fork, seed_random_numbers
 from .prints import flush_prints
 
 #: Bytes of a message, and descriptors with it, at most.
@@ -137,14 +137,14 @@ class Zygote:
     def _grow(self, steps: Sequence[ImportStep]) -> None:
         """Import, and report how far that went; a process in which something failed is of no use."""
         since, printed, done = time.time(), _Printed(), 0
-        bearings = ProcessState()
+        state = ProcessState()
         try:
-            bearings.check()
+            state.check()
             for step in steps:
                 self._preload.add(step)
                 if not step.own:
                     with printed.dropped():
-                        bearings.check()
+                        state.check()
                 done += 1
         except LeftOut as why:
             self._tell(Grown(done, str(why), 0))
