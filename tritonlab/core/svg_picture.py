@@ -236,8 +236,8 @@ class SvgPicture:
         self.path(f"M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}", f"stroke='{tone}' {look}", max(y, to_y))
 
     def polyline(self, points: Sequence[tuple[float, float]], tone: str, look: str = "stroke-width='1.5'") -> None:
-        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self._add(f"<polyline points='{way}' fill='none' stroke='{tone}' {look}/>", max(y for _, y in points))
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self._add(f"<polyline points='{path}' fill='none' stroke='{tone}' {look}/>", max(y for _, y in points))
 
     def dot(self, x: float, y: float, radius: float, tone: str, *, filled: bool = True) -> None:
         fill = tone if filled else "none"

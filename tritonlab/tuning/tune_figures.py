@@ -46,8 +46,8 @@ def front_figure(name: str, front: Sequence[Trial], measured: Sequence[Trial], p
     if p99_ms is not None:
         chart.limit(p99_ms, ORANGE, f"limit: p99 {p99_ms:g} ms")
     if drawn:
-        way = [chart.place(one.numbers.rate, one.numbers.p99 / 1e6) for one in drawn]
-        chart.picture.polyline(way, PURPLE)
+        path = [chart.place(one.numbers.rate, one.numbers.p99 / 1e6) for one in drawn]
+        chart.picture.polyline(path, PURPLE)
     for one, radius, tone in [*((one, 2.0, PURPLE) for one in drawn), *((one, 4.5, BLUE) for one in measured)]:
         x, y = chart.place(one.numbers.rate, one.numbers.p99 / 1e6)
         p99 = short_number(one.numbers.p99 / 1e6)

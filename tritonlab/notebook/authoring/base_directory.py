@@ -156,10 +156,10 @@ def models_in_order(bases: Mapping[str, BaseDirectory]) -> list[str]:
     needs = {name: [other for other in base.needs() if other in bases] for name, base in bases.items()}
     done: dict[str, None] = {}
 
-    def visit(name: str, way: tuple[str, ...]) -> None:
+    def visit(name: str, above: tuple[str, ...]) -> None:
         for other in needs[name]:
-            if other not in way and other not in done:
-                visit(other, (*way, other))
+            if other not in above and other not in done:
+                visit(other, (*above, other))
         done[name] = None
 
     for name in bases:

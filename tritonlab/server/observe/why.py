@@ -177,9 +177,9 @@ def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
     group = [one for one in seen.held if one.version is version]
     if not group:
         return
-    way = WaitReport(group, seen.held, seen.calls)
-    stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in way.instances[:_STUBS])
-    lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
+    report = WaitReport(group, seen.held, seen.calls)
+    stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in report.instances[:_STUBS])
+    lines = (*heads(group)[1:], *report.lines, *_queue(version, group))
     yield Reason(kind="requests", model=version.name, text=heads(group)[0], lines=lines, stacks=stacks)
 
 
