@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 class _Turn:
     """The responses of one request until it is its turn."""
 
-    __slots__ = ("callback", "held", "over")
+    __slots__ = ("callback", "held", "is_over")
 
     def __init__(self, callback: ResponseCallback | None) -> None:
         self.callback = callback

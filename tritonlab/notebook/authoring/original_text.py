@@ -49,18 +49,18 @@ class OriginalText:
         Raises FileError for a character that the file's encoding does not have.
         """
         lines = [_as_ipython_has_it(line) for line in re.split("\r\n|\n|\r", text)]
-        used, before = _without_blank_end(lines), _without_blank_end([_as_ipython_has_it(line) for line in self._texts])
-        if used and before and used[-1].rstrip() == before[-1].rstrip():
-            used[-1] = before[-1]
-        if used == before:
+        used, former = _without_blank_end(lines), _without_blank_end([_as_ipython_has_it(line) for line in self._texts])
+        if used and former and used[-1].rstrip() == former[-1].rstrip():
+            used[-1] = former[-1]
+        if used == former:
             return self._content
-        if not before:
+        if not former:
             return self._mark + self._encode(text)
-        return self._mark + self._written(used, before) + self._rest(len(before))
+        return self._mark + self._written(used, former) + self._rest(len(former))
 
-    def _written(self, used: Sequence[str], before: Sequence[str]) -> bytes:
+    def _written(self, used: Sequence[str], former: Sequence[str]) -> bytes:
         written: list[Line] = []
-        matcher = difflib.SequenceMatcher(None, before, used, autojunk=False)
+        matcher = difflib.SequenceMatcher(None, former, used, autojunk=False)
         for operation, first, last, start, stop in matcher.get_opcodes():
             if operation == "equal":
                 written += self._lines[first:last]
@@ -68,7 +68,7 @@ class OriginalText:
                 written += [Line(self._encode(line), self._usual_end) for line in used[start:stop]]
         *before, end = written or [Line(b"", b"")]
         # the last line ends as the last one of the file does, wherever that is now
-        closing = self._lines[len(before) - 1].end
+        closing = self._lines[len(former) - 1].end
         return b"".join(line.content + (line.end or self._usual_end) for line in before) + end.content + closing
 
     def _rest(self, first: int) -> bytes:

@@ -144,7 +144,7 @@ class BackendChoices:
         """Return the choice for a model, None if there is none. One by the model's name comes before one by the
         backend's, the options before the file beside the repository, and that before one in the working directory.
         Raises InvalidArgumentError for a file that is wrong."""
-        found = self._choices.get(model) or self._given.get(backend)
+        found = self._choices.get(model) or self._choices.get(backend)
         if found is not None:
             return found
         for directory in dict.fromkeys((Path(os.path.abspath(repository)).parent, _working_directory())):
