@@ -136,7 +136,7 @@ class RequestForm:
 
     def requests(self, count: int, inputs: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
         """Return the fields of each of `count` requests. They differ in their random values only; the first one has
-        those that the form shows. `inputs`: inputs that replace those of the form. Raises ValueProblem.
+        those that the form shows. `inputs`: those that replace the form's. Raises ValueProblem.
         """
         common = self._fields()
         rows = {name: row for name, row in self.inputs.senders().items() if name not in inputs and row.sent}
@@ -144,8 +144,8 @@ class RequestForm:
         for number in range(count):
             random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
             known = {**inputs, **fixed, **random}
-            inputs = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
-            yield RequestFields(inputs=inputs, **common)
+            sent = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
+            yield RequestFields(inputs=sent, **common)
 
     def _fixed(
         self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any], batch: int
