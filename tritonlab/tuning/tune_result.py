@@ -254,7 +254,7 @@ class TuneResult:
         """
         self._winner()
         ax = axes_of(ax)
-        plot_front(ax, self.name, self.front, live=[one.live for one in self.confirmed], p99_ms=self.p99_ms)
+        plot_front(ax, self.name, self.front, measured=[one.live for one in self.confirmed], p99_ms=self.p99_ms)
         return ax
 
     def plot_gains(self, ax: Axes | None = None) -> Axes:

@@ -206,7 +206,7 @@ class WaitReport:
             return  # answered meanwhile
         self.lines.append(
             f"  {call.caller.name} has called model '{one.version.name}': request {call.request.serial}, "
-            f"{_whereabouts(one)} for {one.waited / 1e9:.1f} s."
+            f"{_place_text(one)} for {one.waited / 1e9:.1f} s."
         )
         self._follow_request(one, path)
 
@@ -221,12 +221,12 @@ class WaitReport:
             if isinstance(step.request, StepRequest) and step.request.parent is one.request:
                 self.lines.append(
                     f"  Ensemble '{one.version.name}' waits for model '{step.version.name}': request "
-                    f"{step.request.serial}, {_whereabouts(step)} for {step.waited / 1e9:.1f} s."
+                    f"{step.request.serial}, {_place_text(step)} for {step.waited / 1e9:.1f} s."
                 )
                 self._follow_request(step, path)
 
 
-def _whereabouts(one: HeldRequest) -> str:
+def _place_text(one: HeldRequest) -> str:
     if one.instance is None:
         return "with its steps" if one.steps else "in the queue"
     return f"with {one.instance.name}"

@@ -46,7 +46,7 @@ class OpenedView(LiveView):
         self._refused: dict[str, str] = {}
         #: how many choices were made: the buttons wait for the next number, also where the table stays as it is
         self._chosen = 0
-        super().__init__(html=self._table(live=True), chosen=0)
+        super().__init__(html=self._table(is_live=True), chosen=0)
 
     @property
     def subject(self) -> Hashable:
@@ -59,7 +59,7 @@ class OpenedView(LiveView):
         return self._repository.to_dict()
 
     def html(self) -> str:
-        return self._table(live=False)
+        return self._table(is_live=False)
 
     def show(self, around: Any = None) -> None:
         super().show(around)
@@ -71,7 +71,7 @@ class OpenedView(LiveView):
         """Look at the models; return whether one is changing. Called by the store."""
         before, self._rows = self._rows, self._repository.facts()
         if self._rows != before:
-            self.update(html=self._table(live=True))
+            self.update(html=self._table(is_live=True))
             self.freeze()
         return any(row.state in _MOVING for row in self._rows)
 
@@ -92,7 +92,7 @@ class OpenedView(LiveView):
             self._refused[name] = str(error)
         self._rows = self._repository.facts()
         self._chosen += 1
-        self.update(html=self._table(live=True), chosen=self._chosen)
+        self.update(html=self._table(is_live=True), chosen=self._chosen)
         self.freeze()
 
     def _table(self, *, is_live: bool) -> str:
