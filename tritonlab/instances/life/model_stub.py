@@ -305,7 +305,7 @@ class ModelStub:
 
 
 def _current_directory() -> str:
-    """Return the kernel's directory; empty if it was removed."""
+    """Return the server's directory; empty if it was removed."""
     try:
         return os.getcwd()
     except OSError:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class ForkLinks:
-    """The kernel's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
+    """The server's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
     thread; `on_end` is called at its end, on any thread."""
 
     def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
@@ -116,7 +116,7 @@ class ForkLinks:
             self._bury(link)
 
     def forget(self) -> None:
-        """Drop the descriptors in a forked child of the kernel, without a message to the processes at the other
+        """Drop the descriptors in a forked child of the server, without a message to the processes at the other
         ends."""
         self._ours.close()
         for link in self._links:

@@ -21,7 +21,7 @@ FILLED = "Triton fills empty slots: "
 #: How warnings begin of printed lines that are not ASCII.
 UNPRINTABLE = "Triton prints ASCII only: "
 
-#: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the kernel's
+#: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the server's
 #: memory.
 MAX_LINE = 1 << 16
 #: How many records a server keeps, and how many characters in them; the oldest go first.

@@ -1,5 +1,5 @@
 """Memory that requests needed goes back to the system once there are no requests: pages of the shared regions, and what
-the allocators of the kernel and of the stubs keep. Otherwise a few large requests would hold gigabytes for ever.
+the allocators of the server and of the stubs keep. Otherwise a few large requests would hold gigabytes for ever.
 
 Nothing of this runs while requests are in flight. What counts is what is held, not what was requested:
 
@@ -150,6 +150,6 @@ def _share(pid: int) -> int:
     """Return the bytes in memory of a process, counting only its share of shared pages."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # ended, another user's, or an old kernel
+    except OSError:  # ended, another user's, or an old Linux
         return resident(pid)
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)

@@ -1,4 +1,4 @@
-"""Device memory of the kernel, mapped into this process when the author first uses it. A tensor that a
+"""Device memory of the server, mapped into this process when the author first uses it. A tensor that a
 model only hands on is never mapped, and needs no context in the model's process."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..wire.serialization import Buffer
 
 
 class OpenedMemory:
-    """An allocation of the kernel that is mapped here until nobody needs it."""
+    """An allocation of the server that is mapped here until nobody needs it."""
 
     __slots__ = ("__weakref__", "_device", "_driver", "address")
 
@@ -26,7 +26,7 @@ class OpenedMemory:
 
     def __del__(self) -> None:
         if hasattr(self, "address"):
-            with contextlib.suppress(DriverError):  # the process is ending, or the kernel has ended
+            with contextlib.suppress(DriverError):  # the process is ending, or the server has ended
                 self._driver.close(self._device, self.address)
 
 

@@ -68,7 +68,7 @@ class BatchExecutor:
             # what stays open is answered later, through its sender
             if error is not None or outputs[index] is not None:
                 self._bridge.open_requests.pop(handle, None)
-        # the inputs go back to the kernel with this very message, unless the author kept one
+        # the inputs go back to the server with this very message, unless the author kept one
         del requests, passed, returned
         if sent:
             keep_sent(self._bridge.region, packed, sent)
@@ -157,7 +157,7 @@ class BatchExecutor:
         error = future.exception()
         if error is None:
             return
-        with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
+        with contextlib.suppress(LinkClosed):  # the server is gone, and the main loop hears of it too
             if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
                 # the author gives up what the client has given up: no failure, and nothing for the log
                 response_error = ResponseError(code_of(_GIVEN_UP), _GIVEN_UP.message())

@@ -25,7 +25,7 @@ from .zygote import StubArguments
 
 
 def serve(args: StubArguments, backend_directory: str) -> None:
-    """Run a model until FINALIZE, or until the kernel is gone."""
+    """Run a model until FINALIZE, or until the server is gone."""
     for fd in (args.control, args.monitor, args.server_region, args.stub_region, args.life, args.door):
         os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
     region = Region(args.stub_region, args.size, args.growth, args.limit or None)

@@ -5,9 +5,9 @@ fork takes 2.8 ms, for the page tables, of which there are two, and the stub has
 their imports made would be as quick for one edit; but each costs that second and those 150 MB, the second of two
 quick edits finds none, and eight instances of a model take 1.2 GB instead of 190 MB.
 
-A zygote has one thread of its own, which waits for the kernel. What it forks is a stub, or another zygote, which
-imports more. Either becomes the kernel's child, like a process that the kernel starts itself: the process that is
-forked in between ends at once, and the kernel, which is a child subreaper meanwhile (`man 2 prctl`), inherits what that
+A zygote has one thread of its own, which waits for the server. What it forks is a stub, or another zygote, which
+imports more. Either becomes the server's child, like a process that the server starts itself: the process that is
+forked in between ends at once, and the server, which is a child subreaper meanwhile (`man 2 prctl`), inherits what that
 has forked.
 """
 
@@ -51,7 +51,7 @@ class StubArguments(NamedTuple):
 
 
 class Zygote:
-    """The process that forks stubs for the kernel. `die_with_server` is called with the life pipe in each process that
+    """The process that forks stubs for the server. `die_with_server` is called with the life pipe in each process that
     is forked, once it leads a session."""
 
     def __init__(self, sock: socket.socket, life: int, die_with_server: Callable[[int], None]) -> None:
@@ -66,7 +66,7 @@ class Zygote:
         self._printed: Tuple[bytes, bytes] = (b"", b"")
 
     def run(self) -> StubArguments:
-        """Do what the kernel says. Returns in a stub that was forked, and nowhere else."""
+        """Do what the server says. Returns in a stub that was forked, and nowhere else."""
         self._grow(())
         while True:
             body, fds = self._receive()
@@ -102,7 +102,7 @@ class Zygote:
         return not refused
 
     def _fork(self, fds: List[int]) -> bool:
-        """Fork a process that leads a session of its own, and report it to the kernel. Returns True in that process."""
+        """Fork a process that leads a session of its own, and report it to the server. Returns True in that process."""
         read, write = os.pipe()
         try:
             between = fork()

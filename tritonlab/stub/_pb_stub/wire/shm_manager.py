@@ -52,7 +52,7 @@ def create_region_file(name: str) -> int:
     """Create an empty file without a name in any directory and return its descriptor; `name` shows in /proc only."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        # sealed against shrinking: a mapped file that shrinks kills its reader, here the kernel, with SIGBUS
+        # sealed against shrinking: a mapped file that shrinks kills its reader, here the server, with SIGBUS
         fcntl.fcntl(fd, _ADD_SEALS, _SEAL_SHRINK)
         return fd
     with tempfile.TemporaryFile() as file:
