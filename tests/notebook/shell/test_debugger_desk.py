@@ -44,7 +44,7 @@ def lines() -> CellLines:
     ],
 )
 def test_places_and_listings_are_the_cells(lines: CellLines, said: str, shown: str) -> None:
-    assert lines.shown(said, "/m/1/model.py") == shown
+    assert lines.with_cells(said, "/m/1/model.py") == shown
 
 
 @pytest.mark.parametrize(
