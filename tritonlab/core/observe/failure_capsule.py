@@ -75,7 +75,7 @@ class KeptRequest:
     @property
     def cut(self) -> list[str]:
         """Return the names of the inputs that were too large to be kept."""
-        return [name for name, tensor in self.inputs.items() if tensor.tensor is None]
+        return [name for name, record in self.inputs.items() if record.tensor is None]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -86,7 +86,7 @@ class KeptRequest:
             "parameters": plain(self.parameters),
             "requested_outputs": list(self.requested_outputs),
             "batch_size": self.batch_size,
-            "inputs": {name: tensor.to_dict() for name, tensor in self.inputs.items()},
+            "inputs": {name: record.to_dict() for name, record in self.inputs.items()},
         }
 
 

@@ -168,12 +168,12 @@ class Zygotes:
     def _growth(self, interpreter: Interpreter, family: ZygoteFamily, steps: Steps) -> Growth:
         if not steps:
             return family.root
-        place = ImportContext.now(interpreter.variables(os.environ))
-        family.drop_outdated(place)
+        context = ImportContext.now(interpreter.variables(os.environ))
+        family.drop_outdated(context)
         found = family.grown.get(steps)
         if found is None:
             parent = family.nearest(steps)
-            found = family.grown[steps] = Growth(steps, place)
+            found = family.grown[steps] = Growth(steps, context)
             found.begun_with = len(parent.steps)
             start = partial(self._fork_of, interpreter, parent, found)
             self._keeper.begin(found, start, lambda: self._grown(interpreter, family, found))

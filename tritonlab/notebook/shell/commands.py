@@ -84,7 +84,7 @@ def run(context: Context, line: str) -> Any:
     else:
         arguments = parse(command.parser, rest)
     result = command.run(replace(context, json=arguments.json), arguments)
-    return JsonFacts.from_shown(result) if arguments.json else result
+    return JsonFacts.from_result(result) if arguments.json else result
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ def golden(workspace: Workspace, line: str) -> GoldenReport | GoldenUpdated | Go
         if verb in ("check", "update") and not inputs:
             if name:
                 workspace.server.model(name).config()  # raises for one that is not loaded
-            return (
-                suite.check(model=name or None) if verb == "check" else GoldenUpdated(suite.update(model=name or None))
-            )
+            if verb == "update":
+                return GoldenUpdated(suite.update(model=name or None))
+            return suite.check(model=name or None)
         if verb == "add" and name:
             model = workspace.server.model(name)
             request = model.create_request(inputs=inputs_of(model, inputs))

@@ -40,7 +40,7 @@ class JsonFacts(dict[str, Any]):
     """What `--json` returns: a dict whose text is JSON, on one line."""
 
     @staticmethod
-    def from_shown(result: Any) -> JsonFacts:
+    def from_result(result: Any) -> JsonFacts:
         """Return what a subcommand would show; nothing is an empty object."""
         return JsonFacts(plain(result) if result is not None else {})
 

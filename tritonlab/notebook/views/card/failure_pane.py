@@ -170,14 +170,14 @@ def _requests_html(requests: tuple[KeptRequest, ...], left_out: int) -> str:
 def _rows(request: KeptRequest, number: int) -> Iterator[str]:
     """Yield the rows of a request; `number` is its place in a batch of several, else 0."""
     name = f"{number}. " * (number > 0) + (request.request_id or f"request {request.serial}")
-    for index, (key, tensor) in enumerate(request.inputs.items()):
+    for index, (key, record) in enumerate(request.inputs.items()):
         first = name if index == 0 else ""
-        values = tensor.text.partition("] ")[2]
-        cut = " <span class='tl-warn'>cut: too large to be kept</span>" if tensor.tensor is None else ""
+        values = record.text.partition("] ")[2]
+        cut = " <span class='tl-warn'>cut: too large to be kept</span>" if record.tensor is None else ""
         yield (
             f"<tr{' class=tl-first' * (not index)}><td class='tl-dim'>{escape(first)}</td>"
             f"<td class='tl-tensor'>{escape(key)}</td>"
-            f"<td class='tl-type'>{tensor.datatype.name}</td><td class='tl-shape'>{list(tensor.shape)}</td>"
+            f"<td class='tl-type'>{record.datatype.name}</td><td class='tl-shape'>{list(record.shape)}</td>"
             f"<td class='tl-type tl-value-cell'>{escape(values)}{cut}</td></tr>"
         )
 
