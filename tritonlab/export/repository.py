@@ -42,7 +42,7 @@ _MODELS, _BESIDE = "models", "beside"
 #: Called with the bytes written so far and those of all models; what it raises cancels the export.
 Progress = Callable[[int, int], object]
 #: Puts an environment into the new directories of the models, and files that go beside the repository into a directory.
-Furnish = Callable[[Mapping[Path, "Model"], Path], "PlacedEnvironment | None"]
+Furnish = Callable[[Mapping[Path, ModelBuild], Path], "PlacedEnvironment | None"]
 
 
 @explains_unknown
@@ -191,16 +191,15 @@ class _Work:
         """Build the models, with all that comes with them, in `scratch`, and compare them with what is there."""
         files = scratch / _BESIDE
         files.mkdir()
-        places = {build.model.name: scratch / _MODELS / build.model.name for build in self._builds}
-        found = [build.write(places[build.model.name], self._copied) for build in self._builds]
-        environment = self._furnish({places[build.model.name]: build.model for build in self._builds}, files)
+        places = {scratch / _MODELS / build.model.name: build for build in self._builds}
+        found = [build.write(place, self._copied) for place, build in places.items()]
+        environment = self._furnish(places, files)
         preflights = [build.judged(environment) for build in self._builds]
         plans = []
-        for build, warnings, preflight in zip(self._builds, found, preflights, strict=True):
-            name = build.model.name
-            plan = compare_trees(places[name], repository / name)
+        for place, warnings, preflight in zip(places, found, preflights, strict=True):
+            plan = compare_trees(place, repository / place.name)
             about = (*warnings, *stops(preflight))
-            plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(name, ()))))
+            plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
         return _Built(plans, preflights, compare_files(files, repository.parent), environment)
 
     def _copied(self, file: str, size: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.config.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
+from ..core.config.model_config import ConfigError, ModelConfig, from_json, print_pbtxt, read_config
 from ..core.config.model_config_rules import identifier, polled
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
@@ -280,8 +280,7 @@ class ModelRepositoryManager:
                 raise ConfigError(f"failed to open text file for read {path}: No such file or directory")
             return ModelConfig()
         try:
-            # what is not UTF-8 may stand in a comment
-            return parse_pbtxt(path.read_text(encoding="utf-8", errors="surrogateescape"), str(path))
+            return read_config(path)
         except OSError as error:
             raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from error
 

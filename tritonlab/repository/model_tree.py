@@ -11,10 +11,10 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from .layout import LEFT_BEHIND
+
 #: Larger files are left out unless they are requested: a repository in git or in an image is no place for them.
 LARGE = 100_000_000
-#: What Python and Jupyter leave behind; nobody misses it.
-_LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 #: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
 KEEPS = ".gitkeep"
 
@@ -173,7 +173,7 @@ def _keeps_directory(path: Path) -> bool:
 
 
 def _is_left_behind(name: str) -> bool:
-    return name in _LEFT_BEHIND or name.endswith((".pyc", ".pyo"))
+    return name in LEFT_BEHIND or name.endswith((".pyc", ".pyo"))
 
 
 def shortened(paths: Collection[str], most: int = 25) -> list[str]:

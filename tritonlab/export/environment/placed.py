@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config.completed_text import completed_text
-from ...core.config.model_config import ModelConfig, parse_pbtxt
+from ...core.config.model_config import config_bytes, parse_pbtxt, read_config_text
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
+from ...repository.layout import CONFIG_FILE
 from ..child_command import Say, run_command
 from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.subject import ExportedEnvironment, Subject
@@ -26,7 +27,6 @@ from .built_environment import build_environment, check_budget, pack
 from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
 
-CONFIG = "config.pbtxt"
 LOCK = "requirements.lock"
 #: What `--env` may be, besides the path of a prefix.
 CHOICES = ("requirements", "dir", "archive", "none")
@@ -307,9 +307,9 @@ def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> No
                 undo.append(lambda path=model / STUB: _remove(path))  # type: ignore[misc]
                 shutil.copyfile(stub, model / STUB)
                 (model / STUB).chmod(0o755)
-            _set_aside(model / CONFIG, undo)
-            undo.append(lambda path=model / CONFIG: _remove(path))  # type: ignore[misc]
-            (model / CONFIG).write_bytes(text.encode())
+            _set_aside(model / CONFIG_FILE, undo)
+            undo.append(lambda path=model / CONFIG_FILE: _remove(path))  # type: ignore[misc]
+            (model / CONFIG_FILE).write_bytes(config_bytes(text))
     except BaseException:
         for step in reversed(undo):
             step()
@@ -338,9 +338,8 @@ def _remove(path: Path) -> None:
 
 def _with_parameter(model: Path, value: str) -> str:
     """Return the model's config with the parameter set; the author's text is kept where it can be."""
-    text = (model / CONFIG).read_bytes().decode("utf-8") if (model / CONFIG).exists() else ""
-    config = ModelConfig()
-    config.CopyFrom(parse_pbtxt(text, str(model / CONFIG)))
+    text = read_config_text(model / CONFIG_FILE)
+    config = parse_pbtxt(text, str(model / CONFIG_FILE))
     config.parameters[PARAMETER].string_value = value
     return completed_text(text, config).text
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-from ...core.config.model_config import ConfigError, ModelConfig, parse_pbtxt
+from ...core.config.model_config import ConfigError, ModelConfig, read_config
 from ...core.config.model_config_rules import is_ensemble, polled
 from ...export.needed_models import named_in
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
@@ -48,7 +48,7 @@ class BaseDirectory:
         first = min(map(str, numbers), default="")
         inside = [entry.name + "/" * entry.is_dir() for entry in os.scandir(directory / first)] if first else []
         try:
-            config = polled(_parsed(directory), model_name=directory.name, files=inside)
+            config = polled(read_config(directory / CONFIG_FILE), model_name=directory.name, files=inside)
         except ConfigError as error:
             return cls(directory, tuple(numbers), None, error)
         return cls(directory, select_versions(config, numbers), config)
@@ -166,12 +166,6 @@ def models_in_order(bases: Mapping[str, BaseDirectory]) -> list[str]:
         if name not in done:
             visit(name, (name,))
     return list(done)
-
-
-def _parsed(directory: Path) -> ModelConfig:
-    file = directory / CONFIG_FILE
-    # what is not UTF-8 may stand in a comment, and a server minds it as little
-    return parse_pbtxt(file.read_text("utf-8", "surrogateescape"), str(file)) if file.is_file() else ModelConfig()
 
 
 def _in_environment(file: str, tree: ModelTree) -> bool:
