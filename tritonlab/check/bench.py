@@ -98,6 +98,10 @@ class Bench:
     def over(self) -> bool:
         return self.left <= 0
 
+    def limit(self, seconds: float) -> None:
+        """Let what is done now have so many seconds."""
+        self.deadline = self._clock() + seconds
+
     def need(self, seconds: float) -> None:
         """Let what is done now have so many seconds more, at least."""
         self.deadline = max(self.deadline, self._clock() + seconds)

@@ -190,7 +190,7 @@ class _Run:
         scratch.timeout = max(scratch.timeout, self._options.seconds * _FIRST)
         self._say("starting the copy")
         scratch.start()
-        bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)
+        bench.limit(max(self._options.seconds * _LEARN, _LEARN_LEAST))
         return bench
 
     def _go(self, bench: Bench, relations: Sequence[Relation]) -> None:
@@ -215,7 +215,8 @@ class _Run:
                 continue
             rest = sum(one.weight for one in left if not one.why_not(bench))
             share = max(end - time.monotonic(), 0.0) * relation.weight / (relation.weight + rest)
-            self._relation, bench.deadline = relation.name, time.monotonic() + share
+            self._relation = relation.name
+            bench.limit(share)
             if share < 0.05:
                 continue
             is_whole = self._try(bench, relation, share)

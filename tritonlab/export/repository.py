@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .environment.placed import PlacedEnvironment
 
 #: In the directory that an export is built in: the models, and the files that go beside their repository.
-_MODELS, _BESIDE = "models", "beside"
+MODELS, BESIDE = "models", "beside"
 #: Called with the bytes written so far and those of all models; what it raises cancels the export.
 Progress = Callable[[int, int], object]
 #: Puts an environment into the new directories of the models, and files that go beside the repository into a directory.
@@ -178,20 +178,14 @@ class _Work:
             if in_the_way and not overwrite:
                 raise ExportConflict(in_the_way[0])
             raise_if_cancelled(self._cancel)
-            with Placement(repository) as placement:
-                backups = [
-                    placement.place(scratch / _MODELS / plan.path.name, plan.path) if _is_to_place(plan) else None
-                    for plan in built.plans
-                ]
-                for name in (*built.beside.added, *built.beside.changed):
-                    placement.place_file(scratch / _BESIDE / name, built.beside.path / name)
+            backups = put_in_place(repository, scratch, built.plans, built.beside)
             return self.report(built, backups)
 
     def build(self, scratch: Path, repository: Path) -> _Built:
         """Build the models, with all that comes with them, in `scratch`, and compare them with what is there."""
-        files = scratch / _BESIDE
+        files = scratch / BESIDE
         files.mkdir()
-        places = {scratch / _MODELS / build.model.name: build for build in self._builds}
+        places = {scratch / MODELS / build.model.name: build for build in self._builds}
         found = [build.write(place, self._copied) for place, build in places.items()]
         environment = self._furnish(places, files)
         preflights = [build.judged(environment) for build in self._builds]
@@ -226,8 +220,19 @@ class _Work:
         return replace(own, composing=tuple(others), beside=built.beside, environment=built.environment)
 
 
-def _is_to_place(plan: ExportPlan) -> bool:
-    return plan.differs or not plan.path.exists()
+def put_in_place(repository: Path, scratch: Path, plans: Sequence[ExportPlan], beside: ExportPlan) -> list[Path | None]:
+    """Move the models and the files beside them that were built in `scratch` (MODELS, BESIDE) to their places, all or
+    none, and return the backups of the models that were replaced."""
+    with Placement(repository) as placement:
+        backups = [
+            placement.place(scratch / MODELS / plan.path.name, plan.path)
+            if plan.differs or not plan.path.exists()
+            else None
+            for plan in plans
+        ]
+        for name in (*beside.added, *beside.changed):
+            placement.place_file(scratch / BESIDE / name, beside.path / name)
+    return backups
 
 
 @contextlib.contextmanager

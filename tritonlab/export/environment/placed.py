@@ -19,6 +19,7 @@ from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE
 from ..child_command import Say, run_command
+from ..placement import remove
 from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
@@ -297,18 +298,18 @@ def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> No
             for other in {*_NAMES.values()} - {name}:
                 _set_aside(model / other, undo)
             _set_aside(model / name, undo)
-            undo.append(lambda path=model / name: _remove(path))  # type: ignore[misc]
+            undo.append(lambda path=model / name: remove(path))  # type: ignore[misc]
             if made.is_dir():
                 shutil.copytree(made, model / name, symlinks=True)
             else:
                 shutil.copyfile(made, model / name)
             if stub is not None:
                 _set_aside(model / STUB, undo)
-                undo.append(lambda path=model / STUB: _remove(path))  # type: ignore[misc]
+                undo.append(lambda path=model / STUB: remove(path))  # type: ignore[misc]
                 shutil.copyfile(stub, model / STUB)
                 (model / STUB).chmod(0o755)
             _set_aside(model / CONFIG_FILE, undo)
-            undo.append(lambda path=model / CONFIG_FILE: _remove(path))  # type: ignore[misc]
+            undo.append(lambda path=model / CONFIG_FILE: remove(path))  # type: ignore[misc]
             (model / CONFIG_FILE).write_bytes(config_bytes(text))
     except BaseException:
         for step in reversed(undo):
@@ -316,7 +317,7 @@ def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> No
         raise
     for model in models:
         for aside in model.glob(f"{_ASIDE}*"):
-            _remove(aside)
+            remove(aside)
 
 
 _ASIDE = ".tritonlab-aside-"
@@ -327,13 +328,6 @@ def _set_aside(path: Path, undo: list[Callable[[], object]]) -> None:
         aside = path.with_name(_ASIDE + path.name)
         os.replace(path, aside)
         undo.append(lambda: os.replace(aside, path))
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _with_parameter(model: Path, value: str) -> str:
