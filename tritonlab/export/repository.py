@@ -83,16 +83,16 @@ def export(
     Raises NoRepository where no repository can be, UnknownTarget.
     """
     place = find_target(target)
-    given = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
-    for each in given:
+    chosen = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
+    for each in chosen:
         _check_model(each)
-    if not given:
+    if not chosen:
         raise InvalidArgumentError("there is no model to export: name one at least")
     path = repository_path(directory)
     made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     wanted = [include] if isinstance(include, str) else list(include)
     try:
-        group = _Group.of(given, alone)
+        group = _Group.of(chosen, alone)
         builds = [ModelBuild.of(each, wanted, place) for each in group.exported]
         work = _Work(group, builds, furnish, progress=progress, cancel=cancel or threading.Event())
         if dry_run:
@@ -105,7 +105,7 @@ def export(
                 folder.rmdir()
         if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error)) is None:
             raise
-        raise NoRepository(path, f"'{given[0].name}' was not exported to {path}: {limit}") from error
+        raise NoRepository(path, f"'{chosen[0].name}' was not exported to {path}: {limit}") from error
 
 
 def _check_model(model: object) -> None:
@@ -125,10 +125,10 @@ class _Group:
     absent: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, given: Sequence[Model], alone: bool) -> _Group:
-        exported = {model.name: model for model in given}
+    def of(cls, chosen: Sequence[Model], alone: bool) -> _Group:
+        exported = {model.name: model for model in chosen}
         absent: dict[str, list[str]] = {}
-        for model in given:
+        for model in chosen:
             needed = needed_models(model)
             for other in needed.loaded:
                 if not alone:

@@ -119,5 +119,5 @@ def _plan_beside(
     plan = compare_files(new, repository)
     hidden = sorted({file.partition("/")[0] for file in tree.files if "/" in file})
     kept_back = [f"the directory {name} is not a model and was left out" for name in hidden]
-    shown = (*left_out.sentences(tree.left_out), *kept_back)
-    return replace(plan, warnings=shown)
+    warnings = (*left_out.sentences(tree.left_out), *kept_back)
+    return replace(plan, warnings=warnings)

@@ -242,21 +242,21 @@ class ModelRepositoryManager:
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)
         override = json.dumps(config) if isinstance(config, dict) else config
-        given = None if override is None else from_json(override)
+        overriding = None if override is None else from_json(override)
         temporary = None
         if files:
-            if given is None:
+            if overriding is None:
                 raise poll_failure(name, "Load parameter 'config' must be specified for model file override")
             temporary = ScratchDirectory("model-")
             directory = temporary.path
             _write_files(directory, files)
             # as Triton does: the model finds its configuration there, whatever the files say
-            (directory / CONFIG_FILE).write_text(print_pbtxt(given), encoding="utf-8")
+            (directory / CONFIG_FILE).write_text(print_pbtxt(overriding), encoding="utf-8")
         else:
             directory = self._directory(namespace, name)
         contents = read_contents(directory)  # first: what changes while the model loads is a change for the next load
         config_file = self._config_file(directory)
-        found = self._read_config(directory / config_file) if given is None else given
+        found = self._read_config(directory / config_file) if overriding is None else overriding
         filled = polled(found, model_name=name, files=contents.first_files)
         return ModelFiles(
             name=name,

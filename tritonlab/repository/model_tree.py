@@ -188,13 +188,13 @@ def _shortened(below: str, paths: list[str], most: int) -> Iterator[str]:
         head, slash, _ = path.removeprefix(below).partition("/")
         groups.setdefault(below + head + slash, []).append(path)
     files = [group for group in groups if not group.endswith("/")]
-    shown = files if len(files) <= most else files[: most // 2]
+    listed = files if len(files) <= most else files[: most // 2]
     for group, within in groups.items():
         if not group.endswith("/") or within == [group]:
-            if group in shown or group.endswith("/"):
+            if group in listed or group.endswith("/"):
                 yield group
-            if shown and group == shown[-1] and len(shown) < len(files):
-                yield f"{below}…  ({len(files) - len(shown):,} more files)"
+            if listed and group == listed[-1] and len(listed) < len(files):
+                yield f"{below}…  ({len(files) - len(listed):,} more files)"
         elif len(within) > most and not (below == "" and group[:-1].isdecimal()):
             yield f"{group}…  ({len(within):,} files)"
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -14,7 +14,7 @@ from ...core.config.model_config_rules import is_ensemble, polled
 from ...export.needed_models import named_in
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_repository_manager import select_versions
-from ...repository.model_tree import ModelTree, read_tree
+from ...repository.model_tree import ModelTree, is_environment, read_tree
 from .errors import FileError
 from .model_file import ModelFile
 from .original_text import OriginalText, is_text
@@ -169,6 +169,4 @@ def models_in_order(bases: Mapping[str, BaseDirectory]) -> list[str]:
 
 
 def _in_environment(file: str, tree: ModelTree) -> bool:
-    parents = [Path(file).parents[n].as_posix() for n in range(len(Path(file).parents) - 1)]
-    names: Collection[str] = {*tree.files, *tree.links}
-    return any(f"{parent}/pyvenv.cfg" in names or f"{parent}/bin/activate" in names for parent in parents)
+    return any(is_environment(tree.root / parent) for parent in list(Path(file).parents)[:-1])
