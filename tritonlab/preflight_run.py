@@ -15,6 +15,7 @@ from .export.preflight.finding import Finding, Prediction, Preflight
 from .export.preflight.judge import judge
 from .export.preflight.of_model import preflight, subject_in
 from .export.releases import UnknownTarget, find_target
+from .repository.layout import is_model_directory, model_names
 from .server.api.server import Server
 
 #: Exit statuses: nothing stops the models, something does, or there was nothing to judge.
@@ -46,16 +47,12 @@ def _models(folder: Path) -> tuple[Path, list[str]]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no model directory, nor a repository, {folder}")
     folder = folder.resolve()
-    if _is_model(folder):
+    if is_model_directory(folder):
         return folder.parent, [folder.name]
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and _is_model(path))
+    names = model_names(folder)
     if not names:
         raise FileNotFoundError(f"{folder} is not a model directory: it has no config.pbtxt and no version directory")
     return folder, names
-
-
-def _is_model(path: Path) -> bool:
-    return (path / "config.pbtxt").is_file() or any(child.name.isdecimal() for child in path.iterdir())
 
 
 def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:
