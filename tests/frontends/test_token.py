@@ -80,7 +80,7 @@ def endpoints(lab: Lab) -> Iterator[Endpoints]:
         yield found
 
 
-def ask(place: str, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, str]:
+def fetch(place: str, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection(place, timeout=SECONDS)
     try:
         connection.request(method, path, body, headers)
@@ -96,7 +96,7 @@ def inputs(protocol: Any) -> list[Any]:
     return [tensor]
 
 
-def said(result: Any) -> dict[str, Any]:
+def parameters_of(result: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(result.as_numpy("SAID")[0] or "{}")
     return found
 
@@ -138,7 +138,7 @@ def test_what_endpoints_call_headers_is_enough(endpoints: Endpoints) -> None:
     assert endpoints.headers == RIGHT
     with tritonclient.grpc.InferenceServerClient(endpoints.grpc) as client:
         assert client.is_server_ready(headers=endpoints.headers)
-    assert ask(endpoints.metrics, "GET", "/metrics", **endpoints.headers)[0] == 200
+    assert fetch(endpoints.metrics, "GET", "/metrics", **endpoints.headers)[0] == 200
 
 
 @BOTH
@@ -149,15 +149,15 @@ def test_the_variables_in_a_traceback_do_not_show_it(endpoints: Endpoints, proto
         pytest.raises(InferenceServerException) as raised,
     ):
         client.infer("unknown", inputs(protocol), headers=dict(endpoints.headers))
-    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
-    text = "".join(shown.format())
+    report = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    text = "".join(report.format())
     assert "Bearer …" in text and TOKEN not in text
 
 
 @rule("6.15.9")
 @BOTH
 @pytest.mark.parametrize("headers", WRONG.values(), ids=WRONG.keys())
-def test_nobody_else_may_ask_anything(endpoints: Endpoints, protocol: Any, headers: dict[str, str]) -> None:
+def test_nobody_else_is_answered(endpoints: Endpoints, protocol: Any, headers: dict[str, str]) -> None:
     with protocol.InferenceServerClient(place(endpoints, protocol)) as client:
         sent = dict(headers) or None  # a copy: tritonclient writes into it, over HTTP
         calls: list[Callable[[], Any]] = [
@@ -175,7 +175,7 @@ def test_nobody_else_may_ask_anything(endpoints: Endpoints, protocol: Any, heade
         assert client.is_server_live(headers=sent)
 
 
-def test_a_connection_that_was_let_in_is_asked_with_each_request(endpoints: Endpoints) -> None:
+def test_a_connection_that_was_let_in_is_checked_with_each_request(endpoints: Endpoints) -> None:
     connection = http.client.HTTPConnection(endpoints.http, timeout=SECONDS)
     body = json.dumps({"inputs": [{"name": "IN", "shape": [1], "datatype": "FP32", "data": [1]}]})
     found = []
@@ -221,15 +221,15 @@ def test_a_stream_is_refused_or_taken_as_a_whole(endpoints: Endpoints) -> None:
 
 def test_a_stream_of_events_too(endpoints: Endpoints) -> None:
     path, body = "/v2/models/echo/generate_stream", b'{"IN": [1]}'
-    assert ask(endpoints.http, "POST", path, body)[0] == 401
-    status, text = ask(endpoints.http, "POST", path, body, **RIGHT)
+    assert fetch(endpoints.http, "POST", path, body)[0] == 401
+    status, text = fetch(endpoints.http, "POST", path, body, **RIGHT)
     assert (status, text.count("data: ")) == (200, 2)
 
 
-def test_the_metrics_ask_too(endpoints: Endpoints) -> None:
+def test_the_metrics_want_it_too(endpoints: Endpoints) -> None:
     for headers in WRONG.values():
-        assert ask(endpoints.metrics, "GET", "/metrics", **headers)[0] == 401
-    assert 'nv_inference_count{model="single"' in ask(endpoints.metrics, "GET", "/metrics", **RIGHT)[1]
+        assert fetch(endpoints.metrics, "GET", "/metrics", **headers)[0] == 401
+    assert 'nv_inference_count{model="single"' in fetch(endpoints.metrics, "GET", "/metrics", **RIGHT)[1]
 
 
 def test_a_refusal_reads_no_body(endpoints: Endpoints) -> None:
@@ -276,7 +276,7 @@ def test_what_changes_the_server_is_off(endpoints: Endpoints, protocol: Any, lab
 
 
 @BOTH
-def test_what_was_asked_for_is_on(lab: Lab, protocol: Any) -> None:
+def test_what_was_enabled_is_on(lab: Lab, protocol: Any) -> None:
     options = EndpointOptions(http_port=0, grpc_port=0, metrics=False, client_shm=True)
     with Endpoints(lab.server.core, options) as endpoints:
         assert endpoints.headers == {}
@@ -296,15 +296,15 @@ def test_it_reaches_no_model(endpoints: Endpoints, protocol: Any) -> None:
     """Rule 6.14: though all headers are forwarded."""
     with protocol.InferenceServerClient(place(endpoints, protocol)) as client:
         headers = RIGHT if protocol is tritonclient.grpc else {"Authorization": RIGHT["authorization"]}
-        found = said(client.infer("single", inputs(protocol), headers={**headers, "x-other": "y"}))
+        found = parameters_of(client.infer("single", inputs(protocol), headers={**headers, "x-other": "y"}))
     assert found["x-other"] == "y"
     assert TOKEN not in str(found)
 
 
 def test_it_is_in_no_log_repr_metric_or_trace(endpoints: Endpoints, lab: Lab) -> None:
-    ask(endpoints.http, "GET", "/v2", **RIGHT)
-    ask(endpoints.http, "GET", "/v2/models/no-such-model", **RIGHT)
-    shown = [
+    fetch(endpoints.http, "GET", "/v2", **RIGHT)
+    fetch(endpoints.http, "GET", "/v2/models/no-such-model", **RIGHT)
+    texts = [
         *(record.text for record in lab.server.logs()),
         repr(endpoints),
         str(EndpointOptions(access=AccessRules(token=TOKEN)).guarded()),
@@ -314,4 +314,4 @@ def test_it_is_in_no_log_repr_metric_or_trace(endpoints: Endpoints, lab: Lab) ->
         lab.server.metrics(),
         json.dumps(lab.server.index()),
     ]
-    assert not [text for text in shown if TOKEN in text]
+    assert not [text for text in texts if TOKEN in text]

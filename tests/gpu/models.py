@@ -13,8 +13,8 @@ class TritonPythonModel:
     def execute(self, requests):
         responses = []
         for request in requests:
-            given = pb_utils.get_input_tensor_by_name(request, "IN")
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", given)]))
+            array = pb_utils.get_input_tensor_by_name(request, "IN")
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", array)]))
         return responses
 """
 
@@ -27,8 +27,8 @@ class TritonPythonModel:
     def execute(self, requests):
         responses = []
         for request in requests:
-            given = of(pb_utils.get_input_tensor_by_name(request, "IN"))
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", given + 1)]))
+            array = of(pb_utils.get_input_tensor_by_name(request, "IN"))
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", array + 1)]))
         return responses
 """
 
@@ -42,8 +42,8 @@ class TritonPythonModel:
     def execute(self, requests):
         responses = []
         for request in requests:
-            said = np.array([pb_utils.get_input_tensor_by_name(request, "IN").is_cpu()], np.float32)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", said)]))
+            values = np.array([pb_utils.get_input_tensor_by_name(request, "IN").is_cpu()], np.float32)
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", values)]))
         return responses
 """
 
@@ -60,8 +60,8 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             self.kept = ones(int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0]))
-            said = np.array([os.getpid()], np.float32)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", said)]))
+            values = np.array([os.getpid()], np.float32)
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", values)]))
         return responses
 """
 

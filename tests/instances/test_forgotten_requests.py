@@ -221,14 +221,14 @@ class TritonPythonModel:
 
 
 #: what a coroutine does with its request before it gives up what its client has given up
-GIVEN_UP = {
+ENDINGS = {
     "nothing": "",
     "keeps the request": "self.kept['request'] = requests[0]",
     "keeps the exception": "keep = True",
 }
 
 
-@pytest.mark.parametrize("case", GIVEN_UP)
+@pytest.mark.parametrize("case", ENDINGS)
 def test_a_coroutine_that_ends_with_its_cancelled_request_ends_it_at_once(lab: Lab, case: str) -> None:
     """It needs no garbage collection: an unload waited for one, for ever if the model had nothing else to do."""
     source = "import asyncio, gc\n" + SCRIPTED.replace("    def execute", "    async def execute").replace(
@@ -237,7 +237,7 @@ def test_a_coroutine_that_ends_with_its_cancelled_request_ends_it_at_once(lab: L
     model = lab.load("gives_up", source, SCRIPTED_CONFIG + DECOUPLED)
     waiting = Script(model).infer(
         "gc.disable()\n"
-        f"keep = False\n{GIVEN_UP[case]}\n"
+        f"keep = False\n{ENDINGS[case]}\n"
         "while not requests[0].is_cancelled(): await asyncio.sleep(0.001)\n"
         "error = asyncio.CancelledError('given up')\n"
         "if keep: self.kept['error'] = error\n"

@@ -58,7 +58,7 @@ def storm(seed: int) -> int:
     return killed
 
 
-def ask(model: Model, over: threading.Event) -> set[str]:
+def send_until(model: Model, over: threading.Event) -> set[str]:
     """Requests until it is over: the texts of those that failed."""
     texts = set()
     while not over.is_set():
@@ -77,7 +77,7 @@ def test_after_a_storm_of_kills_every_model_lives(lab: Lab, seed: int) -> None:
 
     def act(index: int) -> object:
         if index < len(models):
-            return ask(models[index], over)
+            return send_until(models[index], over)
         try:
             return storm(seed)
         finally:

@@ -140,7 +140,7 @@ s.send(answer(OUT=np.float32([3])), flags=1)"""
     assert list(iterator) == []
 
 
-def test_outputs_that_were_not_asked_for_stay(stream: Script) -> None:  # rule 1.9.5
+def test_outputs_that_were_not_requested_stay(stream: Script) -> None:  # rule 1.9.5
     code = (
         SEND + "s.send(answer(OUT=np.ones(1 << 18, np.float32), TEXT=np.array(['t'], dtype=object), NO=np.ones(3)), 1)"
     )

@@ -62,8 +62,8 @@ class StubSide:
         """Runs the batch."""
         wires: Any = [wire for entry in entries for wire in entry.tensors]
         block, headers = pack_tensors(self.region, wires)
-        left = iter(headers)
-        placed = [entry._replace(tensors=[next(left) for _ in entry.tensors]) for entry in entries]
+        remaining = iter(headers)
+        placed = [entry._replace(tensors=[next(remaining) for _ in entry.tensors]) for entry in entries]
         self.loop._executor.execute(ident, block, placed)
         executed: Executed = self.expect("EXECUTED", ident)
         outputs = [Output(*output) if isinstance(output, list) else output for output in executed.outputs]

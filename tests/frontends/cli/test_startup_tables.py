@@ -31,19 +31,19 @@ def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
         core.load_startup_models()
         [[name, path, config]] = rows(backend_table(core, options.server))
         assert (name, Path(path).name) == ("python", "triton_python_backend_stub.py")
-        shown = json.loads(config)["cmdline"]  # in the order that 2.51 has
-        assert list(shown.items()) == [
+        python_settings = json.loads(config)["cmdline"]  # in the order that 2.51 has
+        assert list(python_settings.items()) == [
             ("auto-complete-config", "true"),
             ("backend-directory", "/opt/tritonserver/backends"),
             ("default-max-batch-size", "3"),
             ("shm-growth-byte-size", "7"),
         ]
-        shown = rows(model_table(core))
-        assert shown[:2] == [
+        table = rows(model_table(core))
+        assert table[:2] == [
             ["add_sub", "1", "READY"],
             ["broken", "1", "UNAVAILABLE: Internal: RuntimeError: no weights"],
         ]
-        assert shown[-1] == ["empty", "-", "Not loaded: No model version was found"]
+        assert table[-1] == ["empty", "-", "Not loaded: No model version was found"]
     finally:
         core.stop()
 

@@ -64,11 +64,11 @@ def zeros(size: int) -> dict[str, Tensor]:
 
 def test_a_response_beyond_grpcs_limit_is_refused_in_tritons_words() -> None:
     """The text and the sizes are those of 2.51, for a model of the same name and version."""
-    named = {"model_name": "zeros", "model_version": 1, "request_id": ""}
+    fields = {"model_name": "zeros", "model_version": 1, "request_id": ""}
     text = "Response has byte size 2147483675 which exceeds gRPC's byte size limit 2147483647."
     for write in (writer.response, writer.stream_response):
         with pytest.raises(InvalidArgumentError) as raised:
-            write(response(**named, outputs=zeros(2147483638)))
+            write(response(**fields, outputs=zeros(2147483638)))
         assert raised.value.message == text
 
 

@@ -100,8 +100,8 @@ def content(parser: MessageParser, data: bytes) -> Any:
     except TritonError as error:
         return error.message
     inputs = {name: (each.datatype, each.shape, each.data.tobytes()) for name, each in request.inputs.items()}
-    said = (request.request_id, request.correlation_id, request.priority, request.timeout, request.parameters)
-    return request.model_name, inputs, list(request.requested_outputs), said, plans, empty_final
+    options = (request.request_id, request.correlation_id, request.priority, request.timeout, request.parameters)
+    return request.model_name, inputs, list(request.requested_outputs), options, plans, empty_final
 
 
 def plain_message(size: int = 8) -> Any:

@@ -26,7 +26,7 @@ class AsgiHost:
         self._app = app
         self._pieces = pieces
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -69,7 +69,7 @@ class AsgiHost:
         """Send requests while the application is told that its host is up, and return the answers."""
         stop = asyncio.Event()
         words = ["lifespan.startup", "lifespan.shutdown"]
-        said: list[str] = []
+        events: list[str] = []
 
         async def receive() -> dict[str, Any]:
             if len(words) == 1:
@@ -77,13 +77,13 @@ class AsgiHost:
             return {"type": words.pop(0)}
 
         async def send(message: dict[str, Any]) -> None:
-            said.append(message["type"])
+            events.append(message["type"])
 
         life = asyncio.ensure_future(self._app({"type": "lifespan"}, receive, send))
-        while not said:
+        while not events:
             await asyncio.sleep(0)
-        answers = [await self.ask(*request) for request in requests]
+        answers = [await self.request(*arguments) for arguments in requests]
         stop.set()
         await life
-        assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+        assert events == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
         return answers

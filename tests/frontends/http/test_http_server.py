@@ -124,18 +124,18 @@ def test_a_head_without_end_costs_no_memory(http: RawHTTP, start: bytes) -> None
 
 
 def test_headers_behind_a_body_are_skipped(http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bytes] = []
+    names: list[bytes] = []
     take = RequestParser.on_message_complete
 
     def on_message_complete(self: RequestParser) -> None:
-        seen.extend(self._names)
+        names.extend(self._names)
         take(self)
 
     monkeypatch.setattr(RequestParser, "on_message_complete", on_message_complete)
     body = json.dumps(document(1)).encode()
     reply = http.send(post(b"%x\r\n%b\r\n0\r\nX: y\r\nZ: x\r\n\r\n" % (len(body), body), "Transfer-Encoding: chunked"))
     assert reply.document["outputs"][0]["data"] == [0]
-    assert b"Host" in seen and not {b"X", b"Z"} & {*seen}
+    assert b"Host" in names and not {b"X", b"Z"} & {*names}
 
 
 def test_a_lying_length_costs_no_memory(http: RawHTTP) -> None:
@@ -375,7 +375,7 @@ def test_a_stopped_server_listens_no_more(lab: Lab) -> None:
         http.get("/v2")
 
 
-def test_who_may_not_ask_is_told_before_its_body_is_there(lab: Lab) -> None:
+def test_a_client_without_the_token_is_refused_before_its_body_is_there(lab: Lab) -> None:
     server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions(access=AccessRules(token="s3cret")))
     http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
     body = json.dumps(document(1)).encode()
@@ -388,14 +388,14 @@ def test_who_may_not_ask_is_told_before_its_body_is_there(lab: Lab) -> None:
     server.stop()
 
 
-def test_a_defect_of_ours_is_told_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_answered_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab.server.core.facts, "server_metadata", lambda: 1 / 0)
     reply = http.get("/v2")
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text
 
 
-def test_nothing_is_said_on_the_root_logger(http: RawHTTP, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_on_the_root_logger(http: RawHTTP, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         assert answers(http)
         http.get("/nowhere")

@@ -165,7 +165,7 @@ def test_a_text_that_says_more_is_parsed_each_time(document: Any) -> None:
     assert list(found[0].inputs) == list(found[1].inputs)
 
 
-def test_a_region_is_asked_for_each_time() -> None:
+def test_a_region_is_looked_up_each_time() -> None:
     place = {"shared_memory_region": "gone", "shared_memory_byte_size": 4}
     for _ in range(2):
         with pytest.raises(TritonError, match="gone"):

@@ -50,8 +50,8 @@ class TritonPythonModel:
     def execute(self, requests):
         responses = []
         for request in requests:
-            given = SimulatedArray.from_dlpack(request.inputs()[0])
-            made = SimulatedArray(given.numpy() * 2, given.device)
+            array = SimulatedArray.from_dlpack(request.inputs()[0])
+            made = SimulatedArray(array.numpy() * 2, array.device)
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", made)]))
         return responses
 """
@@ -205,7 +205,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     lab.load("double", DOUBLE, config("IN FP32 -1", "OUT FP32 -1"))
     lab.load("double_there", DOUBLE_THERE, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
-    made = DOUBLE_THERE.replace("given.numpy() * 2, given.device", "np.full(2, 3, np.float32)")
+    made = DOUBLE_THERE.replace("array.numpy() * 2, array.device", "np.full(2, 3, np.float32)")
     made = made.replace("SimulatedArray.from_dlpack(request.inputs()[0])", "request.inputs()[0]")
     lab.load("made_there", made, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
     lab.load("text", IDENTITY, config("IN STRING -1", "OUT STRING -1", ON_DEVICE))

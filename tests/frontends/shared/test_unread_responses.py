@@ -52,7 +52,7 @@ def endpoints(counts: Lab) -> Iterator[Endpoints]:
         yield found
 
 
-def asked(count: int, size: int) -> Any:
+def infer_request(count: int, size: int) -> Any:
     request = service_pb2.ModelInferRequest(model_name="counts")
     tensor = request.inputs.add(name="IN", datatype="INT32", shape=[2])
     tensor.contents.int_contents.extend([count, size])
@@ -91,7 +91,7 @@ def test_a_slow_reader_of_events(endpoints: Endpoints, counts: Lab) -> None:
 
 def test_a_slow_reader_of_a_grpc_stream(endpoints: Endpoints, counts: Lab) -> None:
     requests: SimpleQueue[Any] = SimpleQueue()
-    requests.put(asked(1_000_000, 10_000))
+    requests.put(infer_request(1_000_000, 10_000))
     with grpc.insecure_channel(endpoints.grpc) as channel:
         call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(requests.get, None))
         assert sent(counts) < 10_000

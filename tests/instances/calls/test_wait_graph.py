@@ -73,7 +73,7 @@ CASES = {
 
 @pytest.mark.rule("4.4.1")
 @pytest.mark.parametrize("case", CASES)
-def test_a_circle_is_told_from_a_wait_that_ends(case: str) -> None:
+def test_a_circle_is_distinguished_from_a_wait_that_ends(case: str) -> None:
     waits, caller, expected = CASES[case]
     assert models(caller, waits) == expected
 

@@ -117,7 +117,7 @@ def test_there_is_as_much_as_the_instance_that_asks_for_most() -> None:
     assert bench.running() == {"c0": ["c"]}
 
 
-def test_what_no_resource_is_asked_for_runs_at_once() -> None:
+def test_what_needs_no_resource_runs_at_once() -> None:
     bench = Bench()
     bench.model("a", asking("R 1"))
     bench.model("free", asking())

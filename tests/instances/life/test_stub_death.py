@@ -204,7 +204,7 @@ def test_a_kill_leaves_no_place(dying: Script) -> None:
     assert error.exception is None
 
 
-def test_a_kill_from_outside_is_said_to_be_one(dying: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_from_outside_is_reported_as_one(dying: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tritonlab.ipc.processes.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
     eventually(dying.model.ready)
     dying.instance.stub.process.cause._oom_kills = 0  # type: ignore[union-attr]

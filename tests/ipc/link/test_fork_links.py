@@ -112,7 +112,7 @@ def test_a_link_ends_with_its_process_and_leaves_nothing(kernel: Kernel) -> None
     eventually(lambda: open_descriptors() <= before)  # those of tests before this one may close meanwhile
 
 
-def test_with_the_stub_all_links_end_and_none_is_given(kernel: Kernel) -> None:
+def test_with_the_stub_all_links_end_and_no_new_one_is_made(kernel: Kernel) -> None:
     child = kernel.child().linked()
     kernel.forks.close()
     assert kernel.ended == kernel.links

@@ -111,7 +111,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_debugger_without_the_token_is_not_heard(relay: EditorRelay, case: str) -> None:
+def test_a_debugger_without_the_token_is_cut_off(relay: EditorRelay, case: str) -> None:
     rogue, silent = connect(relay), connect(relay)
     request = rogue.read()
     assert request is not None and request["command"] == "pydevdAuthorize"
@@ -174,8 +174,8 @@ def test_an_editor_that_goes_is_taken_leave_of(relay: EditorRelay) -> None:
 
 
 def test_an_adapter_whose_model_has_gone_says_so(relay: EditorRelay, tmp_path: Path) -> None:
-    kept = tmp_path / "adapter.py"
-    kept.write_bytes(relay.adapter.read_bytes())
-    answer = subprocess.run([sys.executable, kept], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    adapter = tmp_path / "adapter.py"
+    adapter.write_bytes(relay.adapter.read_bytes())
+    answer = subprocess.run([sys.executable, adapter], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert answer.returncode == 1
     assert answer.stderr.startswith(f"no debugger waits in {tmp_path} (No such file or directory): the model's process")

@@ -147,7 +147,7 @@ def stub_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
     return replace
 
 
-def test_what_a_stub_printed_before_it_failed_is_told(
+def test_the_error_has_what_a_stub_printed_before_it_failed(
     link_reader: LinkReader, stub_file: Callable[[str], None]
 ) -> None:
     stub_file("print('about to fail', flush=True); raise ImportError('no numpy here')")

@@ -88,7 +88,7 @@ def origin(pool: StubPool) -> int:
     return max(pool._zygotes._zygotes(), key=lambda zygote: zygote.used).child.pid
 
 
-def test_nothing_is_warm_before_it_is_asked_for(started: Started, pool: StubPool) -> None:
+def test_nothing_is_warm_before_it_is_needed(started: Started, pool: StubPool) -> None:
     assert repr(pool) == "<StubPool [<Zygotes []>]>"
     assert started() == []
 
@@ -286,13 +286,13 @@ def test_an_import_that_takes_long_is_not_waited_for(
     monkeypatch.setenv("PYTHONPATH", str(site))
     assert pool.wait_warm()
     monkeypatch.setattr("tritonlab.ipc.zygotes.zygotes._PATIENCE", 0.01)
-    source, said = model("import slow\n"), list[str]()
-    taken.append(pool.acquire(model=source, say=said.append))
-    assert said == ["The model repeats imports at every start: 'slow', because that has taken more than 0.01 s."]
+    source, messages = model("import slow\n"), list[str]()
+    taken.append(pool.acquire(model=source, say=messages.append))
+    assert messages == ["The model repeats imports at every start: 'slow', because that has taken more than 0.01 s."]
     go.touch()
     eventually(lambda: "slow" in imported(pool).values())
-    taken.append(pool.acquire(model=source, say=said.append))
-    assert (taken[1].imports_again, len(said)) == ("", 1)
+    taken.append(pool.acquire(model=source, say=messages.append))
+    assert (taken[1].imports_again, len(messages)) == ("", 1)
     assert imported(pool)[origin(pool)] == "slow"
 
 
@@ -322,13 +322,13 @@ def test_what_takes_too_much_memory_is_not_kept(
     link_reader: LinkReader, taken: list[StubProcess], model: Callable[[str], str]
 ) -> None:
     pool = StubPool(link_reader, warm=1)
-    said: list[str] = []
+    messages: list[str] = []
     try:
         for _ in range(2):
-            taken.append(pool.acquire(model=model("import PIL\n"), say=said.append))
+            taken.append(pool.acquire(model=model("import PIL\n"), say=messages.append))
         assert list(imported(pool).values()) == [""]
         why = "'PIL', because it takes more memory than `warm` allows"
-        assert said == [f"The model repeats imports at every start: {why}."]
+        assert messages == [f"The model repeats imports at every start: {why}."]
     finally:
         pool.close()
 
@@ -369,8 +369,8 @@ def test_many_stubs_leave_nothing(pool: StubPool, model: Callable[[str], str]) -
 def test_the_kernel_inherits_nothing_else(pool: StubPool, taken: list[StubProcess]) -> None:
     """What a program leaves behind goes where it always went."""
     taken.append(pool.acquire())
-    left = subprocess.run(["sh", "-c", "sleep 60 >/dev/null & echo $!"], stdout=subprocess.PIPE, text=True)
-    orphan = int(left.stdout)
+    shell = subprocess.run(["sh", "-c", "sleep 60 >/dev/null & echo $!"], stdout=subprocess.PIPE, text=True)
+    orphan = int(shell.stdout)
     try:
         assert psutil.Process(orphan).ppid() != os.getpid()
     finally:

@@ -136,10 +136,10 @@ def test_metrics_of_a_dead_family_refuse_to_work(fake_bridge: FakeBridge) -> Non
 def test_deleting_a_metric_says_nothing_to_the_server(fake_bridge: FakeBridge) -> None:
     family = MetricFamily("n", "d", MetricFamily.GAUGE)
     metric = family.Metric()
-    said = list(fake_bridge.calls)
+    before = list(fake_bridge.calls)
     del metric
     gc.collect()
-    assert deletions(fake_bridge) == [] and fake_bridge.calls == said
+    assert deletions(fake_bridge) == [] and fake_bridge.calls == before
 
 
 @pytest.mark.rule("1.14.7")

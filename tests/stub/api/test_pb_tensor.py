@@ -25,10 +25,10 @@ class Lease:
 
     def __init__(self, private: np.ndarray[Any, Any] | None = None) -> None:
         self.private = private
-        self.asked: list[int] = []
+        self.sizes: list[int] = []
 
     def private_array(self, view: memoryview) -> np.ndarray[Any, Any] | None:
-        self.asked.append(view.nbytes)
+        self.sizes.append(view.nbytes)
         return self.private
 
 
@@ -51,9 +51,9 @@ def test_only_arrays_make_tensors(value: Any) -> None:
 
 @pytest.mark.rule("1.4.1")
 def test_keywords_and_other_counts_are_refused() -> None:
-    for arguments, named in (((), {"name": "a", "ndarray": np.zeros(1)}), (("a",), {}), (("a", np.zeros(1), 2), {})):
+    for arguments, keywords in (((), {"name": "a", "ndarray": np.zeros(1)}), (("a",), {}), (("a", np.zeros(1), 2), {})):
         with pytest.raises(TypeError):
-            Tensor(*arguments, **named)  # type: ignore[arg-type, misc]
+            Tensor(*arguments, **keywords)  # type: ignore[arg-type, misc]
 
 
 @pytest.mark.rule("1.4.1")
@@ -184,7 +184,7 @@ def test_a_large_input_is_mapped_privately_where_the_lease_can() -> None:
     private = np.array(values.view(np.uint8))
     lease = Lease(private)
     array = received(values, lease).as_numpy()
-    assert lease.asked == [1 << 20]
+    assert lease.sizes == [1 << 20]
     assert np.shares_memory(array, private) and array[5] == 5.0
     # a lease that cannot leaves the copy to the tensor
     assert received(values, Lease()).as_numpy()[5] == 5.0
@@ -193,7 +193,7 @@ def test_a_large_input_is_mapped_privately_where_the_lease_can() -> None:
 def test_a_small_input_needs_no_mapping() -> None:
     lease = Lease()
     received(np.arange(3), lease).as_numpy()
-    assert lease.asked == []
+    assert lease.sizes == []
 
 
 @pytest.mark.rule("1.4.13")

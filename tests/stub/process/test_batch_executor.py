@@ -48,16 +48,16 @@ def test_a_batch_goes_in_and_comes_out(side: StubSide, pb_utils: ModuleType) -> 
 
 
 def test_what_a_request_says(side: StubSide, pb_utils: ModuleType) -> None:
-    seen: list[Any] = []
+    recorded: list[Any] = []
 
     def look(requests: list[Any]) -> list[Any]:
         for request in requests:
-            seen.append((request.request_id(), request.parameters(), sorted(request.requested_output_names())))
+            recorded.append((request.request_id(), request.parameters(), sorted(request.requested_output_names())))
         return [pb_utils.InferenceResponse([]) for _ in requests]
 
     side.serve(Model(look), ("A", "B"))
     side.execute(side.entry(1, id="one", parameters='{"p":1}', outputs=["B"]), side.entry(2))
-    assert seen == [("one", '{"p":1}', ["B"]), ("", "{}", ["A", "B"])]
+    assert recorded == [("one", '{"p":1}', ["B"]), ("", "{}", ["A", "B"])]
 
 
 def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -> None:  # rules 3.4.1, 3.4.2
