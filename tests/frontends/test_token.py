@@ -1,5 +1,4 @@
-"""These tests ask ports that want a token, and ports on which whatever changes the server is off, over real sockets
-with real clients."""
+"""Ports that want a token, and ports without control of the server, over real sockets with real clients."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ class TritonPythonModel:
 
 @pytest.fixture(scope="module")
 def endpoints(lab: Lab) -> Iterator[Endpoints]:
-    """As a notebook opens them."""
+    """Yield endpoints with the options that a notebook uses."""
     lab.load("echo", ECHO, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1", DECOUPLED))
     lab.load("single", SINGLE, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1"))
     options = EndpointOptions(
@@ -287,7 +286,7 @@ def test_what_was_enabled_is_on(lab: Lab, protocol: Any) -> None:
             assert client.is_model_ready("single")
 
 
-# -- the token is told to nobody
+# -- the token reaches nobody
 
 
 @rule("6.14", "6.15.9")

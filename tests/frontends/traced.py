@@ -36,7 +36,7 @@ def untraced(lab: Lab) -> Iterator[None]:
 
 
 def written(path: Path) -> list[dict[str, Any]]:
-    """The entries of a trace file, once the answered request's are there: the answer comes before its trace."""
+    """Return the entries of a trace file, once the answered request's are there: the answer comes before its trace."""
     end = time.monotonic() + 10
     while not path.exists() or not path.read_text().endswith("]"):
         assert time.monotonic() < end
@@ -45,5 +45,5 @@ def written(path: Path) -> list[dict[str, Any]]:
 
 
 def moments(path: Path) -> list[dict[str, Any]]:
-    """The entries that are timestamps."""
+    """Return the entries that are timestamps."""
     return [entry["timestamps"][0] for entry in written(path) if "timestamps" in entry]

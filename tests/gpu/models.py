@@ -47,7 +47,7 @@ class TritonPythonModel:
         return responses
 """
 
-#: Makes an array of as many elements as it is told, keeps it, and answers with its process; after a card's `in_model`.
+#: Makes an array of as many elements as its input, keeps it, and answers with its process; after a card's `in_model`.
 HOARD = """
 import os
 
@@ -75,7 +75,7 @@ parameters {{ key: "FORCE_CPU_ONLY_INPUT_TENSORS" value: {{ string_value: "{cpu_
 
 
 def place(repository: Path, name: str, source: str, *, on_device: bool = True) -> str:
-    """Writes a model, whose inputs stay on the device, or are brought to the host. Returns its name."""
+    """Write a model, whose inputs stay on the device or are brought to the host, and return its name."""
     directory = repository / name
     (directory / "1").mkdir(parents=True, exist_ok=True)
     kind, cpu_only = ("KIND_GPU", "no") if on_device else ("KIND_CPU", "yes")

@@ -1,5 +1,6 @@
-"""These tests make BLS calls that wait for themselves, in real stubs (rule 4.4.1): they are refused, with the chain of
-models, only where it is certain that they do."""
+"""BLS calls that wait for themselves, in real stubs (rule 4.4.1): they are refused, with the chain of models, only
+where it is certain that they do.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ SEVEN = "'return say(7)'"
 
 
 def circle(*models: str) -> str:
-    """What a call to the first of `models` reads if it would wait for itself."""
+    """Return the error of a call to the first of `models` that would wait for itself."""
     return (
         f"!Model {models[0]} - Error when running inference: The request would wait for itself: {' -> '.join(models)}. "
         f"Every instance of '{models[0]}' that could take it waits, directly or not, for its answer. Configure more "
@@ -85,7 +86,9 @@ def models(lab: Lab) -> Lab:
 
 
 def run(models: Lab, name: str, code: str, /, **names: str) -> Any:
-    """What a model says to `code`, in which each `$name$` stands for the literal of another piece of code."""
+    """Return the answer of a model to `code`, in which each `$name$` is replaced by the literal of another piece of
+    code.
+    """
     for key, inner in names.items():
         code = code.replace(f"${key}$", repr(textwrap.dedent(inner).strip()))
     response = next(Script(models.server.model(name)).infer(code))

@@ -380,7 +380,7 @@ return [answer()]
 
 
 def code(text: str) -> Any:
-    """The input of a SCRIPTED model, for calls of the model itself."""
+    """Return the input of a SCRIPTED model, for calls of the model itself."""
     return np.array([text.encode()], dtype=np.object_)
 
 

@@ -23,7 +23,7 @@ def flow(lab: Lab) -> Script:
 
 
 def outcomes(script: Script, code: str) -> list[object]:
-    """Per response: its `OUT`, or the text of its error."""
+    """Return for each response its `OUT`, or the text of its error."""
     return [
         r.error.message if r.error else r.outputs["OUT"].numpy().tolist()
         for r in script.responses(code)  # an empty final is not among them

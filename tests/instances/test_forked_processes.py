@@ -1,4 +1,4 @@
-"""These tests check what a process that the model forked can do, in real stubs."""
+"""Processes that the model forked, and what they can do, in real stubs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(script: Script, code: str) -> Any:
 
 
 def in_children(script: Script, code: str, count: int = 1) -> list[Any]:
-    """What the body of a function gives in each of `count` forked processes, or the exception it ends with."""
+    """Return the result of a function's body in each of `count` forked processes, or the exception it ends with."""
     return list(run(script, f"return say(run_in({count}, {code!r}))"))
 
 

@@ -45,7 +45,7 @@ NAMES = ("one", "two")
 
 
 def storm(seed: int) -> int:
-    """Kills stubs at random moments; how many."""
+    """Kill stubs at random moments, and return how many."""
     dice, killed = random.Random(seed), 0
     end = time.monotonic() + STORM_SECONDS
     while time.monotonic() < end:
@@ -59,7 +59,7 @@ def storm(seed: int) -> int:
 
 
 def send_until(model: Model, over: threading.Event) -> set[str]:
-    """Requests until it is over: the texts of those that failed."""
+    """Send requests until it is over; return the texts of those that failed."""
     texts = set()
     while not over.is_set():
         try:

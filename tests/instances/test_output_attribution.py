@@ -1,4 +1,4 @@
-"""Every line a model prints or logs is known by model, version, instance and, while it executes, request."""
+"""The origin of every line that a model prints or logs: model, version, instance and, while it executes, request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A model gets the result of a fresh interpreter, whatever it does at import: each case is loaded by a server that
-forks zygotes and by one that starts every stub anew, and what it saw must be the same.
+"""Traps for a fork: whatever a model does at import, it gets the result of a fresh interpreter. Each case is loaded by
+a server that forks zygotes and by one that starts every stub itself, and what it saw must be the same.
 
 The packages are in a directory `site-packages` on PYTHONPATH. `heavy` writes down each time it is imported, which says
 whether it was.
@@ -115,7 +115,7 @@ class Sides:
         return lab.load("m", textwrap.dedent(source) + model, CONFIG, **files)
 
     def same(self, source: str, methods: str = "", **files: str) -> tuple[Any, bool]:
-        """What both saw, and whether the warm one had imported `heavy` before; the source defines `see`."""
+        """Return what both saw, and whether the warm one had imported `heavy` before; the source defines `see`."""
         for lab in (self.warm, self.cold):
             shutil.rmtree(lab.repository / "m", ignore_errors=True)  # files of the test before
         expected = saw(self.load(self.cold, source, methods, **files))
@@ -129,7 +129,7 @@ class Sides:
         return found, self.imports() == before
 
     def logged(self) -> list[str]:
-        """What the server has logged of the model that `warm` loaded last."""
+        """Return what the server has logged of the model that `warm` loaded last."""
         return [record.text for record in self.warm.server.logs("m") if record.stream == "server"]
 
 
@@ -160,7 +160,7 @@ def sides(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, empty; and no variable that changes from test to test."""
+    """Return the working directory, empty; without the variable that changes from test to test."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,6 +1,6 @@
-"""Exercises the author's module in a bare interpreter: `python self_check.py STUB_DIRECTORY`; Python 3.8, numpy alone.
+"""A check of the author's module in a bare interpreter: `python self_check.py STUB_DIRECTORY`; Python 3.8, numpy alone.
 
-Run by test_interpreters.py with every Python that a model may ask for. Prints `ok` as its last line.
+test_interpreters.py runs it with every Python that a model may need. Its last line is `ok`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        rai
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of each line but the rules and the head."""
+    """Return the cells of each line of a table but the rules and the head."""
     lines = [line for line in table.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
 

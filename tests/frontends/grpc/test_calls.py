@@ -27,7 +27,7 @@ SECONDS = 10
 
 
 class Unary(UnaryCall):
-    """Answers a message with itself; `wait` when told, `fail` and `raise` with errors."""
+    """An echo of one message; it waits for the test at `wait`, and fails at `fail` and `raise`."""
 
     waiting: SimpleQueue[Unary] = SimpleQueue()
 
@@ -56,7 +56,7 @@ class Compressed(Unary):
 
 
 class Stream(StreamCall):
-    """Answers each message with itself; `wait` is kept for the test, `raise` fails, `N` asks for N bytes N times."""
+    """An echo of each message; it waits for the test at `wait`, and fails at `raise`."""
 
     waiting: SimpleQueue[Stream] = SimpleQueue()
     MOST = MAX_UNREAD_SIZE

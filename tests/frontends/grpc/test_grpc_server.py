@@ -1,4 +1,4 @@
-"""These tests run the gRPC frontend on a core without model processes: options, calls that block, and what is kept."""
+"""The gRPC frontend on a core without model processes: options, calls that block, and what is kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ SECONDS = 10
 
 
 class Core:
-    """Answers each request as its id says: `ok`, `error`, `twice`, `refused`, `raise`; `load` waits for `loaded`."""
+    """A core that answers each request as its id asks: `ok`, `error`, `twice`, `refused`, `raise`; `load` waits for
+    `loaded`.
+    """
 
     def __init__(self) -> None:
         self.loaded = threading.Event()
@@ -184,7 +186,7 @@ MB = 1 << 20
 
 @contextmanager
 def bounded(core: Core, most: int) -> Iterator[Any]:
-    """A stub of a server whose messages may have so many bytes."""
+    """Yield a client of a server that limits messages to so many bytes."""
     server = GRPCServer(cast(InferenceServer, core), SharedMemoryManager(), memory=RequestMemory(most))
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(f"127.0.0.1:{server.start('127.0.0.1', 0)}", options) as channel:

@@ -1,5 +1,6 @@
-"""These tests turn messages into requests and responses into messages: protobuf reads what is written, and a bad
-message, whatever is wrong with it, gives Triton's error and nothing else."""
+"""Messages turned into requests, and responses into messages: protobuf reads what is written, and a bad message,
+whatever is wrong with it, gives Triton's error and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def response(**fields: Any) -> InferenceResponse:
 
 
 def zeros(size: int) -> dict[str, Tensor]:
-    """An output of so many bytes, which takes no memory until it is read."""
+    """Return an output of so many bytes, which takes no memory until it is read."""
     return {"OUT": Tensor(DataType.UINT8, (size,), np.zeros(size, np.uint8))}
 
 
@@ -264,7 +265,7 @@ def test_many_elements_are_read_in_pieces_between_which_others_run(
 
 @st.composite
 def messages(draw: st.DrawFn) -> Any:
-    """Requests for `rules` below that may be wrong in every way a message can be."""
+    """Draw a request for `rules` below that may be wrong in every way a message can be."""
     message = Request(model_name="m", id=draw(st.sampled_from(["", "7"])))
     word = st.sampled_from(["FP32", "BYTES", "INT8", "FP16", "", "fp32", "XX"])
     name = st.sampled_from(["A", "S", "X", ""])

@@ -1,4 +1,4 @@
-"""These tests parse messages: as protobuf does, and as if they had never come before."""
+"""The parsing of messages: as protobuf does it, and as if none had come before."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_both_parsers_agree_on_any_bytes(data: bytes) -> None:
 
 
 def content(parser: MessageParser, data: bytes) -> Any:
-    """What a message says, or the text of the fault in it."""
+    """Return all that a message holds, or the text of the fault in it."""
     try:
         request, plans, empty_final = reader.read(*parser.parse(data), -1)
     except DecodeError:

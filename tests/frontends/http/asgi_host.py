@@ -1,4 +1,4 @@
-"""A host that speaks ASGI, for tests: one request, and what was sent for it."""
+"""A host that speaks ASGI, for tests: one request, and what is sent for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Answer(NamedTuple):
-    """What the application has sent. `cut`: whether it was an exception that ended it."""
+    """What the application has sent. `cut`: whether an exception ended it."""
 
     status: int
     headers: dict[bytes, bytes]
@@ -66,7 +66,7 @@ class AsgiHost:
         return Answer(sent[0]["status"], dict(sent[0]["headers"]), bodies, cut)
 
     async def live(self, *requests: tuple[str, str, bytes]) -> list[Answer]:
-        """Send requests while the application is told that its host is up, and return the answers."""
+        """Send requests between the two lifespan events, and return the answers."""
         stop = asyncio.Event()
         words = ["lifespan.startup", "lifespan.shutdown"]
         events: list[str] = []

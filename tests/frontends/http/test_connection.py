@@ -1,5 +1,4 @@
-"""These tests send heads that came before on the same connection: such requests are not parsed, and are answered as if
-they were."""
+"""Requests whose heads came before on the same connection: they are not parsed, and are answered as if they were."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def http(lab: Lab) -> Iterator[RawHTTP]:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> Parsed:
-    """An entry for each message that the parser saw: the connection it came on."""
+    """Return a list that gets the connection of each message that the parser sees."""
     found: Parsed = []
     begin = request_parser.RequestParser.on_message_begin
 
@@ -84,7 +83,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> Parsed:
 
 
 class Connection:
-    """One connection, that is kept."""
+    """A connection for several requests."""
 
     def __init__(self, http: RawHTTP) -> None:
         self.socket = http.connect()
@@ -92,7 +91,7 @@ class Connection:
         self.stream: BinaryIO = self.socket.makefile("rb")
 
     def exchange(self, *requests: bytes) -> Reply:
-        """The reply to the first of requests that are sent at once."""
+        """Send requests at once and return the reply to the first."""
         self.socket.sendall(b"".join(requests))
         return self.read()
 
@@ -111,7 +110,7 @@ def connection(http: RawHTTP, parsed: Parsed) -> Iterator[Connection]:
 
 
 def infer(document: Any, *headers: str, model: str = "echo", blobs: bytes = b"", version: str = "HTTP/1.1") -> bytes:
-    """An infer request, its JSON padded to SIZE bytes: the head tells nothing of it."""
+    """Return an infer request, its JSON padded to SIZE bytes so that all heads are the same."""
     text = document if isinstance(document, str) else json.dumps(document)
     body = text.encode("utf-8", "surrogateescape").ljust(SIZE) + blobs
     lines = [
@@ -234,7 +233,7 @@ def test_the_head_of_a_large_request_is_not_remembered(connection: Connection, p
 
 @pytest.fixture
 def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer is there at once."""
+    """Let no answer be there at once."""
     monkeypatch.setattr(SoleSender, "begin", lambda self, *about: False)
 
 

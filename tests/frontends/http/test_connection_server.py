@@ -21,7 +21,7 @@ from tritonlab.frontends.shared.request_memory import RequestMemory
 
 
 class App:
-    """Answers with the path, once `go_on` is set for paths with `held`."""
+    """An application that answers with the path, once `go_on` is set for paths with `held`."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []

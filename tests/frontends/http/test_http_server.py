@@ -28,7 +28,7 @@ from tritonlab.frontends.shared.access import AccessRules
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.frontends.shared.unread_responses import too_much_unread
 
-#: Sends as many responses of as many bytes as it is told.
+#: Sends `count` responses of `size` bytes: its input.
 FLOOD = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -258,7 +258,7 @@ def test_a_slow_reader_of_a_large_answer_gets_it_all(http: RawHTTP) -> None:
 
 @pytest.fixture
 def strict(lab: Lab, http: RawHTTP) -> Iterator[RawHTTP]:
-    """An endpoint that keeps 1 MB of responses for a client."""
+    """Yield an endpoint that keeps 1 MB of responses for a client."""
     server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions(max_unread_size=1 << 20))
     yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
     server.stop()

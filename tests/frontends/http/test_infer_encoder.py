@@ -1,4 +1,4 @@
-"""These tests check, through the encoder, that JSON which is kept is the same as JSON that is written anew."""
+"""Kept JSON, seen through the encoder: it is the same as JSON that is written again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop reads the answers to its clients' requests itself; these tests look at what that must not change."""
+"""Answers that the event loop itself reads for its clients, and what that must not change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ECHO = "return [answer(OUT=np.float32([%d])) for _ in requests]"
 
 
 class Answered(Instrument):
-    """The name of the thread on which each answer of a model came."""
+    """An instrument that records the thread on which each answer of a model came."""
 
     def __init__(self, model: str) -> None:
         self.threads: list[str] = []
@@ -77,7 +77,7 @@ def answered(lab: Lab) -> Iterator[Answered]:
 
 @pytest.fixture
 def hold(tmp_path: Path) -> Iterator[Path]:
-    """A file; requests of `waiting` end when it is gone."""
+    """Yield a file; requests of `waiting` end when it is gone."""
     file = tmp_path / "hold"
     file.touch()
     yield file
@@ -89,7 +89,7 @@ def waiting(hold: Path, value: int) -> str:
 
 
 class Client:
-    """One connection, that is kept."""
+    """A connection for several requests."""
 
     def __init__(self, http: RawHTTP) -> None:
         self._socket = http.connect()

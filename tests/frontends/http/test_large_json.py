@@ -37,7 +37,7 @@ def read(text: str | bytes) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What is in an array, in arrays in it, and so on."""
+    """Yield what is in an array, in arrays in it, and so on."""
     for each in value.tolist() if type(value) is LargeArray else value:
         if type(each) in (list, LargeArray):
             yield from leaves(each)
@@ -46,7 +46,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def text_of(value: Any, large: Any = None) -> str:
-    """The value's text, arrays flat; `large` is the same as it was read."""
+    """Return the value's text, arrays flat, after a check that `large` has the same lengths."""
     if type(large) is LargeArray:
         assert large.length == len(value)
     if isinstance(value, dict):

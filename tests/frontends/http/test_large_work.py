@@ -1,5 +1,6 @@
-"""Nobody waits for another client's large request: the event loop is free while it is decoded, encoded or
-compressed."""
+"""Large requests of one client, for which no other waits: the event loop is free while they are decoded, encoded or
+compressed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def http(lab: Lab) -> Iterator[RawHTTP]:
 
 @contextmanager
 def held(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[threading.Event]:
-    """Has calls of a function wait until the end of the block; what is given is set once one waits."""
+    """Hold calls of a function until the end of the block; yield an event that is set once one waits."""
     call: Callable[..., Any] = getattr(owner, name)
     begun, go_on = threading.Event(), threading.Event()
 

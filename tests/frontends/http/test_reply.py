@@ -1,4 +1,4 @@
-"""These tests check what comes before the body of a reply."""
+"""What comes before the body of a reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests do over a socket what clients do with a connection; the application answers with what it was asked."""
+"""What clients do with a connection, over a socket to an application that answers with the request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
 
 async def echo(request: Request) -> HttpReply:
-    """Answers with the path and the body."""
+    """Answer with the path and the body."""
     return HttpReply(body=json.dumps([request.path.decode(), request.body.decode()]).encode())
 
 

@@ -1,5 +1,4 @@
-"""These tests check the trace of an HTTP request, with Triton's names in Triton's order (rule 5.14.4; measured on
-2.51)."""
+"""The trace of an HTTP request, with Triton's names in Triton's order (rule 5.14.4; measured on 2.51)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tritonlab.frontends.shared.access import AccessRules, Door, DoorAnswer, Hos
 
 
 def send(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, str, dict[str, str]]:
-    """Status, error text or body, and headers of the answer to one request."""
+    """Return status, error text or body, and headers of the answer to one request."""
     found = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     door = Door(rules)
     answer = door.ask(method, b"/v2", found) or DoorAnswer(200, door.for_page(found), b"answered")

@@ -220,7 +220,7 @@ def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
 
 @pytest.fixture
 def registered(connection: Any, client: GpuClient) -> Iterator[Callable[..., Any]]:
-    """Sends a request for a model with input and output in the client's region; returns the answer."""
+    """Yield a function that sends a request with input and output in the client's region and returns the answer."""
     module = connection.module
     connection.register_cuda_shared_memory("r", base64.b64encode(client.handle), 0, SIZE)
 
@@ -242,7 +242,7 @@ def test_tensors_come_from_and_go_to_a_clients_gpu(registered: Callable[..., Any
     recording.clear()
     registered("double", 32, 64, 128)
     assert client.read(128, 32) == (2 * numbers).tobytes()
-    # the request may be answered before its reader has told
+    # the request may be answered before its reader has reported it
     eventually(lambda: device_copies(recording.model("double")) == DeviceCopies(1, 32, 32, simulated=True))
 
 

@@ -31,7 +31,7 @@ __all__ = ["lab"]
 
 
 class Memory(SharedMemoryManager):
-    """Keeps what is written."""
+    """A manager that records what is written."""
 
     def __init__(self) -> None:
         super().__init__(allowed=True)
@@ -43,7 +43,7 @@ class Memory(SharedMemoryManager):
 
 
 class Core:
-    """Knows one version, and refuses what it is told to."""
+    """A core with one version, which fails with `refuses`."""
 
     def __init__(self, version: ModelVersion) -> None:
         self.version = version

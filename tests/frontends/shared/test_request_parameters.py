@@ -11,7 +11,7 @@ from tritonlab.frontends.shared.request_parameters import check_forwarded, set_p
 
 
 class Plain:
-    """Values that are Python's already."""
+    """A codec of values that are Python's already."""
 
     def correlation_id(self, value: Any) -> int | str:
         assert isinstance(value, (int, str))

@@ -68,7 +68,7 @@ class Client:
         return tritonclient.http.InferenceServerClient(self.served.http, connection_timeout=60, network_timeout=60)
 
     def infer(self, *, region_in: bool, region_out: bool) -> Any:
-        """The answer of one request over a connection of its own."""
+        """Return the answer of one request over a connection of its own."""
         tensor = self.protocol.InferInput("IN", [ELEMENTS if region_in or region_out else 1], "FP32")
         if region_in:
             tensor.set_shared_memory("r", SIZE)
@@ -86,7 +86,7 @@ class Client:
             client.close()
 
     def in_thread(self, **places: bool) -> Callable[[], Any]:
-        """Sends a request; what is returned waits for its answer."""
+        """Send a request; return a function that waits for its answer."""
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(self.infer(**places)), daemon=True)
         thread.start()

@@ -1,5 +1,4 @@
-"""These tests check BLS on the link: blocks that must go back, callees and callers that die, calls from many
-threads."""
+"""BLS on the link: blocks that must go back, callees and callers that die, calls from many threads."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ USED = "sys.modules['_pb_stub.api.bridge'].current().region.used"
 
 
 def used(script: Script) -> list[int]:
-    """Bytes out in both regions of a stub, after a request that returns what it could."""
+    """Return the bytes in use in both regions of a stub, after a request that returns what it could."""
     script.value("0")
     stub = script.instance.stub
     assert stub is not None

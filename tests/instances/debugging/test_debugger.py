@@ -35,7 +35,7 @@ return [answer(OUT=np.float32([x]))]
 
 
 class FakeDesk:
-    """Types `lines`, and keeps what it was shown. A line may be an exception, or a function that returns one."""
+    """A desk that types `lines` and records the prompts. A line may be an exception, or a function that returns one."""
 
     def __init__(self, *lines: Any, reads: bool = True, here: bool = True) -> None:
         self.lines: SimpleQueue[Any] = SimpleQueue()
@@ -254,7 +254,7 @@ raise ValueError("too odd")
 
 @pytest.fixture
 def keeping(tmp_path: Any) -> Iterator[Lab]:
-    """A server whose stubs keep the last exception of `execute`."""
+    """Yield a server whose stubs keep the last exception of `execute`."""
     lab = Lab(tmp_path, postmortem_seconds=600)
     yield lab
     lab.server.stop()
@@ -347,7 +347,7 @@ class Editor:
         return message
 
     def until(self, **wanted: Any) -> dict[str, Any]:
-        """The first message with these members, that was read already or comes."""
+        """Return the first message with these members, whether it was read already or comes."""
         while True:
             for message in self._aside:
                 if wanted.items() <= message.items():
@@ -398,7 +398,7 @@ class TritonPythonModel:
 
 @pytest.fixture
 def twice(lab: Lab, tmp_path: Path) -> Model:
-    """A model whose author has its file in `tmp_path`."""
+    """Return a model whose author has its file in `tmp_path`."""
     pytest.importorskip("debugpy")
     (tmp_path / "model.py").write_text(TWICE)
     return lab.load("twice", TWICE, config("IN FP32 1", "OUT FP32 1"))
@@ -491,7 +491,7 @@ for line in open("/proc/net/tcp").read().splitlines()[1:]:
 
 
 def sockets_of(*processes: int) -> list[str]:
-    """The inodes of the sockets that processes have open."""
+    """Return the inodes of the sockets that processes have open."""
     links = (link for pid in processes for link in Path(f"/proc/{pid}/fd").iterdir())
     found = []
     for link in links:
@@ -501,7 +501,7 @@ def sockets_of(*processes: int) -> list[str]:
 
 
 def family_of(session: int) -> list[int]:
-    """The processes of a session, which those that a stub starts are part of."""
+    """Return the processes of a session, which those that a stub starts are part of."""
     found = []
     for path in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):

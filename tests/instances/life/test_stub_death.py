@@ -1,4 +1,4 @@
-"""These tests check what is made of faulthandler's report, and what real stubs leave when they die."""
+"""Deaths of stubs: what is made of faulthandler's report, and what real stubs leave when they die."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_bus_error_says_what_was_not_there(dying: Script) -> None:
 
 @pytest.fixture
 def small_group() -> Iterator[Path]:
-    """A memory cgroup of 200 MB."""
+    """Yield a memory cgroup of 200 MB."""
     group = Path("/sys/fs/cgroup/memory/tritonlab_test")
     if not group.parent.is_dir():
         group = Path("/sys/fs/cgroup/tritonlab_test")

@@ -1,4 +1,4 @@
-"""These tests check what follows a stub's death, with stand-ins for the instance and the stub."""
+"""The replacement of a stub after its death, with stand-ins for the instance and the stub."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Died:
 
 
 def killed(error: ModelError, was_killed: bool = True) -> ModelError:
-    """The error of a stub that was killed from outside."""
+    """Mark an error as that of a stub that was killed from outside."""
     error.was_killed = was_killed
     return error
 
 
 class Instance:
-    """Notes what it and its scheduler are told."""
+    """An instance that records what happens to it and its scheduler."""
 
     name = "m_0_0"
 
@@ -98,7 +98,7 @@ class Instance:
     def dies(
         self, *, requests: tuple[Any, ...] = (), payload: Any = None, worked: bool = False, was_killed: bool = False
     ) -> list[str]:
-        """What is logged."""
+        """Let the stub die and return what is logged."""
         self.events.clear()
         self.logged.clear()
         self.replacement.begin(Death(Died(was_killed), payload, requests, worked))  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ class Instance:
         return self.logged
 
     def passes(self, ns: int) -> list[Any]:
-        """What it and its scheduler are told while the time passes."""
+        """Let the time pass and return what happens to the instance and its scheduler."""
         self.events.clear()
         self.logged.clear()
         self.timer.advance(ns)
@@ -206,7 +206,7 @@ def test_one_stopped_while_it_starts_is_not_handed_to_its_scheduler() -> None:
     instance = Instance()
     instance.stopped = True
     instance.dies()
-    assert instance.events == [BURIED, "started"]  # it has killed its stub and not said "idle"
+    assert instance.events == [BURIED, "started"]  # it has killed its stub and is not idle
     assert instance.replacement.count == 0
 
 

@@ -42,7 +42,7 @@ def warmup(*parts: str, directory: Path = Path("/none"), counted: bool = True) -
 
 
 def made(*parts: str, directory: Path = Path("/none")) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Name of each call's sample, and of each request the arrays."""
+    """Return the name of each call's sample, and of each request the arrays."""
     return [
         (name, [{key: t.numpy() for key, t in request.inputs.items()} for request in requests])
         for name, requests in warmup(*parts, directory=directory).samples()

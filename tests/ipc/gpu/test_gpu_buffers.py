@@ -27,7 +27,7 @@ def buffers(driver: SimulatedDriver) -> GpuBuffers:
 
 
 def foreign(driver: SimulatedDriver, data: bytes, device: int = 0) -> DeviceArray:
-    """Memory of somebody else."""
+    """Return memory of somebody else."""
     address = driver.allocate(device, len(data))
     driver.copy_in(device, address, data)
     return DeviceArray(driver, device, address, len(data), None)

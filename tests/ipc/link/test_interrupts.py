@@ -11,7 +11,7 @@ from tritonlab.ipc.link.interrupts import interruptible, shielded
 
 @pytest.fixture(autouse=True, params=["private", "public"])
 def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`signal` serves where the module it is made of is missing."""
+    """Use `signal` also in place of the private module it is made of."""
     if request.param == "public":
         monkeypatch.setattr(interrupts, "_signal", signal)
 

@@ -21,7 +21,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 class Arrivals:
-    """Counts the events of one descriptor; arms again only when told."""
+    """The events of one descriptor, which is armed again only by the test."""
 
     def __init__(self) -> None:
         self.count = threading.Semaphore(0)
@@ -192,7 +192,7 @@ def test_a_callback_that_raises_does_not_end_the_thread(
     raising = Watch(link_reader, ours.fileno(), broken)
     raising.start()
     theirs.send(b"1")
-    # An event may be asked for a second time, so two descriptors that are both ready may come in either order.
+    # An event may be reported again, so two descriptors that are both ready may come in either order.
     assert entered.once_more()
     read, write = os.pipe()
     watch = Watch(link_reader, read, arrivals)
@@ -223,7 +223,7 @@ def test_after_close_nothing_can_be_started_and_the_rest_is_ignored(pair: tuple[
 
 @pytest.fixture
 def loop_reader(link_reader: LinkReader) -> Iterator[LoopReader]:
-    """The reader of an event loop that this test plays: it reads when the test says so."""
+    """Yield the reader of an event loop that this test plays: it reads when the test calls it."""
     reader = link_reader.in_loop()
     yield reader
     if reader.running:

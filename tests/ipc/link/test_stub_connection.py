@@ -21,7 +21,7 @@ LOG, RESPONSE, EXECUTE = NUMBER["LOG"], NUMBER["RESPONSE"], NUMBER["EXECUTE"]
 
 
 def message(command: int, body: Any = None, ident: int = 0, freed: tuple[int, ...] = (), **lies: int) -> bytes:
-    """A message as it lies on the wire, with a header that may lie."""
+    """Return a message as it lies on the wire, with a header that may lie."""
     text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     version, length = lies.get("version", WIRE_VERSION), lies.get("length", len(text))
     header = HEADER.pack(version, command, len(freed), length, ident)
@@ -29,7 +29,7 @@ def message(command: int, body: Any = None, ident: int = 0, freed: tuple[int, ..
 
 
 def listen(stub: FakeStub, command: int = LOG) -> list[Any]:
-    """The bodies of what comes from now on."""
+    """Return a list that gets the bodies of all messages from now on."""
     received: list[Any] = []
     stub.link.handlers[command] = lambda ident, body: received.append(body)
     return received
@@ -255,14 +255,14 @@ def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub, unwa
 
 @pytest.fixture
 def loop_reader(link_reader: LinkReader) -> Iterator[LoopReader]:
-    """The reader of an event loop that this test's thread plays."""
+    """Yield the reader of an event loop that this test's thread plays."""
     reader = link_reader.in_loop()
     yield reader
     reader.close()
 
 
 def read(reader: LoopReader) -> None:
-    """Does what the event loop does when something has come."""
+    """Read as the event loop does when something has come."""
     assert select.select([reader.fileno()], [], [], 60)[0]
     reader.read()
 

@@ -1,4 +1,6 @@
-"""The relay hears only the debugger that has its token, and editors come through its socket."""
+"""The relay between editors and a debugger: it accepts only the debugger that has its token, and editors come through
+its socket.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def connect(relay: EditorRelay) -> End:
 
 
 def debugger(relay: EditorRelay) -> End:
-    """A debugger that has the token, and has answered all that lets its process go on."""
+    """Connect a debugger that has the token and has answered all that lets its process go on."""
     end = connect(relay)
     end.respond(end.read(), clientAccessToken=relay.token)
     for command in ("initialize", "attach", "configurationDone", "disconnect"):

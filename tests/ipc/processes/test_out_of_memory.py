@@ -20,7 +20,7 @@ MB = 1 << 20
 
 
 def machine(root: Path, **files: str) -> Path:
-    """A file system with these files; `__` for `/`."""
+    """Write a file system with these files; `__` for `/`."""
     for name, text in {"proc__vmstat": "nr_free_pages 5\noom_kill 2\n", **files}.items():
         path = root / name.replace("__", "/").replace("memory_", "memory.")
         path.parent.mkdir(parents=True, exist_ok=True)

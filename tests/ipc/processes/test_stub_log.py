@@ -90,7 +90,7 @@ def pipes() -> Iterator[Pipes]:
 
 
 class PolledElsewhere:
-    """Is a poll object while another thread polls with it."""
+    """A poll object that another thread polls with."""
 
     def poll(self, timeout: int) -> list[tuple[int, int]]:
         raise RuntimeError("concurrent poll() invocation")

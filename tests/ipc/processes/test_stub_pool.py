@@ -29,13 +29,13 @@ STAND_BY = ZygoteKeeper.stand_by
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the variable that changes from test to test: zygotes would be thrown away for it."""
+    """Delete the variable that changes from test to test: zygotes would be thrown away for it."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
 
 
 @pytest.fixture
 def standbys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each zygote has a standby at once."""
+    """Let each zygote have a standby at once."""
     monkeypatch.setattr(ZygoteKeeper, "stand_by", STAND_BY)
     monkeypatch.setattr("tritonlab.ipc.zygotes.zygote_keeper._STANDBY_AFTER", 0)
 
@@ -49,14 +49,14 @@ def pool(link_reader: LinkReader) -> Iterator[StubPool]:
 
 @pytest.fixture
 def started() -> Started:
-    """The processes of the test: servers of the whole session may have some of their own."""
+    """Return a function that lists the test's processes: servers of the whole session may have some of their own."""
     before = psutil.Process().children(recursive=True)
     return lambda: [child for child in psutil.Process().children(recursive=True) if child not in before]
 
 
 @pytest.fixture
 def taken() -> Iterator[list[StubProcess]]:
-    """Stubs that a test has acquired; they are ended after it."""
+    """Yield a list of stubs that a test has acquired; they are ended after it."""
     stubs: list[StubProcess] = []
     yield stubs
     for stub in stubs:
@@ -65,7 +65,7 @@ def taken() -> Iterator[list[StubProcess]]:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Callable[[str], str]:
-    """The path of a model's source with these imports."""
+    """Return a function that writes a model's source and returns its path."""
 
     def write(source: str) -> str:
         path = tmp_path / f"{abs(hash(source))}.py"
@@ -76,14 +76,14 @@ def model(tmp_path: Path) -> Callable[[str], str]:
 
 
 def imported(pool: StubPool) -> dict[int, str]:
-    """What each zygote has imported."""
+    """Return what each zygote has imported."""
     memory = pool.memory()
     assert memory is not None
     return memory.imports
 
 
 def origin(pool: StubPool) -> int:
-    """The zygote that forked last."""
+    """Return the zygote that forked last."""
     assert pool._zygotes is not None
     return max(pool._zygotes._zygotes(), key=lambda zygote: zygote.used).child.pid
 
@@ -204,7 +204,7 @@ def test_the_zygotes_that_a_killed_root_has_grown_go_on(pool: StubPool, model: C
 
 
 def standby(pool: StubPool, module: str) -> int:
-    """The process id of a zygote's standby, 0 while it has none."""
+    """Return the process id of a zygote's standby, 0 while it has none."""
     assert pool._zygotes is not None
     (found,) = (g for g in pool._zygotes._growths() if "".join(step.module for step in g.steps) == module)
     return found.standby.child.pid if found.standby is not None else 0

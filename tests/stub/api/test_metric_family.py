@@ -18,7 +18,7 @@ ORPHAN = (
 
 
 def deletions(bridge: FakeBridge) -> list[Any]:
-    """What the server has been told about dead families; waits for those that are on their way."""
+    """Return the dead families that the server knows of; wait for those that are on their way."""
     metric_family._undertaker.bury()
     return [body for command, body in bridge.calls if command == "METRIC_FAMILY_DEL"]
 

@@ -21,7 +21,7 @@ NUMERIC = {
 
 
 class Lease:
-    """Keeps a block, as the one of a region does; hands out copy-on-write memory if it was told to."""
+    """A lease of a block, as that of a region; it hands out the copy-on-write memory `private`, if there is any."""
 
     def __init__(self, private: np.ndarray[Any, Any] | None = None) -> None:
         self.private = private
@@ -33,7 +33,7 @@ class Lease:
 
 
 def received(array: np.ndarray[Any, Any], lease: Any = None) -> Tensor:
-    """`array` as an input that came over the link."""
+    """Return `array` as an input that came over the link."""
     datatype = next((n for char, n in NUMERIC.items() if np.dtype(char) == array.dtype), 13)
     data = encode_bytes_tensor(array) if datatype == 13 else array.tobytes()
     return Tensor._received("IN", datatype, list(array.shape), memoryview(data), lease)
@@ -248,7 +248,7 @@ def test_imported_device_memory_is_handed_on_and_let_go() -> None:
 
 
 def sent(tensor: Tensor) -> tuple[Any, bool]:
-    """The bytes that are sent of it, and whether they may become others."""
+    """Return the bytes that are sent of it, and whether they may become others."""
     wires: list[Any] = []
     changeable: list[Any] = []
     add_wires(wires, [tensor], changeable)

@@ -21,7 +21,7 @@ class Late(Exception):
 
 @pytest.fixture(autouse=True)
 def gate() -> Iterator[None]:
-    """The gate as in a stub, open; this process's handlers come back afterwards."""
+    """Open the gate as in a stub; this process's handlers come back afterwards."""
     names = ("signal", "getsignal")
     before = {name: getattr(signal, name) for name in names}
     handlers = {number: signal.getsignal(number) for number in (FIRST, SECOND, signal.SIGINT)}

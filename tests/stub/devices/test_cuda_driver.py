@@ -1,4 +1,4 @@
-"""These tests run where there is no GPU, on a library that stands for NVIDIA's; `tests/gpu` has those on a card."""
+"""The driver on a library that stands for NVIDIA's, where there is no GPU; `tests/gpu` has these calls on a card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY = 0x7F0000000000
 
 
 class FakeLibrary:
-    """Answers as libcuda does for one device, and keeps the names of its calls. `fails` names a call that fails."""
+    """A libcuda of one device that records the names of its calls. `fails` maps a call to its error."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

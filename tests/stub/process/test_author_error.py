@@ -24,8 +24,9 @@ from tritonlab.stub._pb_stub.wire.serialization import MAX_TEXT
 
 
 def raised_by(source: str, file: str = "/repo/m/1/model.py", through: str = "call()") -> BaseException:
-    """What `call()` of the source raises; called as the stub calls a model, from a frame of ours, whose line is
-    `through`."""
+    """Return what `call()` of the source raises, called as the stub calls a model: from a frame of ours, whose line is
+    `through`.
+    """
     scope: dict[str, Any] = {"__name__": "1.model"}
     exec(compile(textwrap.dedent(source), file, "exec"), scope)
     ours: dict[str, Any] = dict(scope)

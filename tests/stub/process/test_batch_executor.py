@@ -23,7 +23,7 @@ def side() -> Iterator[StubSide]:
 
 
 class Model:
-    """Calls the function with the requests, as `execute`."""
+    """A model whose `execute` is the function."""
 
     def __init__(self, function: Callable[[list[Any]], Any]) -> None:
         self.execute = function
@@ -69,7 +69,7 @@ def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -
     *_, responses = side.execute(side.entry(1, outputs=["B"]), side.entry(2), side.entry(3, outputs=["MISSING"]))
     assert [[TensorHeader._make(row).name for row in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
     side.execute(side.entry(4), ident=2)
-    # once, and of no output that was only not asked for
+    # once, and not for an output that was only not requested
     text = "Triton checks no outputs: 'UNKNOWN' is not an output of the config and was dropped."
     assert side.logged == [(1, "", 0, text)]
 

@@ -1,4 +1,4 @@
-"""What is said of the variables where an exception left the author's code."""
+"""Reports of the variables where an exception left the author's code."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Load = Callable[..., ModelContext]
 
 @pytest.fixture(autouse=True)
 def as_in_a_stub() -> Iterator[None]:
-    """Without what `import tritonlab` puts into this process for notebooks: a stub finds the module by its path."""
+    """Take away what `import tritonlab` puts into this process for notebooks: a stub finds the module by its path."""
     names = ("triton_python_backend_utils", "c_python_backend_utils")
     originals = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     finders = list(sys.meta_path)
@@ -37,7 +37,9 @@ def as_in_a_stub() -> Iterator[None]:
 
 @pytest.fixture
 def load(tmp_path: Path, fake_bridge: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
-    """Imports a model.py as a stub does; this process's modules and paths are as before afterwards."""
+    """Yield a function that imports a model.py as a stub does; this process's modules and paths are as before
+    afterwards.
+    """
     modules = dict(sys.modules)
     for name in ("1", "1.model"):  # that `load_class` has left
         sys.modules.pop(name, None)

@@ -32,7 +32,7 @@ class Blocked:
 
 
 def part(text: str, title: str) -> list[str]:
-    """The lines below a title."""
+    """Return the lines below a title."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(title)) + 1
     end = next((i for i in range(start, len(lines)) if not lines[i].startswith(" ")), len(lines))

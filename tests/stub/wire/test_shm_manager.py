@@ -36,7 +36,7 @@ def fd() -> Iterator[int]:
 
 
 def resident(fd: int) -> int:
-    """Bytes the system has given to the file."""
+    """Return the bytes that the system has allocated for the file."""
     return os.fstat(fd).st_blocks * 512
 
 
