@@ -19,6 +19,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serving import DECOUPLED, Lab, config, lab
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.grpc.control_handlers import RPCS
@@ -32,34 +33,19 @@ TOKEN = new_token()
 RIGHT = {"authorization": f"Bearer {TOKEN}"}
 SECONDS = 10
 
-#: Answers with its input twice, and with the parameters it was sent.
-ECHO = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            said = pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object))
-            for _ in range(2):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()), said]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
-SINGLE = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            said = pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object))
-            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()), said]))
-        return answers
-"""
+#: A response with the input and the parameters of its request: once from SINGLE, twice from ECHO.
+RESPONSE = """pb_utils.InferenceResponse([
+    pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()),
+    pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object)),
+])"""
+SINGLE = executes(f"return [{RESPONSE} for request in requests]")
+ECHO = executes(
+    "for request in requests:\n"
+    "    sender = request.get_response_sender()\n"
+    "    for _ in range(2):\n"
+    f"        sender.send({RESPONSE})\n"
+    "    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"
+)
 
 
 @pytest.fixture(scope="module")

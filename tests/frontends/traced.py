@@ -10,22 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.models import answers
 from tests.serving import Lab, config
 
-TRACED = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse(
-                [pb_utils.Tensor("OUT", np.array([str(request.trace().get_context())], dtype=object))]
-            )
-            for request in requests
-        ]
-"""
+TRACED = answers("np.array([str(request.trace().get_context())], object)")
 CONFIG = config("IN INT32 1", "OUT STRING 1")
 
 

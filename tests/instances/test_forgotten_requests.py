@@ -7,6 +7,7 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, eventually
 from tritonlab.core.status import CancelledError, InternalError, ModelError
 
@@ -143,18 +144,13 @@ def test_a_list_that_is_emptied_while_senders_answer(script: Script) -> None:
 def test_one_forgotten_request_of_a_batch_fails_alone(lab: Lab) -> None:
     model = lab.load(
         "halves",
-        """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            value = request.inputs()[0].as_numpy()
-            if value[0, 0] > 0:
-                out = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value)])
-                request.get_response_sender().send(out, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-""",
+        executes("""\
+for request in requests:
+    value = request.inputs()[0].as_numpy()
+    if value[0, 0] > 0:
+        out = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value)])
+        request.get_response_sender().send(out, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""),
         'backend: "python" max_batch_size: 4 model_transaction_policy { decoupled: true }'
         "dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 5000000 }"
         'input { name: "IN" data_type: TYPE_FP32 dims: [ 1 ] } output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }'

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.serving import DECOUPLED, Lab, alive, config, eventually, in_threads, instances
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.server.api.model import Model
@@ -76,18 +77,12 @@ class TritonPythonModel:
 """
 
 #: Answers what is no null request, from its sender.
-IGNORING = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            if request.correlation_id():
-                out = pb_utils.Tensor("OUT", np.full((1, 1), len(requests), np.int32))
-                request.get_response_sender().send(pb_utils.InferenceResponse([out]), flags=1)
-"""
+IGNORING = executes(
+    "for request in requests:\n"
+    "    if request.correlation_id():\n"
+    '        out = pb_utils.Tensor("OUT", np.full((1, 1), len(requests), np.int32))\n'
+    "        request.get_response_sender().send(pb_utils.InferenceResponse([out]), flags=1)"
+)
 
 
 def text(strategy: str, *more: str, batch: int = 4, count: int = 1) -> str:

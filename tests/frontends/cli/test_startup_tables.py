@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, initializes
 from tests.serving import write_model
 from tritonlab.frontends.cli.server_options import read_options
 from tritonlab.frontends.cli.startup_tables import backend_table, model_table, option_table
 
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
+BROKEN = initializes("raise RuntimeError('no weights')")
 
 
 def rows(table: str) -> list[list[str]]:

@@ -17,6 +17,7 @@ import pytest
 from tests.conformance.cases_http import BAD
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serving import Lab, config
 from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.frontends.http import connection as connections
@@ -30,23 +31,15 @@ from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.ipc.link.wait_policy import SoleSender
 
 #: Returns its input and its parameters.
-ECHO = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse(
-                [
-                    pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()),
-                    pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object)),
-                ]
-            )
-            for request in requests
-        ]
-"""
+ECHO = executes(
+    "return [\n"
+    "    pb_utils.InferenceResponse([\n"
+    '        pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()),\n'
+    '        pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object)),\n'
+    "    ])\n"
+    "    for request in requests\n"
+    "]"
+)
 Parsed: TypeAlias = list[connections.HttpConnection]
 SIZE = 400  # bytes of a padded document
 OUT = {"name": "OUT", "parameters": {"binary_data": False}}

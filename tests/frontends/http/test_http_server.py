@@ -17,7 +17,7 @@ import pytest
 
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, read_reply
 from tests.conformance.rules import rule
-from tests.models import IDENTITY
+from tests.models import IDENTITY, executes
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.http.connection import HttpConnection
@@ -29,23 +29,17 @@ from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.frontends.shared.unread_responses import too_much_unread
 
 #: Sends `count` responses of `size` bytes: its input.
-FLOOD = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            count, size = request.inputs()[0].as_numpy().tolist()
-            sender = request.get_response_sender()
-            text = np.array([b"x" * size], dtype=object)
-            for _ in range(count):
-                if request.is_cancelled():
-                    break
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+FLOOD = executes(
+    "for request in requests:\n"
+    "    count, size = request.inputs()[0].as_numpy().tolist()\n"
+    "    sender = request.get_response_sender()\n"
+    '    text = np.array([b"x" * size], dtype=object)\n'
+    "    for _ in range(count):\n"
+    "        if request.is_cancelled():\n"
+    "            break\n"
+    '        sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))\n'
+    "    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"
+)
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.raw_http import RawHTTP, Reply, read_reply
+from tests.models import executes
 from tests.serving import Lab, Script, config, eventually, in_threads, instances
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
@@ -21,20 +22,12 @@ from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 #: Answers with what the first model answers that it calls.
-CALLS = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            call = pb_utils.InferenceRequest(
-                model_name="script", requested_output_names=["OUT"], inputs=[request.inputs()[0]]
-            )
-            answers.append(pb_utils.InferenceResponse([call.exec().output_tensors()[0]]))
-        return answers
-"""
+CALLS = executes(
+    "inputs = [request.inputs()[0] for request in requests]\n"
+    'calls = [pb_utils.InferenceRequest(model_name="script", requested_output_names=["OUT"], inputs=[each])\n'
+    "         for each in inputs]\n"
+    "return [pb_utils.InferenceResponse([call.exec().output_tensors()[0]]) for call in calls]"
+)
 ECHO = "return [answer(OUT=np.float32([%d])) for _ in requests]"
 
 

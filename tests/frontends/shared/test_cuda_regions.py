@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from tests.conformance.rules import rule
 from tests.driver_process import DriverProcess
-from tests.models import IDENTITY, answers
+from tests.models import IDENTITY, answers, executes
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import (
     AlreadyExistsError,
@@ -40,21 +40,12 @@ BAD = "failed to register shared memory region: invalid args"
 DOUBLE = answers("2 * x")
 
 #: Computes on the simulated device, whose memory only its driver reads: nothing is counted as a copy.
-DOUBLE_THERE = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-from _pb_stub.api.simulated_array import SimulatedArray
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            array = SimulatedArray.from_dlpack(request.inputs()[0])
-            made = SimulatedArray(array.numpy() * 2, array.device)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", made)]))
-        return responses
-"""
+DOUBLE_THERE = executes(
+    "arrays = [SimulatedArray.from_dlpack(request.inputs()[0]) for request in requests]\n"
+    "made = [SimulatedArray(array.numpy() * 2, array.device) for array in arrays]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", each)]) for each in made]',
+    imports="from _pb_stub.api.simulated_array import SimulatedArray",
+)
 ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
 
 

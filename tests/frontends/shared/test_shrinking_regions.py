@@ -16,24 +16,17 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serve_process import ServeProcess
 from tests.serving import SOON, config, eventually, write_model
 
 #: Answers with its input, once the file that is named at its load is gone.
-HELD = """
-import os, time
-
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        while os.path.exists({hold!r}):
-            time.sleep(0.005)
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())]) for request in requests
-        ]
-"""
+HELD = executes(
+    "while os.path.exists({hold!r}):\n"
+    "    time.sleep(0.005)\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]',
+    imports="import os, time",
+)
 SIZE = 16 << 20
 ELEMENTS = SIZE // 4
 
