@@ -103,7 +103,7 @@ def connection(http: RawHTTP, parsed: Parsed) -> Iterator[Connection]:
 
 
 def infer(document: Any, *headers: str, model: str = "echo", blobs: bytes = b"", version: str = "HTTP/1.1") -> bytes:
-    """Return an infer request, its JSON padded to SIZE bytes so that all heads are the same."""
+    """Return an infer request, its JSON padded to SIZE bytes so that the head does not depend on it."""
     text = document if isinstance(document, str) else json.dumps(document)
     body = text.encode("utf-8", "surrogateescape").ljust(SIZE) + blobs
     lines = [

@@ -21,7 +21,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 class Arrivals:
-    """The events of one descriptor, which is armed again only by the test."""
+    """A count of the events of one descriptor, which only the test arms again."""
 
     def __init__(self) -> None:
         self.count = threading.Semaphore(0)

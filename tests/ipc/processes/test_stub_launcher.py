@@ -72,7 +72,7 @@ def test_a_stub_inherits_its_own_descriptors_only(stub_process: StubProcess) -> 
 
 @pytest.fixture
 def descriptors(lab: Lab) -> int:
-    """Return how many are open, with no warm stub on its way."""
+    """Return how many descriptors are open, with no warm stub on its way."""
     assert lab.server.core.pool.wait_warm()
     return open_descriptors()
 
