@@ -26,9 +26,9 @@ class Spy:
 
     def __init__(self, called: Any) -> None:
         self._called = called
-        self.given: Any = None
+        self.arguments: Any = None
         self.returned: Any = None
 
-    def __call__(self, *given: Any) -> Any:
-        self.given, self.returned = given, self._called(*given)
+    def __call__(self, *arguments: Any) -> Any:
+        self.arguments, self.returned = arguments, self._called(*arguments)
         return self.returned

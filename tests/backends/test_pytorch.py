@@ -46,8 +46,8 @@ class Subtract(torch.nn.Module):
 
 
 class Named(torch.nn.Module):
-    def forward(self, given: Dict[str, torch.Tensor]) -> torch.Tensor:
-        return given["a"] - given["b"]
+    def forward(self, pair: Dict[str, torch.Tensor]) -> torch.Tensor:
+        return pair["a"] - pair["b"]
 
 
 class Words(torch.nn.Module):

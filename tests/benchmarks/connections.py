@@ -43,10 +43,10 @@ class Talk(Protocol):
 
     sock: socket.socket
 
-    def ask(self) -> None:
+    def send(self) -> None:
         """Sends a request."""
 
-    def hear(self, data: bytes) -> bool:
+    def receive(self, data: bytes) -> bool:
         """Takes bytes that came; returns whether the answer is complete."""
 
 
@@ -56,20 +56,20 @@ class HttpTalk:
     def __init__(self, address: str, request: bytes) -> None:
         self.sock = _connected(address)
         self._request = request
-        self._size = self._came = 0
+        self._size = self._received = 0
 
-    def ask(self) -> None:
-        self._came = 0
+    def send(self) -> None:
+        self._received = 0
         self.sock.sendall(self._request)
 
-    def hear(self, data: bytes) -> bool:
-        if not self._came and not data.startswith(b"HTTP/1.1 200 "):
+    def receive(self, data: bytes) -> bool:
+        if not self._received and not data.startswith(b"HTTP/1.1 200 "):
             raise RuntimeError(data.decode(errors="replace"))
-        self._came += len(data)
+        self._received += len(data)
         if not self._size:
             head, _, _ = data.lower().partition(b"\r\n\r\n")
             self._size = len(head) + 4 + int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
-        return self._came == self._size
+        return self._received == self._size
 
 
 class GrpcTalk:
@@ -98,13 +98,13 @@ class GrpcTalk:
             + self._frame(self._WINDOW, 0, 0, (1 << 30).to_bytes(4, "big"))
         )
 
-    def ask(self) -> None:
+    def send(self) -> None:
         self._stream += 2
         self._answered = False
         head = self._frame(self._HEADERS, self._END_HEADERS, self._stream, self._block)
         self.sock.sendall(head + self._frame(self._DATA, self._END_STREAM, self._stream, self._body))
 
-    def hear(self, data: bytes) -> bool:
+    def receive(self, data: bytes) -> bool:
         buffer, at, over = self._buffer + data, 0, False
         while len(buffer) - at >= 9:
             end = at + 9 + int.from_bytes(buffer[at : at + 3], "big")
@@ -193,7 +193,7 @@ class Side:
     def _run(self, end: float) -> int:
         talks, poll = self._talks, self._epoll.poll
         for talk in talks.values():
-            talk.ask()
+            talk.send()
         under_way, count, goes_on = len(talks), 0, True
         while under_way:
             events = poll(_PATIENCE)
@@ -204,10 +204,10 @@ class Side:
                 data = talk.sock.recv(_RECEIVED)
                 if not data:
                     raise ConnectionError("the server closed a connection")
-                if talk.hear(data):
+                if talk.receive(data):
                     count += 1
                     if goes_on:
-                        talk.ask()
+                        talk.send()
                     else:
                         under_way -= 1
             goes_on = goes_on and time.perf_counter() < end

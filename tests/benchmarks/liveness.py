@@ -25,7 +25,7 @@ def large_document(count: int = COUNT) -> bytes:
     return b'{"inputs":[{"name":"IN","shape":[%d],"datatype":"FP32","data":%b}]}' % (count, numbers)
 
 
-def asked(address: str, path: str, body: bytes, headers: Mapping[str, str]) -> int:
+def post(address: str, path: str, body: bytes, headers: Mapping[str, str]) -> int:
     """Sends the request over a connection of its own; the bytes of its answer."""
     with closing(http.client.HTTPConnection(address, timeout=300)) as connection:
         connection.request("POST", path, body, dict(headers))
@@ -85,13 +85,13 @@ def works(address: str) -> dict[str, Callable[[], object]]:
     binary = head + np.random.default_rng(0).random(count, np.float32).tobytes()
     size = {"Inference-Header-Content-Length": str(len(head))}
     return {
-        "5 million numbers as JSON": lambda: asked(address, path, plain, {}),
-        "the same compressed": lambda: asked(
+        "5 million numbers as JSON": lambda: post(address, path, plain, {}),
+        "the same compressed": lambda: post(
             address, path, packed, {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
         ),
-        "64 MB binary": lambda: [asked(address, path, binary, size) for _ in range(5)],
-        "64 MB answered compressed": lambda: asked(address, path, binary, {**size, "Accept-Encoding": "gzip"}),
-        "generate with 5 million": lambda: asked(
+        "64 MB binary": lambda: [post(address, path, binary, size) for _ in range(5)],
+        "64 MB answered compressed": lambda: post(address, path, binary, {**size, "Accept-Encoding": "gzip"}),
+        "generate with 5 million": lambda: post(
             address, "/v2/models/identity/generate", b'{"IN":' + plain[plain.index(b'"data":') + 7 : -3] + b"}", {}
         ),
     }

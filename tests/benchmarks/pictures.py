@@ -30,12 +30,12 @@ MS = 1_000_000
 
 def timeline() -> Timeline:
     """10,000 events, of which the last 120 executions are drawn."""
-    heard, random, at = Heard(), Random(1), 0
+    events, random, at = Heard(), Random(1), 0
     for number in range(2_000):
         requests = [asked(number * 4 + n, at=at - random.randint(0, 9)) for n in range(4)]
         at += 3
-        heard.execute(*requests, start=at, end=at + 2, instance=f"add_0_{number % 4}")
-    return Timeline(heard.recording, "add")
+        events.execute(*requests, start=at, end=at + 2, instance=f"add_0_{number % 4}")
+    return Timeline(events.recording, "add")
 
 
 def metrics() -> Metrics:

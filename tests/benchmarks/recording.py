@@ -140,10 +140,10 @@ def hook_us(requests: int) -> float:
     """Microseconds of the recorder's hook per request, in batches of so many."""
     instruments = Instruments()
     instruments.add(Recorder())
-    asked = [
+    sent = [
         InferenceRequest("m", {"INPUT0": Tensor.from_numpy(A), "INPUT1": Tensor.from_numpy(B)}) for _ in range(requests)
     ]
-    for request in asked:
+    for request in sent:
         request.shape_key = "m"  # as the rules of a model with fixed dims say
     times, hook, calls = ExecuteTimes(1, 2, 3), instruments.batch_executed, 2000
     assert hook is not None
@@ -151,7 +151,7 @@ def hook_us(requests: int) -> float:
     for _ in range(10):
         started = time.process_time()
         for _ in range(calls):
-            hook("m", 1, "m_0_0", 1, asked, requests, "full", times, False, 1)
+            hook("m", 1, "m_0_0", 1, sent, requests, "full", times, False, 1)
         rounds.append((time.process_time() - started) / calls / requests * 1e6)
     return min(rounds)
 

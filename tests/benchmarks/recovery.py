@@ -82,7 +82,7 @@ class Recoveries:
         return f"p50 {self.p50:.0f} ms, p99 {self.p99:.0f} ms, max {self.longest:.0f} ms of {self.count}"
 
 
-def ask(connection: http.client.HTTPConnection, model: str) -> int:
+def serving_stub(connection: http.client.HTTPConnection, model: str) -> int:
     """The process id of the stub that answers, 0 if it is not a good answer."""
     connection.request("POST", f"/v2/models/{model}/infer", _REQUEST)
     answer = connection.getresponse()
@@ -111,7 +111,7 @@ def send(address: str, model: str, count: int) -> None:
     def work() -> None:
         with closing(http.client.HTTPConnection(address, timeout=60)) as connection:
             while not over.is_set():
-                ask(connection, model)
+                serving_stub(connection, model)
 
     threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
@@ -156,13 +156,13 @@ def in_turn(
     """Kills the stub, and those of the zygotes that `also` chooses, when the last kill has been recovered from."""
     chance, times = random.Random(0), []
     with loaded(server) as connection:
-        beside = ask(connection, "beside")
+        beside = serving_stub(connection, "beside")
         for _ in range(kills):
-            stub = ask(connection, "struck")
+            stub = serving_stub(connection, "struck")
             zygotes = {pid: began for pid, began in children(server).items() if pid not in (beside, stub)}
             started = time.perf_counter()
             kill([*also(zygotes), stub])  # the stub last: its replacement begins at once
-            while ask(connection, "struck") in (0, stub):
+            while serving_stub(connection, "struck") in (0, stub):
                 time.sleep(0.001)
             times.append(time.perf_counter() - started)
             time.sleep(least + chance.uniform(0, _PAUSE))
@@ -190,7 +190,7 @@ def stormed(server: LabServer, kills: int = KILLS) -> Recoveries:
 
     def probe(connection: http.client.HTTPConnection) -> None:
         while not over.is_set():
-            if pid := ask(connection, "struck"):
+            if pid := serving_stub(connection, "struck"):
                 answers.append((time.perf_counter(), pid))
             else:
                 time.sleep(0.001)
@@ -198,7 +198,7 @@ def stormed(server: LabServer, kills: int = KILLS) -> Recoveries:
     chance = random.Random(0)
     killed: dict[int, float] = {}
     with loaded(server) as connection:
-        kept = children(server).keys() - {ask(connection, "struck")}
+        kept = children(server).keys() - {serving_stub(connection, "struck")}
         thread = threading.Thread(target=probe, args=(connection,))
         thread.start()
         while len(killed) < kills:

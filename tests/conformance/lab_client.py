@@ -151,9 +151,9 @@ class LabClient(Client):
     @staticmethod
     def _single(answers: list[Answer]) -> Answer:
         """The one answer of a model that is not decoupled; a separate empty final is the protocol's, not an answer."""
-        given = [a for a in answers if a.outputs or a.error] or answers
-        assert len(given) == 1, given
-        return given[0]
+        found = [a for a in answers if a.outputs or a.error] or answers
+        assert len(found) == 1, found
+        return found[0]
 
     def stream(self, model: str, inputs: Inputs, options: Options = PLAIN) -> list[Answer]:
         try:

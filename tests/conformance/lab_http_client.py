@@ -37,14 +37,14 @@ class LabHTTPClient(LabClient):
         path = f"/v2/models/{model}{_version(options.version)}/infer"
         head, blobs = _body(inputs, options)
 
-        def ask() -> None:
+        def send() -> None:
             try:
-                reply = self.http.ask("POST", path, head + blobs, {JSON_SIZE: str(len(head))})
+                reply = self.http.request("POST", path, head + blobs, {JSON_SIZE: str(len(head))})
                 answer.set_result(self._answer(reply))
             except BaseException as error:
                 answer.set_exception(error)
 
-        threading.Thread(target=ask, daemon=True).start()
+        threading.Thread(target=send, daemon=True).start()
         return Pending(answer, lambda: None)  # going away cancels nothing over HTTP (rule 3.10.1)
 
     def _answer(self, reply: Reply) -> Answer:

@@ -57,7 +57,9 @@ class RawHTTP:
     def connect(self) -> socket.socket:
         return socket.create_connection((self._host, self._port), timeout=DEADLINE)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
         sent = {"Host": self.address, **(headers or {})}
         if body is not None:
             sent.setdefault("Content-Length", str(len(body)))
@@ -65,12 +67,12 @@ class RawHTTP:
         return self.send("\r\n".join(lines).encode("latin-1") + (body or b""))
 
     def get(self, path: str) -> Reply:
-        return self.ask("GET", path)
+        return self.request("GET", path)
 
     def post(self, path: str, body: Any = b"", **headers: str) -> Reply:
         """`body`: bytes, or what is sent as JSON. Headers with `_` for `-`."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.ask("POST", path, data, {name.replace("_", "-"): value for name, value in headers.items()})
+        return self.request("POST", path, data, {name.replace("_", "-"): value for name, value in headers.items()})
 
     def infer(self, model: str, document: Any, blobs: bytes = b"", **headers: str) -> Reply:
         """An infer request of JSON, or text as it is, and the binary data behind it."""

@@ -74,9 +74,9 @@ def backend_directory() -> Path:
 def environment() -> dict[str, str]:
     """The stub embeds a Python: it finds libpython by LD_LIBRARY_PATH and its packages by the first python3 on PATH."""
     _, libdir, packages = _interpreter()
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "COV_", "TRITON"))}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "COV_", "TRITON"))}
     return {
-        **kept,
+        **inherited,
         "PATH": f"{VENV / 'bin'}:{os.environ.get('PATH', '')}",
         "LD_LIBRARY_PATH": f"{Path(packages) / 'nvidia_pytriton.libs'}:{libdir}",
     }
@@ -187,8 +187,8 @@ class ReferenceServer:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        for left in Path("/dev/shm").glob(self.region_prefix + "*"):
-            left.unlink(missing_ok=True)
+        for region in Path("/dev/shm").glob(self.region_prefix + "*"):
+            region.unlink(missing_ok=True)
 
     def __enter__(self) -> ReferenceServer:
         return self

@@ -102,7 +102,7 @@ class Collector:
         for item in items:
             if item.get_closest_marker("not_yet"):
                 continue  # shown open: Triton is asked, ours is expected to fail
-            counts = [self.real] * asks_the_real_server(item) + [self.ours] * asks_ours(item)
+            counts = [self.real] * runs_on_the_real_server(item) + [self.ours] * runs_on_ours(item)
             for number in (number for mark in item.iter_markers("rule") for number in mark.args):
                 for count in counts:
                     count[number] = count.get(number, 0) + 1
@@ -111,11 +111,11 @@ class Collector:
         return self.real.keys() | self.ours.keys()
 
 
-def asks_the_real_server(item: pytest.Item) -> bool:
+def runs_on_the_real_server(item: pytest.Item) -> bool:
     return side_of(item) == "real" if side_of(item) else bool(_REAL & set(fixtures(item)))
 
 
-def asks_ours(item: pytest.Item) -> bool:
+def runs_on_ours(item: pytest.Item) -> bool:
     """All tests do that are not of the real server alone."""
     return side_of(item) == "lab" if side_of(item) else "lab" in fixtures(item) or not _REAL & set(fixtures(item))
 

@@ -15,15 +15,15 @@ from .clients import DEADLINE, Answer, Client
 #: Inputs and outputs of a model that runs these scripts, for `config`.
 TENSORS = ("CODE STRING 1", "OUT INT32 -1;TEXT STRING -1")
 
-#: `ask` makes a BLS request that has another model run `code`, `got` reads a response, `told` is the list `execute`
-#: returns to say `value`, `mark` tells it in a file, at once or not at all.
+#: `request_to` makes a BLS request that has another model run `code`, `got` reads a response, `reply` makes the list
+#: that `execute` returns to answer with `value`, `mark` writes it into a file, at once or not at all.
 PRELUDE = """
 import asyncio, gc, json, os, threading, time
 T, R, E = pb_utils.Tensor, pb_utils.InferenceResponse, pb_utils.TritonError
 request = requests[0]
 sender = request.get_response_sender
 
-def ask(name, code, outputs=(), **more):
+def request_to(name, code, outputs=(), **more):
     text = T("CODE", np.array([code.encode()], dtype=object).reshape((1, 1) if "batch" in name else (1,)))
     return pb_utils.InferenceRequest(inputs=[text], requested_output_names=list(outputs), model_name=name, **more)
 
@@ -38,7 +38,7 @@ def number(n):
 def text(value):
     return R([T("TEXT", np.array([repr(value)], dtype=object))])
 
-def told(value):
+def reply(value):
     return [text(value)]
 
 def mark(path, value=None):
@@ -70,13 +70,13 @@ def batched(inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any
 
 
 def read(answer: Answer) -> Any:
-    """What a script said with `told`."""
+    """What a script said with `reply`."""
     assert answer.error == ""
     return ast.literal_eval(answer.outputs["TEXT"].reshape(-1)[0].decode())
 
 
 def run(client: Client, name: str, body: str, **names: object) -> Any:
-    """What the model says; its script ends with `told`."""
+    """What the model says; its script ends with `reply`."""
     return read(client.infer(name, script(body, **names)))
 
 

@@ -69,7 +69,7 @@ BOTH = "both = R([*number(5).output_tensors(), T('TEXT', np.array([b'x']))])\n"
 
 @rule("1.9.5", "3.4.1")
 @pytest.mark.parametrize("name", ["plain", "plain_flow"])
-def test_a_sender_drops_what_was_not_asked_for(client: Client, name: str) -> None:
+def test_a_sender_drops_what_was_not_requested(client: Client, name: str) -> None:
     end = "" if name == "plain_flow" else "\nreturn [None]"
     answers = client.stream(name, script(BOTH + "sender().send(both, 1)" + end), Options(outputs=["OUT"]))
     assert [{k: v.tolist() for k, v in a.outputs.items()} for a in answers] == [{"OUT": [5]}]
@@ -104,7 +104,7 @@ def test_bfloat16_passes_through_without_numpy(client: Client) -> None:
 
 @rule("1.6.3")
 def test_strings_come_in_the_shape_of_their_tensor(client: Client) -> None:
-    body = "x = request.inputs()[0].as_numpy()\nreturn told([x.shape, str(x.dtype), x.ravel()[1:].tolist()])"
+    body = "x = request.inputs()[0].as_numpy()\nreturn reply([x.shape, str(x.dtype), x.ravel()[1:].tolist()])"
     inputs = {"CODE": np.array([*script(body)["CODE"], b"", b"a\0", "ü".encode()], dtype=np.object_).reshape(2, 2)}
     assert read(client.infer("grid", inputs)) == [(2, 2), "object", [b"", b"a\0", "ü".encode()]]
 
@@ -118,9 +118,9 @@ def test_a_request_nobody_answers_waits_in_triton_and_fails_here(client: Client,
     """Better than Triton: the model is told what it did."""
     pending = client.submit("plain", script(f"self.kept = request\nreturn {value}"))
     if client.side == "real":
-        eventually(lambda: run(client, "plain", "return told(hasattr(self, 'kept'))"))
+        eventually(lambda: run(client, "plain", "return reply(hasattr(self, 'kept'))"))
         assert not pending.answer.done()
-        late = "kept = self.kept\ndel self.kept\nkept.get_response_sender().send(number(3), 1)\nreturn told(1)"
+        late = "kept = self.kept\ndel self.kept\nkept.get_response_sender().send(number(3), 1)\nreturn reply(1)"
         assert run(client, "plain", late) == 1
         assert pending.answer.result(60).outputs["OUT"].tolist() == [3]
         return
@@ -134,7 +134,7 @@ def test_a_request_nobody_answers_waits_in_triton_and_fails_here(client: Client,
 
 
 @rule("3.7.4")
-def test_one_answer_cannot_be_asked_of_a_decoupled_model(client: Client) -> None:
+def test_one_answer_cannot_be_requested_of_a_decoupled_model(client: Client) -> None:
     refused = "ModelInfer RPC doesn't support models with decoupled transaction policy"
     if isinstance(client, LabClient):
         with pytest.raises(UnsupportedError) as raised:
@@ -169,7 +169,7 @@ def test_the_time_of_a_call_is_that_of_the_model(client: Client) -> None:
         return {**times, "calls": found["execution_count"]}
 
     before = ended()
-    run(client, "plain", "time.sleep(0.05)\nreturn told(1)")
+    run(client, "plain", "time.sleep(0.05)\nreturn reply(1)")
     eventually(lambda: ended()["calls"] == before["calls"] + 1)
     spent = {name: ended()[name] - before[name] for name in PARTS}
     assert spent["compute_infer"] >= 50_000_000

@@ -29,19 +29,19 @@ def is_waiting(client: Client, name: str, count: int) -> bool:
 
 WATCH = (
     "mark(started)\n"
-    "until(asks)\n"
+    "until(is_cancelled)\n"
     "seen = [request.is_cancelled(), sender().is_cancelled(), request.is_cancelled()]\n"
     "mark(ended, seen)\n"
 )
 
 
 @rule("3.10.1", "3.10.3", "3.10.4", "1.7.11")
-@pytest.mark.parametrize("asks", ["request.is_cancelled", "sender().is_cancelled"])
+@pytest.mark.parametrize("is_cancelled", ["request.is_cancelled", "sender().is_cancelled"])
 def test_a_model_sees_that_its_client_is_gone_and_answers_into_the_void(
-    client: Client, tmp_path: Path, asks: str
+    client: Client, tmp_path: Path, is_cancelled: str
 ) -> None:
     paths = {"started": str(tmp_path / "started"), "ended": str(tmp_path / "ended")}
-    body = f"asks = {asks}\n{WATCH}return [R(error=E('given up', E.CANCELLED))]"
+    body = f"is_cancelled = {is_cancelled}\n{WATCH}return [R(error=E('given up', E.CANCELLED))]"
     pending = client.submit("direct", script(body, **paths))
     marked(tmp_path / "started")
     pending.cancel()
@@ -50,11 +50,11 @@ def test_a_model_sees_that_its_client_is_gone_and_answers_into_the_void(
     words = "Locally cancelled by application!" if isinstance(client, GRPCClient) else "given up"
     answer = pending.answer.result(60)
     assert (answer.code, answer.error) == ("CANCELLED", words)
-    assert run(client, "direct", "return told(request.is_cancelled())") is False
+    assert run(client, "direct", "return reply(request.is_cancelled())") is False
 
 
 @rule("3.10.3")
-def test_a_cancelled_request_that_is_not_asked_about_runs_to_its_end(client: Client, tmp_path: Path) -> None:
+def test_a_cancelled_request_that_nobody_checks_runs_to_its_end(client: Client, tmp_path: Path) -> None:
     paths = {name: str(tmp_path / name) for name in ("started", "go", "ended")}
     body = "mark(started)\nuntil(lambda: os.path.exists(go))\nmark(ended, 'all of it')\nreturn [number(1)]"
     pending = client.submit("direct", script(body, **paths))

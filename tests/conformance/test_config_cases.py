@@ -141,8 +141,8 @@ def check(case: ConfigCase, failure: Failure | None) -> None:
         return
     assert failure is not None
     if case.outcome == cases.POLL:
-        told = f"failed to load '{name}', failed to poll from model repository"
-        assert (failure.code, failure.text) == ("INTERNAL", told)
+        message = f"failed to load '{name}', failed to poll from model repository"
+        assert (failure.code, failure.text) == ("INTERNAL", message)
         # Beyond the text ours says where a text cannot be parsed, and an override's end is protobuf's own.
         assert failure.reason.startswith(text)
         return

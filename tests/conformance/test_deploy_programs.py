@@ -63,8 +63,8 @@ METRICS = {"deploy_rows": "counter", "deploy_depth": "gauge", "deploy_row_bytes"
 
 def recorded(model: str, request: list[float], *answers: list[float]) -> Recorded:
     tensors = [Tensor.from_numpy(np.array(answer, np.float32)) for answer in answers]
-    asked = InferenceRequest(model, {"IN": Tensor.from_numpy(np.array(request, np.float32))})
-    return Recorded(asked, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
+    sent = InferenceRequest(model, {"IN": Tensor.from_numpy(np.array(request, np.float32))})
+    return Recorded(sent, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
 
 
 def config(client: Client, model: str) -> Mapping[str, Any]:

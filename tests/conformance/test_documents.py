@@ -138,7 +138,7 @@ def test_statistics_of_an_unknown_model(both: tuple[Client, Client]) -> None:
 
 
 @rule("2.6.2", "5.11.9", "6.1.3")
-def test_ready_is_said_of_models_and_versions(both: tuple[Client, Client]) -> None:
+def test_models_and_versions_are_ready(both: tuple[Client, Client]) -> None:
     for side in both:
         assert [side.ready("smallest"), side.ready("smallest", 1), side.ready("smallest", 2), side.ready("nobody")] == [
             True,

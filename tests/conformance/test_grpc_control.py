@@ -332,13 +332,13 @@ def test_log_settings_that_cannot_be(rpc: Rpc, key: str, kind: str, value: Any, 
 
 @rule("5.14.3")
 def test_what_comes_before_a_bad_log_setting_stays_set(rpc: Rpc) -> None:
-    asked = {"log_format": ("string", "X"), "log_verbose_level": ("uint32", 3), "log_error": ("bool", False)}
-    assert logged(rpc, **asked) == ("INVALID_ARGUMENT", "invalid argument for log_format, got: X")
+    settings = {"log_format": ("string", "X"), "log_verbose_level": ("uint32", 3), "log_error": ("bool", False)}
+    assert logged(rpc, **settings) == ("INVALID_ARGUMENT", "invalid argument for log_format, got: X")
     found = logged(rpc, log_error=("bool", True))
     assert (found["log_verbose_level"], found["log_error"]) == (3, True)
     # it is an int for Triton, and none below 0
-    for level, shown in ((2**31 - 1, 2**31 - 1), (2**31, 0), (5, 5), (2**32 - 1, 0)):
-        assert logged(rpc, log_verbose_level=("uint32", level))["log_verbose_level"] == shown
+    for level, reported in ((2**31 - 1, 2**31 - 1), (2**31, 0), (5, 5), (2**32 - 1, 0)):
+        assert logged(rpc, log_verbose_level=("uint32", level))["log_verbose_level"] == reported
 
 
 # -- shared memory
@@ -494,12 +494,12 @@ NO_REGION: list[tuple[dict[str, Any], str]] = [
 
 @rule("6.10.4")
 @pytest.mark.parametrize(("parameters", "text"), NO_REGION)
-def test_which_of_several_mistakes_is_told(rpc: Rpc, parameters: dict[str, Any], text: str) -> None:
-    for asked in (
+def test_which_of_several_mistakes_is_reported(rpc: Rpc, parameters: dict[str, Any], text: str) -> None:
+    for request in (
         message("echo", [tensor(parameters=parameters)], [PAIR]),
         message("echo", [tensor()], [PAIR], outputs=[output(**parameters)]),
     ):
-        assert rpc("ModelInfer", asked) == ("INVALID_ARGUMENT", text)
+        assert rpc("ModelInfer", request) == ("INVALID_ARGUMENT", text)
 
 
 @rule("6.10.4", "6.7.1")

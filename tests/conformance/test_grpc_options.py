@@ -98,15 +98,15 @@ def test_a_restricted_protocol_wants_its_header(rpc: Rpc, category: str, method:
 
 @rule("6.1.3")
 def test_whoever_knows_the_key_may_pass(rpc: Rpc) -> None:
-    def ask(*metadata: tuple[str, str]) -> Any:
+    def index(*metadata: tuple[str, str]) -> Any:
         try:
             return rpc.stub.RepositoryIndex(RepositoryIndexRequest(), metadata=metadata, timeout=10)
         except grpc.RpcError as error:
             return error.code().name
 
     key = "triton-grpc-protocol-model-repository"
-    assert len(ask((key, "secret")).models) == 2
-    assert ask((key, "wrong")) == ask(("model-repository", "secret")) == "UNAVAILABLE"
+    assert len(index((key, "secret")).models) == 2
+    assert index((key, "wrong")) == index(("model-repository", "secret")) == "UNAVAILABLE"
     assert rpc.raw("/grpc.health.v1.Health/Check", b"")[0] == "UNAVAILABLE"
     ok(rpc.infer("echo", [tensor()], [PAIR]))
     assert len(rpc.stream([message("echo", [tensor()], [PAIR])])) == 1

@@ -49,13 +49,13 @@ def test_two_requests_one_after_the_other_and_a_body_in_chunks(http: RawHTTP) ->
 
 @rule("6.3.1")
 @pytest.mark.parametrize("headers", [H2C, "Connection: Upgrade\r\nUpgrade: websocket\r\n"], ids=["h2c", "websocket"])
-def test_a_request_that_asks_for_another_protocol_is_answered_in_this_one(http: RawHTTP, headers: str) -> None:
+def test_a_request_for_another_protocol_is_answered_in_this_one(http: RawHTTP, headers: str) -> None:
     (reply,) = replies(http, infer(http, headers), 1)
     assert reply.plain == (200, JSON, ANSWER)
 
 
 @rule("6.3.1")
-def test_a_client_that_has_said_all_is_answered(http: RawHTTP) -> None:
+def test_a_client_that_has_sent_everything_is_answered(http: RawHTTP) -> None:
     (reply,) = replies(http, infer(http), 1, end=True)
     assert reply.plain == (200, JSON, ANSWER)
 

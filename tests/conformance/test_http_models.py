@@ -129,7 +129,7 @@ def test_a_label_file_that_is_missing_fails_the_load(http: RawHTTP, client: Clie
     client.unload("unlabelled")
 
 
-SLEEPS = "mark(A, 1)\ntime.sleep(0.3)\nmark(B, request.is_cancelled())\nreturn told(1)"
+SLEEPS = "mark(A, 1)\ntime.sleep(0.3)\nmark(B, request.is_cancelled())\nreturn reply(1)"
 STREAMS = """
 s = sender()
 s.send(number(1))
@@ -163,7 +163,7 @@ def test_a_client_that_goes_away(
         connection.sendall(head.encode() + data)
         marked(tmp_path / "begun")
     assert marked(tmp_path / "ended") is cancelled
-    assert run(http, name if path == "infer" else "script", "return told(1)").status == 200
+    assert run(http, name if path == "infer" else "script", "return reply(1)").status == 200
 
 
 def run(http: RawHTTP, name: str, body: str) -> Any:

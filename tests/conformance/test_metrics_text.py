@@ -73,11 +73,11 @@ def program(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def asked(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def used(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server whose models have had their requests."""
     arguments = ["--metrics-config=summary_latencies=true", "--metrics-interval-ms=100"]
     options = {"metrics_config": MetricsConfig(summary_latencies=True, interval_ms=0)}
-    with serving(program, tmp_path_factory.mktemp("asked"), MODELS, arguments, **options) as client:
+    with serving(program, tmp_path_factory.mktemp("used"), MODELS, arguments, **options) as client:
         for name in ("fine", "raises", "refuses", "tagged"):
             client.infer(name, numbers(1, 2))
             client.infer(name, numbers(3))
@@ -160,16 +160,16 @@ def expected(name: str, inferences: int, good: int, bad: int, batches: dict[int,
         ("sleeps", 1, 1, 2, {1: 1}),
     ],
 )
-def test_statistics(asked: Client, name: str, inferences: int, good: int, bad: int, batches: dict[int, int]) -> None:
-    assert counts(asked.statistics(name)) == expected(name, inferences, good, bad, batches)
+def test_statistics(used: Client, name: str, inferences: int, good: int, bad: int, batches: dict[int, int]) -> None:
+    assert counts(used.statistics(name)) == expected(name, inferences, good, bad, batches)
 
 
 def families(text: str) -> dict[str, tuple[str, str, list[str]]]:
     """Of each family, in order: its help, its kind and what its lines are about, without values."""
     found: dict[str, tuple[str, str, list[str]]] = {}
     for block in re.split(r"(?m)^# HELP ", text)[1:]:
-        told, kind, *lines = block.splitlines()
-        name, _, words = told.partition(" ")
+        help, kind, *lines = block.splitlines()
+        name, _, words = help.partition(" ")
         assert kind.startswith(f"# TYPE {name} ")
         found[name] = words, kind.rpartition(" ")[2], sorted(line.rpartition(" ")[0] for line in lines if line)
     return found
@@ -277,11 +277,11 @@ def all_families() -> dict[str, tuple[str, str, list[str]]]:
 
 
 @rule("5.13.1", "5.13.3", "5.13.4", "1.14.8")
-def test_every_line_but_for_its_value(asked: Client) -> None:
-    told = {n: f for n, f in families(asked.metrics()).items() if n not in NEWER and not gpu_or_machine(n)}
+def test_every_line_but_for_its_value(used: Client) -> None:
+    found = {n: f for n, f in families(used.metrics()).items() if n not in NEWER and not gpu_or_machine(n)}
     for name, family in all_families().items():
-        assert told[name] == family
-    assert list(told) == list(all_families())
+        assert found[name] == family
+    assert list(found) == list(all_families())
 
 
 def values(client: Client, name: str) -> dict[str, float]:
@@ -301,15 +301,15 @@ def values(client: Client, name: str) -> dict[str, float]:
     ],
 )
 def test_values_of_the_counters(
-    asked: Client, name: str, good: int, inferences: int, executions: int, failures: dict[str, int]
+    used: Client, name: str, good: int, inferences: int, executions: int, failures: dict[str, int]
 ) -> None:
-    found = values(asked, name)
+    found = values(used, name)
     assert found[f"nv_inference_request_success{{{labels(name)}}}"] == good
     assert found[f"nv_inference_count{{{labels(name)}}}"] == inferences
     assert found[f"nv_inference_exec_count{{{labels(name)}}}"] == executions
     reasons = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
-    told = {r: found[f"nv_inference_request_failure{{{labels(name, reason=r)}}}"] for r in reasons}
-    assert told == {**dict.fromkeys(reasons, 0), **failures}
+    failed = {r: found[f"nv_inference_request_failure{{{labels(name, reason=r)}}}"] for r in reasons}
+    assert failed == {**dict.fromkeys(reasons, 0), **failures}
     assert found[f"nv_inference_request_summary_us_count{{{labels(name)}}}"] == good
     total = found[f"nv_inference_request_duration_us{{{labels(name)}}}"]
     assert (total > 0) == (good > 0)
@@ -317,10 +317,10 @@ def test_values_of_the_counters(
 
 
 @rule("5.13.3")
-def test_quantiles_of_nothing_and_of_one(asked: Client) -> None:
+def test_quantiles_of_nothing_and_of_one(used: Client) -> None:
     def quantiles(name: str, of: str) -> list[str]:
         start = f"nv_inference_{of}_summary_us{{{labels(name)},quantile="
-        return [line.rpartition(" ")[2] for line in asked.metrics().splitlines() if line.startswith(start)]
+        return [line.rpartition(" ")[2] for line in used.metrics().splitlines() if line.startswith(start)]
 
     assert quantiles("raises", "queue") == ["Nan"] * 5
     (value,) = set(quantiles("sleeps", "compute_infer"))

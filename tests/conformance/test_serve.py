@@ -52,13 +52,13 @@ class Side:
 
     def run(self, repository: Path, *arguments: str, term: str = "") -> Ended:
         """Runs a server on `repository` until it ends; by SIGTERM, when its stderr says `term`."""
-        given = [f"--model-repository={repository}", *arguments]
+        options = [f"--model-repository={repository}", *arguments]
         if self._real:
             ports = [f"{name}={port}" for name, port in zip(PORTS, reference.free_ports(3), strict=True)]
             backends = f"--backend-directory={reference.backend_directory()}"
-            return self._run(reference.server_command(*ports, backends, *given), term)
+            return self._run(reference.server_command(*ports, backends, *options), term)
         ports = [f"{name}=0" for name in PORTS]
-        return self._run([sys.executable, "-m", "tritonlab", "serve", *ports, *given], term)
+        return self._run([sys.executable, "-m", "tritonlab", "serve", *ports, *options], term)
 
     def _run(self, command: list[str], term: str = "") -> Ended:
         process = subprocess.Popen(
@@ -71,12 +71,12 @@ class Side:
             text=True,
         )
         assert process.stderr is not None
-        told = ""
+        printed = ""
         try:
-            while term and term not in told:
+            while term and term not in printed:
                 line = process.stderr.readline()
-                assert line, told
-                told += line
+                assert line, printed
+                printed += line
             if term:
                 process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=END_SECONDS)
@@ -84,7 +84,7 @@ class Side:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
-        return Ended(process.returncode, out, told + err)
+        return Ended(process.returncode, out, printed + err)
 
 
 @pytest.fixture(params=["real", "lab"])

@@ -92,7 +92,7 @@ class Traced:
         frontend adds."""
         entries = json.loads(self.file().read_text())
         first = min(entry["id"] for entry in entries) - 1
-        return [shown for entry in entries if (shown := _shown(entry, first)) is not None]
+        return [plain for entry in entries if (plain := _without_times(entry, first)) is not None]
 
     def file(self) -> Path:
         """The next trace's file, written."""
@@ -109,17 +109,17 @@ class Traced:
         return not Path(f"{self._file}.{self._number}").exists()
 
 
-def _shown(entry: dict[str, Any], first: int) -> dict[str, Any] | None:
-    shown = {**entry, "id": entry["id"] - first}
+def _without_times(entry: dict[str, Any], first: int) -> dict[str, Any] | None:
+    plain = {**entry, "id": entry["id"] - first}
     if "parent_id" in entry:
-        shown["parent_id"] = entry["parent_id"] - first
+        plain["parent_id"] = entry["parent_id"] - first
     if "timestamps" in entry:
         ((moment),) = entry["timestamps"]
         assert moment["ns"] > 0
         if moment["name"].startswith(("HTTP_", "GRPC_", "INFER_RESPONSE")):
             return None
-        shown["timestamps"] = moment["name"]
-    return shown
+        plain["timestamps"] = moment["name"]
+    return plain
 
 
 LEVELS = ("TIMESTAMPS", "TENSORS")
@@ -189,7 +189,7 @@ def test_a_request_that_the_cache_answers(traced: Traced) -> None:
 
 
 @rule("5.14.4", "1.11.1")
-def test_what_a_model_asks_with_its_trace_is_part_of_it(traced: Traced) -> None:
+def test_what_a_model_requests_with_its_trace_is_part_of_it(traced: Traced) -> None:
     traced.client.infer("calls", numbers(1, 2))
     inner = whole(2, "add", ["1,2"], request_id="inner", parent_id=1)
     assert traced.next() == [*inner, *whole(1, "calls", ["1,2"])]
@@ -228,10 +228,10 @@ def test_values_of_tensors(traced: Traced) -> None:
         "L": np.array([[-5, 1 << 40]], np.int64),
     }
     traced.client.infer("types", sent)
-    told = {
+    tensors = {
         e["tensor"]["name"]: e["tensor"]["data"] for e in traced.next() if e.get("activity") == "TENSOR_QUEUE_INPUT"
     }
-    assert told == {
+    assert tensors == {
         "S": '"a,b","ü",""',
         "F": "1.5,0.333333,1e+20,100000,1.23457e+06",
         "D": "0.333333,1e-09,5",
@@ -271,7 +271,7 @@ def test_a_trace_file_opens_as_a_recording(traced: Traced) -> None:
     file = traced.file()
     record = read_trace(file).model("add")
     ends = [e["timestamps"][0] for e in json.loads(file.read_text()) if "timestamps" in e]
-    told = {moment["name"]: moment["ns"] for moment in ends}
-    assert record.batches.rows()[:, :2].tolist() == [[told["COMPUTE_START"], told["COMPUTE_END"]]]
-    assert record.requests.rows()[:, 1:3].tolist() == [[told["REQUEST_START"], told["QUEUE_START"]]]
+    times = {moment["name"]: moment["ns"] for moment in ends}
+    assert record.batches.rows()[:, :2].tolist() == [[times["COMPUTE_START"], times["COMPUTE_END"]]]
+    assert record.requests.rows()[:, 1:3].tolist() == [[times["REQUEST_START"], times["QUEUE_START"]]]
     assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]

@@ -17,7 +17,7 @@ import tritonclient.grpc as grpcclient
 from tests.conformance.reference import free_ports
 from tests.engines.dynamo_units import write_shim
 from tests.engines.environment import environment, python_of
-from tests.engines.load import Call, seen_of
+from tests.engines.load import Call, reading_of
 
 #: Seconds that a process may take to be ready, on a busy machine.
 START = 90.0
@@ -141,6 +141,6 @@ def tensor(values: Any) -> Any:
 def grpc_call(client: Any) -> Call:
     def call(value: float) -> dict[str, object]:
         result = client.infer("sleeper", [tensor([value])], client_timeout=30)
-        return seen_of(result.as_numpy("SEEN")[0], float(result.as_numpy("OUT")[0]))
+        return reading_of(result.as_numpy("SEEN")[0], float(result.as_numpy("OUT")[0]))
 
     return call

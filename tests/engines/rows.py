@@ -15,13 +15,13 @@ _LIMIT = 1 << 20
 
 class Row(NamedTuple):
     """A sentence of pre-flight. `model` is the model that it is said of, empty for what is said of every one; `uses`
-    what the model uses, as `make engines` names it; `says` a part of the sentence, and `at` what stands on the line of
-    the source that it names."""
+    what the model uses, as `make engines` names it; `phrase` a part of the sentence, and `at` what stands on the line
+    of the source that it names."""
 
     engine: str
     model: str
     uses: str
-    says: str
+    phrase: str
     at: str = ""
 
 
