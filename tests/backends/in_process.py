@@ -1,4 +1,4 @@
-"""A backend's model.py in the test's own process, to look into it."""
+"""A backend's model.py in the process of the test, which can look into it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def in_process(backend: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> An
 
 
 class Spy:
-    """What a model is called with and returns, in the place of the function `called`."""
+    """A record of the arguments and the result of the function `called`, in its place."""
 
     def __init__(self, called: Any) -> None:
         self._called = called

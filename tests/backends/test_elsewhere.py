@@ -268,7 +268,7 @@ def test_bls_calls_and_ensembles_reach_the_server(server: Server) -> None:
 
 @rule("2.17.2")
 def test_the_timeout_of_a_request_counts_in_the_servers_queue(server: Server) -> None:
-    """What the server refuses is told in its own words: it has not gone."""
+    """A refusal of the server is an error with its own text: it is still there."""
 
     def infer(seconds: float, outcome: list[Any], **fields: Any) -> None:
         try:

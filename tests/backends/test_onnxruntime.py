@@ -87,7 +87,7 @@ TYPES = {
 
 @st.composite
 def tensors(draw: st.DrawFn, batches: bool) -> tuple[int, list[Any], list[int], list[int]]:
-    """An element type, the shape in the model, the shape of a request, and how the model transposes it."""
+    """Draw an element type, the shape in the model, the shape of a request, and how the model transposes it."""
     shape = draw(st.lists(st.integers(1, 3), min_size=0 if not batches else 1, max_size=4))
     variable = [draw(st.booleans()) for _ in shape]
     if batches:
@@ -337,7 +337,7 @@ def test_what_the_compiled_backend_has_and_this_one_does_not(server: Server, rep
 
 @rule("2.14.6")
 def test_settings_of_the_server(tmp_path: Path) -> None:
-    """The batch size of a model that does not say it; one for all backends counts where this one has none."""
+    """The batch size of a model that has none of its own; one for all backends counts where this one has none."""
     for name in ("a", "b"):
         write(tmp_path, name, {"model.onnx": three_layers()})
     for backend_config, size in (

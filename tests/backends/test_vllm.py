@@ -1,5 +1,5 @@
-"""NVIDIA's vLLM backend as it is, over the stand-in for its engine. Its sources are not ours: TRITONLAB_VLLM_BACKEND
-names the folder src/ of a checkout of github.com/triton-inference-server/vllm_backend."""
+"""NVIDIA's vLLM backend without a change, over the stand-in for its engine. Its sources are not ours:
+TRITONLAB_VLLM_BACKEND names the folder src/ of a checkout of github.com/triton-inference-server/vllm_backend."""
 
 from __future__ import annotations
 

@@ -32,26 +32,26 @@ _PATIENCE = 10
 
 
 class Busy(NamedTuple):
-    """What one side did: requests a second, and seconds of processor time for each."""
+    """The work of one side: requests a second, and seconds of processor time for each."""
 
     rate: float
     cpu: float
 
 
 class Talk(Protocol):
-    """One connection, on which one request is under way at a time."""
+    """A connection on which one request is under way at a time."""
 
     sock: socket.socket
 
     def send(self) -> None:
-        """Sends a request."""
+        """Send a request."""
 
     def receive(self, data: bytes) -> bool:
-        """Takes bytes that came; returns whether the answer is complete."""
+        """Take bytes that came; return whether the answer is complete."""
 
 
 class HttpTalk:
-    """Sends the same request again and again; all answers have the size of the first."""
+    """The same HTTP request again and again; all answers have the size of the first."""
 
     def __init__(self, address: str, request: bytes) -> None:
         self.sock = _connected(address)
@@ -73,7 +73,7 @@ class HttpTalk:
 
 
 class GrpcTalk:
-    """Sends the same unary call again and again, each on a stream of its own."""
+    """The same unary call again and again, each on a stream of its own."""
 
     _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
     _ACK = _END_STREAM = 1
@@ -143,7 +143,7 @@ def _connected(address: str) -> socket.socket:
 
 
 def binary_talk(address: str, model: str, shape: Sequence[int]) -> HttpTalk:
-    """A request whose tensors are behind the JSON, both ways."""
+    """Return a connection for a request whose tensors are behind the JSON, both ways."""
     inputs = [tritonclient.http.InferInput(name, list(shape), "FP32") for name in ("INPUT0", "INPUT1")]
     for tensor, array in zip(inputs, (A, B), strict=True):
         tensor.set_data_from_numpy(array.reshape(shape))
@@ -173,7 +173,7 @@ def grpc_talk(address: str, model: str, shape: Sequence[int]) -> GrpcTalk:
 
 
 class Side:
-    """One server and its connections."""
+    """A server and its connections."""
 
     def __init__(self, pid: int, talks: Sequence[Talk]) -> None:
         self._pid = pid
@@ -214,7 +214,7 @@ class Side:
         return count
 
     def found(self) -> Busy:
-        """Of all rounds but the first, in which the server warms up."""
+        """Return the work in all rounds but the first, in which the server warms up."""
         rounds = self._found[1:]
         return Busy(statistics.median(each.rate for each in rounds), statistics.median(each.cpu for each in rounds))
 
@@ -225,7 +225,7 @@ class Side:
 
 
 def compared(ours: Any, real: Any) -> Iterator[tuple[str, int, Busy, Busy]]:
-    """Each way to ask with each number of connections: its name, the number, and what each side did."""
+    """Yield each kind of request with each number of connections: its name, the number, and the work of each side."""
     ways: list[tuple[str, Any, str, Sequence[int]]] = [
         ("HTTP binary", binary_talk, "add_sub", [4]),
         ("HTTP JSON, dynamic batching", json_talk, "add_sub_batch", [1, 4]),

@@ -41,7 +41,7 @@ def soak(server: tritonlab.Server) -> None:
 
 
 def churn(server: tritonlab.Server, requests: int = 100_000, models: int = 50, turn: int = 200) -> None:
-    """Every `turn` requests one model is loaded, or unloaded if it is; the requests go to any that are loaded."""
+    """Load or unload one model every `turn` requests; the requests go to any that are loaded."""
     chance = random.Random(0)
     a = np.ones(4, dtype=np.float32)
     loaded: dict[str, tritonlab.Model] = {}
@@ -63,7 +63,7 @@ def churn(server: tritonlab.Server, requests: int = 100_000, models: int = 50, t
 
 
 def held(server: tritonlab.Server) -> dict[str, int]:
-    """What this process holds once it has come to rest."""
+    """Return what this process holds once it has come to rest."""
     server.core.pool.wait_warm()
     time.sleep(3)
     gc.collect()

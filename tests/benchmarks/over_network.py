@@ -140,7 +140,7 @@ class Pair:
 
 
 def sender(client: Any, protocol: Any) -> Callable[[], None]:
-    """Sends an add_sub request and reads its answer."""
+    """Return what sends an add_sub request and reads its answer."""
     inputs = [protocol.InferInput(name, [4], "FP32") for name in ("INPUT0", "INPUT1")]
     for tensor, array in zip(inputs, (A, B), strict=True):
         tensor.set_data_from_numpy(array)
@@ -154,29 +154,30 @@ def sender(client: Any, protocol: Any) -> Callable[[], None]:
 
 
 def one_caller(client: Any, protocol: Any, requests: int = 1000) -> Callable[[], float]:
-    """Seconds per add_sub request, the median of a round's."""
+    """Measure the seconds per add_sub request, the median of a round's."""
     return timed(sender(client, protocol), requests)
 
 
 def in_flight(client: Any, requests: int = 4000, depth: int = 32) -> Callable[[], float]:
-    """Inferences per second with `depth` requests under way all the time, by the faster of the client's two ways."""
+    """Measure the inferences per second with `depth` requests under way all the time, by the faster of the client's two
+    ways."""
     return Flow(client, "add_sub_batch", requests, depth).fastest()
 
 
 def streamed(client: Any, responses: int = 5000) -> Callable[[], float]:
-    """Responses per second of one decoupled request."""
+    """Measure the responses per second of one decoupled request."""
     return stream_reader(client, "repeat", np.array([responses], dtype=np.int32))
 
 
 def bls(client: Any, calls: int = 500) -> Callable[[], float]:
-    """Seconds per `exec` of a model that calls another."""
+    """Measure the seconds per `exec` of a model that calls another."""
     tensor = tritonclient.grpc.InferInput("IN", [1], "INT32")
     tensor.set_data_from_numpy(np.array([calls], dtype=np.int32))
     return lambda: float(client.infer("bls", [tensor]).as_numpy("OUT")[0])
 
 
 def identity(client: Any, protocol: Any, megabytes: int = 64) -> Callable[[], float]:
-    """GB/s of input and output together."""
+    """Measure GB/s of input and output together."""
     array = np.arange(megabytes * 1_000_000 // 4, dtype=np.float32)
 
     def round_() -> float:

@@ -1,4 +1,4 @@
-"""Configurations and what a server says to them: data for both sides and for the unit tests of `core`.
+"""Configurations and what a server answers to them: data for both sides and for the unit tests of `core`.
 
 Every text was read from tritonserver 2.51. `{m}` stands for the model's name, which is the caller's choice. Each model
 directory has `1/model.py`, a class with `execute` alone, unless the case has `completion`: the body of its
@@ -20,7 +20,7 @@ MODEL = "model"
 
 
 class ConfigCase(NamedTuple):
-    """`config` is the text of config.pbtxt, None for no such file."""
+    """A configuration and what its load ends with. `config` is the text of config.pbtxt, None for no such file."""
 
     id: str
     rules: tuple[str, ...]

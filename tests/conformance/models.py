@@ -38,12 +38,13 @@ instance_group [ { kind: KIND_CPU } ]
 
 
 def model(source: str, config: str | None = None, **more: str) -> Files:
-    """A model directory with version 1."""
+    """Return a model directory with version 1."""
     return {"1/model.py": source, **({"config.pbtxt": config} if config is not None else {}), **more}
 
 
 def config(inputs: str, outputs: str, *rest: str) -> str:
-    """A config.pbtxt text. A tensor is `NAME TYPE dims`, several by `;`: `IN FP32 -1,4; MASK BOOL 1 optional`."""
+    """Return the text of a config.pbtxt. A tensor is `NAME TYPE dims`, several by `;`: `IN FP32 -1,4; MASK BOOL 1
+    optional`."""
     lines = ['backend: "python"']
     for kind, tensors in (("input", inputs), ("output", outputs)):
         for tensor in filter(None, (t.strip() for t in tensors.split(";"))):

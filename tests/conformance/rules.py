@@ -1,7 +1,7 @@
-"""This module tells which rules of `semantics.md` are proved; `make rules` prints them one by one.
+"""The rules of `semantics.md` that are proved; `make rules` prints them one by one.
 
-A test names the rules that it proves, `@rule("3.2.1")`. A rule is proved if its tests ask the real server and ours. A
-number that is not in the book is an error.
+A test names the rules that it proves, `@rule("3.2.1")`. A rule is proved if its tests run on the real server and
+on ours. A number that is not in the book is an error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ rule = pytest.mark.rule
 
 
 def numbers(book: str) -> list[str]:
-    """Every rule of sections 1-6 in order: `1.4.7`, and `1.16` for what a section says outside its numbered rules."""
+    """Return every rule of sections 1-6 in order: `1.4.7`, and `1.16` for what a section says outside its numbered
+    rules."""
     found: list[str] = []
     section, own_text = "", False
     for line in book.splitlines():
@@ -92,7 +93,8 @@ def numbers(book: str) -> list[str]:
 
 
 class Collector:
-    """Counts, for each rule that the tests pytest collects cite, how many ask the real server and how many ask ours."""
+    """A count, for each rule that the collected tests cite, of those that run on the real server and those that run
+    on ours."""
 
     def __init__(self) -> None:
         self.real: dict[str, int] = {}
@@ -116,7 +118,7 @@ def runs_on_the_real_server(item: pytest.Item) -> bool:
 
 
 def runs_on_ours(item: pytest.Item) -> bool:
-    """All tests do that are not of the real server alone."""
+    """Return whether a test is not of the real server alone."""
     return side_of(item) == "lab" if side_of(item) else "lab" in fixtures(item) or not _REAL & set(fixtures(item))
 
 

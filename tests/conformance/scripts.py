@@ -1,4 +1,4 @@
-"""Scripts for SCRIPTED models: what they may use, how a test sends them and reads what they say."""
+"""Scripts for SCRIPTED models: what they may use, how a test sends them and reads their answers."""
 
 from __future__ import annotations
 
@@ -55,33 +55,33 @@ def until(holds):
 
 
 def code(body: str, **names: object) -> str:
-    """The script `body` after constants of it."""
+    """Return the script `body` after constants of it."""
     return PRELUDE + "".join(f"{name} = {value!r}\n" for name, value in names.items()) + body
 
 
 def script(body: str, **names: object) -> dict[str, np.ndarray[Any, Any]]:
-    """The inputs of a request that has a model run `body`."""
+    """Return the inputs of a request that lets a model run `body`."""
     return {"CODE": np.array([code(body, **names).encode()], dtype=np.object_)}
 
 
 def batched(inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """The same as a batch of one."""
+    """Return the inputs as a batch of one."""
     return {name: array[None] for name, array in inputs.items()}
 
 
 def read(answer: Answer) -> Any:
-    """What a script said with `reply`."""
+    """Return what a script answered with `reply`."""
     assert answer.error == ""
     return ast.literal_eval(answer.outputs["TEXT"].reshape(-1)[0].decode())
 
 
 def run(client: Client, name: str, body: str, **names: object) -> Any:
-    """What the model says; its script ends with `reply`."""
+    """Let a model run a script that ends with `reply`, and return its value."""
     return read(client.infer(name, script(body, **names)))
 
 
 def eventually(holds: Callable[[], Any]) -> Any:
-    """Waits for something that happens in another process, and gives its value."""
+    """Wait for something that happens in another process, and return its value."""
     end = time.monotonic() + DEADLINE
     while not (value := holds()):
         assert time.monotonic() < end, "it did not happen"
@@ -90,6 +90,6 @@ def eventually(holds: Callable[[], Any]) -> Any:
 
 
 def marked(path: Path) -> Any:
-    """Waits for what a script says with `mark`."""
+    """Wait for what a script writes with `mark`, and return it."""
     eventually(path.exists)
     return ast.literal_eval(path.read_text())

@@ -1,5 +1,5 @@
-"""These tests check what becomes of an answer: which outputs are sent, which requests are never answered, what is
-counted (sections 3.1 to 3.11)."""
+"""The ways of an answer: which outputs are sent, which requests are never answered, what is counted (sections 3.1 to
+3.11)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_strings_come_in_the_shape_of_their_tensor(client: Client) -> None:
 @rule("3.2.1", "3.2.2")
 @pytest.mark.parametrize("value", ["None", "[None]"])
 def test_a_request_nobody_answers_waits_in_triton_and_fails_here(client: Client, value: str) -> None:
-    """Better than Triton: the model is told what it did."""
+    """Better than Triton: the model gets an error that names its mistake."""
     pending = client.submit("plain", script(f"self.kept = request\nreturn {value}"))
     if client.side == "real":
         eventually(lambda: run(client, "plain", "return reply(hasattr(self, 'kept'))"))

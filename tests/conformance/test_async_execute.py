@@ -138,7 +138,7 @@ def test_an_exception_of_a_decoupled_coroutine_is_only_logged_by_triton_and_answ
 
 @rule("2.8.3")
 def test_the_loop_has_stopped_when_the_model_finalizes(side: Client) -> None:
-    """Triton asks it to, in a way that an idle loop does not notice."""
+    """Triton stops it in a way that an idle loop does not notice."""
     assert side.placed("async_ends", MODELS["async_run"]) is None
     body = "self.loop, self.thread = asyncio.get_running_loop(), threading.current_thread()\nreturn reply(1)"
     assert run(side, "async_ends", body) == 1

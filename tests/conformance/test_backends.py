@@ -65,7 +65,7 @@ def place_backends(directory: Path, stock: Path) -> None:
 
 @pytest.fixture(scope="module", params=["real", "lab"])
 def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server whose backend directory holds BACKENDS, `backends` beside its `repository`."""
+    """Start a server whose backend directory holds BACKENDS, `backends` beside its `repository`."""
     if (why := missing()) is not None:
         pytest.skip(why)  # both sides use the utils module of its wheel
     root = tmp_path_factory.mktemp(request.param)
@@ -86,18 +86,18 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def with_named_paths(side: Client, value: Any) -> Any:
-    """`value` with the paths that differ between the sides named by what they are."""
+    """Return `value` with the paths that differ between the sides named by what they are."""
     text = side.plain(json.dumps(value)).replace(str(side.repository.parent / "backends"), "<backends>")
     return json.loads(text)
 
 
 def based(backend: str, *rest: str) -> str:
-    """A config.pbtxt for a model of a Python-based backend."""
+    """Return a config.pbtxt for a model of a Python-based backend."""
     return ANSWERING_CONFIG.replace('"python"', f'"{backend}"') + "\n".join(rest)
 
 
 def reason(side: Client, name: str, files: Files) -> str:
-    """Why the version could not be loaded: `<Code>: <text>`."""
+    """Return why the version could not be loaded: `<Code>: <text>`."""
     failure = side.placed(name, files)
     side.unload(name)
     assert failure is not None

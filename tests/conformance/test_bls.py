@@ -58,7 +58,7 @@ MODELS = {
 
 
 def call(client: Client, body: str, **names: object) -> Any:
-    """What the caller says it saw."""
+    """Return what the caller reports that it saw."""
     return run(client, "caller", body, **names)
 
 

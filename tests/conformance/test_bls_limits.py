@@ -1,4 +1,4 @@
-"""These tests make BLS calls to ensembles and along chains, and measure the memory that their answers take."""
+"""BLS calls to ensembles and along chains, and the memory that their answers take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
 def ensemble(step: str, *more: str) -> str:
-    """Of one model, with its tensors."""
+    """Return an ensemble of one model, with its tensors."""
     tensors = config(*TENSORS, *more or ("",)).replace('backend: "python"', 'platform: "ensemble"')
     maps = 'input_map { key: "CODE" value: "CODE" } ' + "".join(
         f'output_map {{ key: "{name}" value: "{name}" }} ' for name in ("OUT", "TEXT")
@@ -99,7 +99,7 @@ def test_the_memory_of_answers(client: Client) -> None:
 
 
 def used_bytes(client: Client) -> int:
-    """Bytes: of all regions of Triton's stubs, and in use of what we write for the calling model."""
+    """Return the bytes of all regions of Triton's stubs, or those in use of what we write for the calling model."""
     if isinstance(client, RealClient):
         return sum(region.stat().st_size for region in Path("/dev/shm").glob(client.server.region_prefix + "*"))
     assert isinstance(client, LabClient)

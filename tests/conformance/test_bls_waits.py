@@ -1,4 +1,4 @@
-"""These tests check what a BLS call waits for, and calls that wait for themselves, where Triton waits for ever."""
+"""What a BLS call waits for, and calls that wait for themselves, where Triton waits for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests cancel requests (section 3.10): who hears of it, what is dropped, and what runs all the same."""
+"""Cancelled requests (section 3.10): who notices, what is dropped, and what runs all the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODELS = {
 
 
 def is_waiting(client: Client, name: str, count: int) -> bool:
-    """Whether so many requests wait for an execution of the model."""
+    """Return whether so many requests wait for an execution of the model."""
     labels = f'{{model="{name}",version="1"}}'
     return f"nv_inference_pending_request_count{labels} {count}" in client.metrics().splitlines()
 
@@ -65,7 +65,8 @@ def test_a_cancelled_request_that_nobody_checks_runs_to_its_end(client: Client, 
 
 
 def blocked(client: Client, name: str, directory: Path, count: int) -> list[Pending]:
-    """A request that executes until `<directory>/go` is there, and `count` that wait behind it and mark their run."""
+    """Send a request that executes until `<directory>/go` is there, and `count` that wait behind it and mark their
+    run."""
     holds = "mark(started)\nuntil(lambda: os.path.exists(go))\nreturn [number(0)]"
     texts = [code(holds, started=str(directory / "started"), go=str(directory / "go"))]
     texts += [code("mark(ran)\nreturn [number(1)]", ran=str(directory / f"ran{n}")) for n in range(count)]

@@ -1,4 +1,4 @@
-"""`connect` to tritonlab and to Triton: what is asked, and what comes back."""
+"""`connect` to tritonlab and to Triton: what is sent, and what comes back."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_the_tests_hold_the_server_to_what_was_recorded(
 
 
 def test_every_metric_of_rules_and_dashboard_is_reported(client: Client) -> None:
-    """Also those of a model that was never asked: `absent` would fire else."""
+    """Also those of a model that had no request: `absent` would fire else."""
     files = deploy_files(deployment(client))
     (group,) = yaml.safe_load(files["deploy/monitoring/alerts.yaml"])["groups"]
     panels = json.loads(files["deploy/monitoring/dashboard.json"])["panels"]

@@ -308,7 +308,7 @@ def cases() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, dict[str, Any]]:
-    """By test, then by side."""
+    """Return the answers by test, then by side."""
     return {}
 
 
@@ -390,7 +390,7 @@ def test_the_outputs_that_its_map_names_are_requested_of_a_step(client: Client) 
 
 
 def statistics(client: Client, name: str) -> dict[str, Any]:
-    """Of a model with one version."""
+    """Return the statistics of a model with one version."""
     found = client.statistics(name)
     assert isinstance(found, list)
     return dict(found[0])
@@ -467,7 +467,7 @@ def test_a_model_may_call_an_ensemble(
 
 @rule("5.7.14")
 def test_steps_that_start_after_a_cancellation_see_it(client: Client) -> None:
-    """Triton does not tell the steps that run; here they hear it too."""
+    """Triton does not cancel the steps that run; here they see it, too."""
     ident = f"cancelled-{client.side}"
     pending = client.submit("cancelled", {"X": x(1)}, Options(request_id=ident))
     wait_for(lambda: f"sleeps {ident}" in client.log())
@@ -711,7 +711,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 def requests_of(client: Client, model: str, ident: str) -> list[Any]:
-    """What instances of SUM logged of the requests with this id."""
+    """Return what instances of SUM logged of the requests with this id."""
     lines = [line for line in client.log().replace('\\"', '"').splitlines() if f"{model} [" in line and ident in line]
     return [json.loads(line.partition(f"{model} ")[2].rstrip('"')) for line in lines]
 

@@ -40,12 +40,12 @@ SOURCE = ANSWERING.format(
 
 
 def environment(path: str | Path) -> str:
-    """A config.pbtxt that names an environment."""
+    """Return a config.pbtxt that names an environment."""
     return ANSWERING_CONFIG + f'parameters {{ key: "EXECUTION_ENV_PATH" value: {{ string_value: "{path}" }} }}\n'
 
 
 def reason(side: Client, name: str, path: str | Path, **files: str) -> str:
-    """Why a model with that environment could not be loaded: `<Code>: <text>`."""
+    """Return why a model with that environment could not be loaded: `<Code>: <text>`."""
     failure = side.placed(name, model(SOURCE, environment(path), **files))
     side.unload(name)
     assert failure is not None
@@ -101,7 +101,7 @@ def test_an_archive_that_changed_is_unpacked_again(side: Client, tmp_path: Path)
 
 
 def records_of_environments(side: Client, path: Path) -> list[tuple[str, str]]:
-    """Level and text of the records about that archive, each with its kind before the path."""
+    """Return level and text of the records about that archive, each with its kind before the path."""
     if isinstance(side, LabClient):
         records = [(r.level[0], r.text) for r in side.server.logs()]
     else:
@@ -112,7 +112,7 @@ def records_of_environments(side: Client, path: Path) -> list[tuple[str, str]]:
 
 @rule("2.10.8")
 def test_what_the_log_says_of_environments(side: Client, tmp_path: Path) -> None:
-    """An archive is extracted once per content and path, which only the verbose log says."""
+    """An archive is extracted once per content and path, which only the verbose log records."""
     archive = pack_environment(VENV, tmp_path / "env.tar.gz")
     side.log_verbosely(True)
     using, extracting = ("I", "Using Python execution env "), ("I", "Extracting Python execution env ")

@@ -42,7 +42,7 @@ def run(client: Client, body: str, model: str = "run") -> Answer:
 
 
 def usable(client: Client, model: str = "run") -> bool:
-    """Whether the next request works (rule 3.5.3)."""
+    """Return whether the next request works (rule 3.5.3)."""
     return bool(run(client, "return [ok]", model).outputs["OUT"].tolist() == [7])
 
 
@@ -297,7 +297,7 @@ SEND = "s = requests[0].get_response_sender()\n"
 
 
 def flow(client: Client, body: str) -> list[tuple[object, str, bool]]:
-    """(value or None, error, final) of each message of the stream."""
+    """Return (value or None, error, final) of each message of the stream."""
     return [
         (a.outputs["OUT"].tolist() if "OUT" in a.outputs else None, a.error, a.final)
         for a in client.stream("flow", script(body))

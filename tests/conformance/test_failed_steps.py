@@ -24,15 +24,15 @@ ON_GPU = python(SUM, model_text(more="instance_group { kind: KIND_GPU }"))
 
 
 class Case(NamedTuple):
-    """`models`: what is placed. `loads`: (model, what its load says), in order; None for one that succeeds. The names
-    of all models begin with that of the case, which stands for `{}`."""
+    """Models and the loads that follow. `models`: what is placed. `loads`: (model, text of its failure), in order;
+    None for one that succeeds. The names of all models begin with that of the case, which stands for `{}`."""
 
     models: dict[str, Files]
     loads: Sequence[tuple[str, str | None]]
 
 
 def chain(name: str, reads: str = "IN=X", writes: str = "OUT=Y") -> Files:
-    """An ensemble of m1 and m2."""
+    """Return an ensemble of m1 and m2."""
     return ensemble(step(f"{name}_m1", reads, "OUT=Z"), step(f"{name}_m2", "IN=Z", writes))
 
 

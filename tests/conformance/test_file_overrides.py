@@ -1,4 +1,4 @@
-"""These tests load models with files that come with the request, in place of files of the model directory."""
+"""Loads of models with files that come with the request, in place of files of the model directory."""
 
 from __future__ import annotations
 

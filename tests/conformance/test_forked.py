@@ -67,7 +67,7 @@ def forked(client: Client, job: str, where: str = NOW, count: int = 1, **names: 
 
 
 def reload_hanging(client: RealClient) -> None:
-    """Kills the model's processes, of which one hangs: the server starts them anew with the next request."""
+    """Kill the model's processes, of which one hangs: the server starts them again with the next request."""
     for process in psutil.Process(client.server.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             if any(argument.startswith("pooled") for argument in process.cmdline()):

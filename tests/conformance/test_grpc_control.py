@@ -111,7 +111,7 @@ def test_statistics(rpc: Rpc) -> None:
 
 
 def repository_request(method: str, name: str = "echo", **parameters: Any) -> Any:
-    """`parameters` as (kind, value)."""
+    """Return a request with `parameters` as (kind, value)."""
     request = getattr(service_pb2, f"{method}Request")(model_name=name)
     for key, (kind, value) in parameters.items():
         setattr(request.parameters[key], f"{kind}_param", value)
@@ -348,7 +348,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @pytest.fixture
 def key(rpc: Rpc) -> Iterator[str]:
-    """A region of two pages whose FP32 elements count from 0."""
+    """Return the key of a region of two pages whose FP32 elements count from 0."""
     path = Path("/dev/shm") / f"tritonlab_test_{uuid.uuid4().hex}"
     path.write_bytes(np.arange(2 * PAGE // 4, dtype=np.float32).tobytes())
     yield f"/{path.name}"
@@ -359,7 +359,7 @@ def key(rpc: Rpc) -> Iterator[str]:
 
 @pytest.fixture
 def region(rpc: Rpc, key: str) -> str:
-    """`a`: its first page."""
+    """Register the first page of the region as `a`, and return the region's key."""
     ok(rpc("SystemSharedMemoryRegister", name="a", key=key, byte_size=PAGE))
     return key
 

@@ -62,7 +62,7 @@ OPTIONS = GRPCOptions(
 
 @pytest.fixture(scope="module", params=["real", "lab"])
 def rpc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
-    """A server with those flags, and MODELS loaded."""
+    """Start a server with those flags, and load MODELS."""
     repository = tmp_path_factory.mktemp(f"options_{request.param}")
     for name, files in MODELS.items():
         for path, text in files.items():

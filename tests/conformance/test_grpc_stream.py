@@ -46,8 +46,8 @@ class Open:
         self._requests.put(request)
 
     def exchange(self, request: Any, count: int = 1) -> list[Any]:
-        """Its first `count` responses. 2.51 crashes now and then where requests to several models run at the same time
-        on one stream (measured)."""
+        """Send a request and return its first `count` responses. 2.51 crashes now and then where requests to several
+        models run at the same time on one stream (measured)."""
         self.send(request)
         return [next(self.call) for _ in range(count)]
 
@@ -56,7 +56,7 @@ class Open:
 
 
 def request_for(model: str, count: int, empty_final: bool = False, id: str = "a") -> Any:
-    """Of `sender` or `decoupled`: `count` responses."""
+    """Return a request for `count` responses of `sender` or `decoupled`."""
     extra: dict[str, Any] = {"triton_enable_empty_final_response": True} if empty_final else {}
     return message(model, [tensor(shape=[1])], [np.float32(count).tobytes()], id=id, **extra)
 
@@ -66,7 +66,7 @@ def echo(id: str = "x") -> Any:
 
 
 def summary(found: Any, client: Client) -> Any:
-    """A message in short: (error, id, model, version, final or None, first output value or None)."""
+    """Return a message in short: (error, id, model, version, final or None, first output value or None)."""
     if isinstance(found, tuple):
         return found[0], client.plain(found[1])
     reply = found.infer_response
@@ -213,7 +213,7 @@ def test_requests_of_a_stream_run_at_once_and_each_keeps_its_order(rpc: Rpc, cli
 def test_a_last_response_without_outputs_is_a_response_and_no_mere_end(
     rpc: Rpc, client: Client, name: str, outputs: list[str], empty_final: bool
 ) -> None:
-    """Whether the model gave none, or none that the client asked for."""
+    """The model has no output, or none that the client requested."""
     tensors = "T('A', np.array([b'x'], object))" if outputs else ""
     body = f"requests[0].get_response_sender().send(R([{tensors}]), flags=1)\nreturn " + ("[None]" * (name == "one"))
     extra: dict[str, Any] = {"triton_enable_empty_final_response": True} if empty_final else {}

@@ -1,4 +1,4 @@
-"""These tests do what clients do with a connection besides sending one request after the other (section 6.1)."""
+"""What clients do with a connection besides sending one request after the other (section 6.1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def infer(http: RawHTTP, headers: str = "") -> bytes:
 
 
 def replies(http: RawHTTP, data: bytes, count: int, *, end: bool = False) -> list[Reply]:
-    """The replies to what is sent at once; `end`: and nothing more will be."""
+    """Return the replies to what is sent at once; `end`: with nothing to follow."""
     with closing(http.connect()) as connection:
         connection.sendall(data)
         if end:
@@ -96,7 +96,7 @@ def test_a_client_of_http_1_0_gets_a_stream_that_the_connection_ends(http: RawHT
 @rule("6.1.4")
 @pytest.mark.parametrize("headers", ["Connection: foo, keep-alive\r\n", "Connection: Keep-Alive\r\n"])
 def test_a_client_of_http_1_0_may_list_what_it_says_of_the_connection(http: RawHTTP, headers: str) -> None:
-    """2.51 knows the one word alone, and closes."""
+    """2.51 knows the header with one word alone, and closes."""
     data = infer(http, headers).replace(b"HTTP/1.1", b"HTTP/1.0")
     if http.side == "real" and "," in headers:
         (reply,) = replies(http, data, 1)

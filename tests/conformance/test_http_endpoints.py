@@ -203,7 +203,7 @@ def test_unload_dependents_is_a_bool(http: RawHTTP) -> None:
 
 @pytest.fixture
 def region(http: RawHTTP) -> Iterator[shared_memory.SharedMemory]:
-    """64 bytes, registered as `r`."""
+    """Register 64 bytes as `r`, and return them."""
     memory = shared_memory.SharedMemory(create=True, size=4096)
     body = {"key": f"/{memory.name}", "byte_size": 64}
     assert http.post("/v2/systemsharedmemory/region/r/register", body).plain == (200, JSON, b"")

@@ -1,4 +1,4 @@
-"""`infer` over HTTP, byte by byte: what comes back, and the words for what is wrong (sections 6.3 to 6.6)."""
+"""`infer` over HTTP, byte by byte: what comes back, and the texts of errors (sections 6.3 to 6.6)."""
 
 from __future__ import annotations
 
@@ -424,7 +424,7 @@ def test_a_decoupled_model_is_refused_before_the_body_is_read(http: RawHTTP) -> 
 
 @rule("3.2.3")
 def test_two_answers_where_there_is_one_to_give(http: RawHTTP) -> None:
-    """Triton's body is no JSON, ours is."""
+    """Triton's body is not JSON, ours is."""
     reply = run(http, "s = sender()\ns.send(number(1))\ns.send(number(2), 1)\nreturn [None]")
     assert reply.status == 500
     if http.side == "real":

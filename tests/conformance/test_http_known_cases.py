@@ -1,4 +1,4 @@
-"""These tests ask tritonlab the cases of other modules over HTTP. The other modules ask the real server."""
+"""The cases of other modules, sent to tritonlab over HTTP. The other modules send them to the real server."""
 
 from __future__ import annotations
 

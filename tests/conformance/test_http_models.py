@@ -1,5 +1,4 @@
-"""These tests check what an HTTP client sees of the model behind its request: senders, ensembles, and what follows when
-it goes away."""
+"""What an HTTP client sees of the model behind its request: senders, ensembles, and what follows when it goes away."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ X = {"name": "X", "shape": [4], "datatype": "FP32", "data": [1, 2, 3, 4]}
 
 @pytest.fixture(scope="module")
 def ensemble(http: RawHTTP, client: Client) -> RawHTTP:
-    """The endpoint, with the ensemble `both` loaded."""
+    """Return the endpoint, with the ensemble `both` loaded."""
     assert client.placed("both", {"config.pbtxt": ENSEMBLE, "1/.keep": ""}) is None
     return http
 

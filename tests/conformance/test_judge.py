@@ -1,4 +1,4 @@
-"""The same repository on both servers: equal answers to good requests, equal words for bad ones."""
+"""The same repository on both servers: equal answers to good requests, equal texts for bad ones."""
 
 from __future__ import annotations
 
@@ -334,7 +334,8 @@ BAD_REQUESTS: dict[str, tuple[str, Any, dict[str, Any], str, str]] = {
 
 
 def in_one_order(message: str) -> str:
-    """Triton keeps inputs in a hash table: what it lists, and which of two it blames, has no fixed order (1.4.12)."""
+    """Return the text with its lists sorted. Triton keeps inputs in a hash table: what it lists, and which of two it
+    blames, has no fixed order (1.4.12)."""
     listed = re.sub(r"(?<=Got input\(s\) \[)[^]]*", lambda m: ",".join(sorted(m[0].split(","))), message)
     return re.sub(r"input '[AB]' batch size", "input 'A|B' batch size", listed)
 

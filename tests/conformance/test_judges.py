@@ -93,7 +93,7 @@ def wheel() -> Iterator[tuple[TritonFiles, JudgePython]]:
 
 @pytest.fixture(scope="module")
 def program(wheel: tuple[TritonFiles, JudgePython]) -> Path:
-    """A `tritonserver` as an installation has it, with its backends and its Python."""
+    """Return a `tritonserver` as an installation has it, with its backends and its Python."""
     files, python = wheel
     place = CACHE / f"installed-{python.prefix.name}"
     backends = place / "backends"
@@ -128,7 +128,7 @@ CASES = [GoldenCase(name, "ok", {"IN": VALUE}, {}) for name in ("plain", "decoup
 
 @pytest.fixture
 def docker(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the calls of a `docker` that has every image."""
+    """Return a folder with the calls of a `docker` that has every image."""
     path = tmp_path / "bin" / "docker"
     path.parent.mkdir()
     path.write_text(DOCKER.format(python=sys.executable, place=str(tmp_path), server=str(program)))

@@ -109,7 +109,7 @@ def test_a_dead_instance_fails_its_own_requests_only(side: Client, tmp_path: Pat
 
 
 def wait_until_gone(pids: list[int], seconds: float) -> bool:
-    """Whether all these processes end in time; nothing tells when one that is no child has."""
+    """Return whether all these processes end in time; nothing reports when one that is not a child has."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids):

@@ -1,4 +1,4 @@
-"""Loading, reloading and unloading: what fails, in which words, and what goes on serving."""
+"""Loading, reloading and unloading: what fails, with which texts, and what goes on serving."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ANSWERING_CONFIG = config("IN INT32 1", "OUT STRING 1")
 
 
 def raising(where: str, statement: str) -> str:
-    """A model that runs `statement` in the method `where`, on line 8."""
+    """Return a model that runs `statement` in the method `where`, on line 8."""
     return f"""
 import triton_python_backend_utils as pb_utils
 
@@ -155,7 +155,8 @@ MODEL_ERRORS: dict[str, tuple[Files, str]] = {
 
 @pytest.fixture(scope="module")
 def model_failures(side: Client) -> dict[str, Failure | None]:
-    """Of MODEL_ERRORS, each told as that of a model `m`; several at a time: a load of Triton mostly sleeps."""
+    """Return the failures of MODEL_ERRORS, each with `m` for the model's name. Several are loaded at a time, as a
+    load of Triton mostly sleeps."""
     names = {case: f"failing_{number}_" for number, case in enumerate(MODEL_ERRORS)}
     found = side.load_all({names[case]: files for case, (files, _) in MODEL_ERRORS.items()})
     for name in names.values():

@@ -1,4 +1,4 @@
-"""These tests check servers that try again to load a model that failed (rule 2.5.9)."""
+"""Servers that try again to load a model that failed (rule 2.5.9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIONS = ((f"--model-load-retry-count={RETRIES}",), {"model_load_retry_count": 
 
 
 def failing(side: Client, name: str, good: int, where: str = "initialize") -> str:
-    """A model that fails in the method `where` before its `good`-th try there; `tries` counts them."""
+    """Return a model that fails in the method `where` before its `good`-th try there; `tries` counts them."""
     attempt = f"""import pathlib
         count = pathlib.Path({str(side.repository / f"{name}.tries")!r})
         number = len(count.read_bytes()) + 1 if count.exists() else 1

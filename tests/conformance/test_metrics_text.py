@@ -1,4 +1,4 @@
-"""Statistics and metrics (rules 5.12, 5.13): the same requests to both servers, then what each says of them."""
+"""Statistics and metrics (rules 5.12, 5.13): the same requests to both servers, then what each reports of them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def used(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server whose models have had their requests."""
+    """Return a server whose models have had their requests."""
     arguments = ["--metrics-config=summary_latencies=true", "--metrics-interval-ms=100"]
     options = {"metrics_config": MetricsConfig(summary_latencies=True, interval_ms=0)}
     with serving(program, tmp_path_factory.mktemp("used"), MODELS, arguments, **options) as client:
@@ -93,7 +93,8 @@ def numbers(*values: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def fill_the_queue(client: Client) -> None:
-    """One executes, one waits too long, one is cancelled while it waits, one finds the queue full."""
+    """Send four requests: one executes, one waits too long, one is cancelled while it waits, one finds the queue
+    full."""
     first = client.submit("sleeps", numbers(1000))
     eventually(lambda: pending(client) == 0 and client.statistics("sleeps") is not None)
     time.sleep(0.2)  # it executes; nothing tells it on Triton
@@ -112,7 +113,7 @@ def pending(client: Client) -> int:
 
 
 def counts(statistics: list[dict[str, Any]] | Failure) -> dict[str, Any]:
-    """Without times; they are there."""
+    """Return the counts of the statistics without times, which must be there."""
     assert not isinstance(statistics, Failure)
     (found,) = statistics
     assert abs(found.pop("last_inference") / 1000 - time.time()) < 600
@@ -165,7 +166,7 @@ def test_statistics(used: Client, name: str, inferences: int, good: int, bad: in
 
 
 def families(text: str) -> dict[str, tuple[str, str, list[str]]]:
-    """Of each family, in order: its help, its kind and what its lines are about, without values."""
+    """Return for each family, in order, its help, its kind and what its lines are about, without values."""
     found: dict[str, tuple[str, str, list[str]]] = {}
     for block in re.split(r"(?m)^# HELP ", text)[1:]:
         help, kind, *lines = block.splitlines()
@@ -190,7 +191,7 @@ def per_model(name: str, models: list[str]) -> list[str]:
 
 
 def summary(name: str, models: list[str]) -> list[str]:
-    """Quantiles come last, other labels are sorted."""
+    """Return the names of a summary's lines. Quantiles come last, other labels are sorted."""
     ends = [f',quantile="{q}"' for q in ("0.5", "0.9", "0.95", "0.99", "0.999")]
     return sorted(
         line
@@ -285,7 +286,7 @@ def test_every_line_but_for_its_value(used: Client) -> None:
 
 
 def values(client: Client, name: str) -> dict[str, float]:
-    """Of the lines of one model."""
+    """Return the values of the lines of one model."""
     lines = [line for line in client.metrics().splitlines() if f'model="{name}"' in line]
     return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines)}
 

@@ -1,4 +1,4 @@
-"""These tests check servers that read configurations with another name than config.pbtxt (rule 5.1.7)."""
+"""Servers that read configurations with another name than config.pbtxt (rule 5.1.7)."""
 
 from __future__ import annotations
 

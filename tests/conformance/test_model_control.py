@@ -1,4 +1,4 @@
-"""These tests ask both servers what they load, reload and unload (rules 5.7.4, 5.11 and 5.12)."""
+"""What both servers load, reload and unload (rules 5.7.4, 5.11 and 5.12)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ INPUT = {"IN": np.zeros(1, dtype=np.int32)}
 
 
 def who(tag: str) -> str:
-    """A model that tells its instance's name, its process and the tag."""
+    """Return a model that answers with its instance's name, its process and the tag."""
     return ANSWERING.format(f"self.answer = [args['model_instance_name'], os.getpid(), {tag!r}]")
 
 
 def states(side: Client, *names: str) -> dict[str, list[tuple[str, ...]]]:
-    """By model: version and state of each index entry, and its reason up to the first line's end."""
+    """Return, by model, version and state of each index entry, and its reason up to the first line's end."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for entry in side.index():
         if entry["name"] in names:
@@ -35,7 +35,7 @@ def states(side: Client, *names: str) -> dict[str, list[tuple[str, ...]]]:
 
 
 def settled(side: Client, *names: str) -> dict[str, list[tuple[str, ...]]]:
-    """The same when nothing of them is UNLOADING any more."""
+    """Return the states once none of them is UNLOADING any more."""
     eventually(lambda: "UNLOADING" not in str(states(side, *names)))
     return states(side, *names)
 
@@ -46,7 +46,7 @@ def answers(side: Client, name: str, version: int = -1) -> Any:
 
 
 def processes(side: Client, name: str) -> dict[str, int]:
-    """Process by instance, of all that take requests."""
+    """Return the process of each instance that takes requests."""
     seen: dict[str, int] = {}
     for _ in range(15):
         for pending in [side.submit(name, INPUT) for _ in range(6)]:
@@ -56,7 +56,8 @@ def processes(side: Client, name: str) -> dict[str, int]:
 
 
 def traceless(files: Files) -> Files:
-    """The same, where no byte-code can be written: Triton's first load leaves it, and then it is a change to it."""
+    """Return the files with one in the place of each folder of byte-code: Triton's first load leaves such a folder,
+    which is a change to it then."""
     versions = {path.partition("/")[0] for path in files if "/" in path}
     return {**files, **{f"{version}/__pycache__": "" for version in versions}}
 
@@ -225,7 +226,7 @@ def test_what_exists_through_files_alone_is_not_in_the_repository(side: Client) 
 
 
 def ensemble(*models: str, version: int = -1) -> Files:
-    """Of models that all read `IN`; the last one's answer is the ensemble's."""
+    """Return an ensemble of models that all read `IN`; the last one's answer is the ensemble's."""
     steps = []
     for number, name in enumerate(models):
         target = "OUT" if number == len(models) - 1 else f"UNUSED{number}"

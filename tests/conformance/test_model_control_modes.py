@@ -1,5 +1,5 @@
-"""These tests check servers that load by themselves, at the start and by polling, and what they say of all their models
-(5.11, 5.12)."""
+"""Servers that load by themselves, at the start and by polling, and what they report of all their models (5.11,
+5.12)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ POLL_SECONDS = 1
 
 @pytest.fixture
 def start(request: pytest.FixtureRequest, program: str) -> Iterator[Callable[..., Client]]:
-    """Starts a server on repositories that are there already, and ends it."""
+    """Start servers on repositories that are there already, and end them."""
     ended: list[Callable[[], None]] = []
 
     def start(
@@ -234,7 +234,7 @@ class Namespaces:
         return failure.text.replace("<repository>", self.first)
 
     def answer(self, name: str) -> Any:
-        """Of the model that answers; or code and text."""
+        """Return the tag of the model that answers, or code and text."""
         found = answers(self.side, name)
         return found[-1] if isinstance(found, list) else (found[0], found[1].replace("<repository>", self.first))
 
@@ -250,7 +250,7 @@ def of(tag: str) -> Files:
 
 @pytest.fixture
 def spaces(start: Callable[..., Client], tmp_path: Path) -> Callable[..., Namespaces]:
-    """Fills repositories `0`, `1`, … and starts a server on them."""
+    """Fill repositories `0`, `1`, … and start a server on them."""
 
     def spaces(mode: str, *repositories: Mapping[str, Files]) -> Namespaces:
         paths = [tmp_path / str(number) for number in range(len(repositories))]

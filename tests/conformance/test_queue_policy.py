@@ -1,4 +1,5 @@
-"""Priorities, queue policies and preserved ordering of the dynamic batcher, seen by a model that tells its batches."""
+"""Priorities, queue policies and preserved ordering of the dynamic batcher, seen by a model that answers with its
+batches."""
 
 from __future__ import annotations
 
@@ -119,19 +120,19 @@ def send(client: Client, name: str, ident: str, priority: int = 0, timeout_ms: i
 
 @contextmanager
 def hold(client: Client, name: str, ident: str = "hold") -> Iterator[Pending]:
-    """An instance is busy inside."""
+    """Keep an instance busy."""
     with held(client, name, _inputs(name), Options(request_id=ident), ident) as pending:
         yield pending
 
 
 def call_of(answer: Answer) -> list[Any]:
-    """[call, ids in it]"""
+    """Return [call, ids in it] of an answer."""
     assert answer.error == "", answer
     return list(json.loads(answer.outputs["OUT"].reshape(-1)[0]))
 
 
 def outcome(pending: Pending) -> Any:
-    """The ids in the call, or (code, text)."""
+    """Return the ids in the call, or (code, text)."""
     answer = pending.answer.result(30)
     return (answer.code, answer.error) if answer.code else call_of(answer)[1]
 

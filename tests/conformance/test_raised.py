@@ -37,7 +37,7 @@ def lines_with(client: Client, word: str) -> list[str]:
 
 
 def letters_with(client: Client, word: str) -> list[str]:
-    """The levels of the records with the word; what was printed has none."""
+    """Return the levels of the records with the word; what was printed has none."""
     if isinstance(client, LabClient):
         found = [r for r in client.server.logs() if word in r.text]
         return ["" if r.stream == "stderr" else r.level[0] for r in found]
@@ -75,7 +75,7 @@ def test_an_exception_of_execute_is_an_error_of_the_log(client: Client, name: st
 
 
 def run_after(client: Client, name: str) -> None:
-    """Another request, so that what the last one logs late is there."""
+    """Send another request, so that what the last one logs late is there."""
     if "flow" in name:
         assert len(client.stream(name, script("sender().send(number(1), 1)"))) == 1
     else:

@@ -210,7 +210,7 @@ def fails(when):
 
 
 def frames_in(text: str, file: str) -> list[str]:
-    """The lines and functions of the file that an error names."""
+    """Return the lines and functions of the file that an error names."""
     return [f"{line}: {name}" for line, name in re.findall(rf"{file}\((-?\d+)\): (\w+)$", text, re.MULTILINE)]
 
 

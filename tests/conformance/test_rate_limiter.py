@@ -49,7 +49,7 @@ BATCHER = "dynamic_batching { }"
 
 
 def group(resources: str = "", priority: int = 0, count: int = 1) -> str:
-    """An instance group that asks for `R 2; G 1 global`."""
+    """Return an instance group that needs `R 2; G 1 global`."""
     texts = []
     for resource in filter(None, (r.strip() for r in resources.split(";"))):
         name, amount, *rest = resource.split()
@@ -81,7 +81,7 @@ def named(name: str, **more: Any) -> Options:
 
 
 def execute(client: Client, name: str) -> Any:
-    """[instance, names in the call]"""
+    """Send a request, and return [instance, names in the call]."""
     return call_of(client.submit(name, NONE, named("sent")))
 
 
@@ -200,7 +200,7 @@ def test_a_resource_is_global_or_not(side: Client) -> None:
 
 @pytest.fixture(params=["real", "lab"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """With amounts of its own: 2 of LIM, 3 of dev on device 0, and nothing else."""
+    """Start a server with amounts of its own: 2 of LIM, 3 of dev on device 0, and nothing else."""
     if request.param == "real":
         start: Callable[..., ReferenceServer] = request.getfixturevalue("reference_server")
         amounts = ["--rate-limit-resource=LIM:2", "--rate-limit-resource=dev:3:0"]

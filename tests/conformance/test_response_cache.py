@@ -1,5 +1,5 @@
-"""The response cache, seen by a model that tells the number of the call that answers. Where 2.51 answers wrongly, ours
-does not, and the test says both (rules 5.9.2, 5.9.3)."""
+"""The response cache, seen by a model that answers with the number of its call. Where 2.51 answers wrongly, ours
+does not, and the test has both (rules 5.9.2, 5.9.3)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_request_for_another_output_is_another_one(client: Client) -> None:
 
 @rule("5.9.2", "5.9.4")
 def test_a_request_that_names_all_outputs_is_no_other_one(client: Client) -> None:
-    """Its model cannot tell it from one that names none."""
+    """The model cannot tell it from one that names none."""
     first = call(infer(client, "m", [36]))
     for outputs in (["OUT", "N"], ["N", "OUT"]):
         again = infer(client, "m", [36], outputs=outputs)
@@ -176,7 +176,7 @@ def test_a_request_that_names_all_outputs_is_no_other_one(client: Client) -> Non
 @rule("5.9.2", "5.9.4")
 @pytest.mark.parametrize("name", ["pair", "ranked"])
 def test_hits_and_misses_of_many_requests(client: Client, name: str) -> None:
-    """Requests differ by the bytes of their inputs, and by nothing that only says how they are sent."""
+    """Requests differ by the bytes of their inputs, and by nothing that is only about how they are sent."""
     random = Random(7)
     before, first, executed = counts(client, name), dict[Any, int](), 0
     for number in range(150):

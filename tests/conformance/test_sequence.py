@@ -1,4 +1,4 @@
-"""The sequence batcher, seen by a model that tells the call it was executed in, and by its clients' answers."""
+"""The sequence batcher, seen by a model that answers with the call it was executed in, and by its clients."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def value(number: int = 0, width: int = 1) -> dict[str, Any]:
 def submit(
     client: Client, name: str, inputs: dict[str, Any], ident: int | str, flags: int, timeout: int = 0
 ) -> Pending:
-    """Returns when the server has it: what is sent next comes after it."""
+    """Send a request and return when the server has it: what is sent next comes after it."""
     request_id = f"request{next(_numbers)}"
     options = Options(request_id=request_id, correlation_id=ident, flags=flags, timeout=timeout)
     return submit_next(client, name, inputs, options, request_id)
@@ -258,12 +258,12 @@ def begin(client: Client, name: str, ident: int | str, flags: int = 0, number: i
 
 
 def hold(client: Client, name: str, ident: int | str, flags: int, number: int = 0) -> AbstractContextManager[Pending]:
-    """The request keeps the instance busy inside."""
+    """Let the request keep the instance busy."""
     return held(client, name, value(number), Options(request_id="hold", correlation_id=ident, flags=flags))
 
 
 def call_of(answer: Answer) -> Any:
-    """[call, instance, [[id, flags, inputs], ...]]"""
+    """Return [call, instance, [[id, flags, inputs], ...]] of an answer."""
     assert answer.error == "", answer
     return json.loads(answer.outputs["OUT"].reshape(-1)[0])
 
@@ -278,7 +278,7 @@ def refusal(pending: Pending) -> tuple[str, str]:
 
 
 def calls(pending: list[Pending]) -> list[tuple[int, list[Any]]]:
-    """Of each answer, the number of its call since the first of these, and the ids in that call."""
+    """Return for each answer the number of its call since the first of these, and the ids in that call."""
     answers = [call_of(p.answer.result(30)) for p in pending]
     first = min(answer[0] for answer in answers)
     return [(answer[0] - first, [one[0] for one in answer[2]]) for answer in answers]

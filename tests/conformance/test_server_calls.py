@@ -1,4 +1,5 @@
-"""What a model asks of its server: log records (rule 1.13), the text of its metrics (1.14) and model control (1.15)."""
+"""The calls of a model to its server: log records (rule 1.13), the text of its metrics (1.14) and model control
+(1.15)."""
 
 from __future__ import annotations
 
@@ -107,7 +108,7 @@ def test_while_completing_it_logs_to_stderr(client: Client) -> None:
 
 
 def lines_of(client: Client, name: str) -> list[str]:
-    """The lines with `name` in them; Triton prints the samples of a family in no particular order."""
+    """Return the lines with `name` in them; Triton prints the samples of a family in no particular order."""
     lines = [line for line in client.metrics().splitlines() if name in line]
     head = [line for line in lines if line[0] == "#"]
     samples = [line for line in lines if line[0] != "#"]
@@ -301,7 +302,7 @@ def test_load_waits_for_the_load_and_unload_does_not_wait(client: Client) -> Non
 
 
 def loading_from_memory(client: Client, source: str, files: str) -> Any:
-    """What a model answers that another has loaded from `files`, an expression of its source."""
+    """Return what a model answers that another has loaded from `files`, an expression of its source."""
     tensors = '"input":[{"name":"CODE","data_type":"TYPE_STRING","dims":[1]}],'
     tensors += '"output":[{"name":"TEXT","data_type":"TYPE_STRING","dims":[1]}]'
     config = f'{{"backend":"python",{tensors},"instance_group":[{{"kind":"KIND_CPU"}}]}}'

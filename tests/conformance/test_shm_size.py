@@ -1,4 +1,4 @@
-"""What the memory view says of --shm-size, tried with the real server in a /dev/shm of that size."""
+"""The --shm-size that the memory view predicts, tried with the real server in a /dev/shm of that size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOADS = {"small": [4], "full": [MIB], "large": [8 * MIB] * 2, "growing": [MIB, 2
 
 
 def within(mebibytes: int) -> list[str]:
-    """A command that gives the next one a /dev/shm of its own, as `docker run --shm-size` does."""
+    """Return a command that gives the next one a /dev/shm of its own, as `docker run --shm-size` does."""
     mount = f'mount -t tmpfs -o size={mebibytes}m tmpfs /dev/shm && exec "$@"'
     return ["unshare", "--mount", "sh", "-c", mount, "sh"]
 

@@ -1,4 +1,4 @@
-"""These tests check when a model's signal handlers run: Triton's own code is C++, which no handler interrupts."""
+"""The moments at which a model's signal handlers run: Triton's own code is C++, which no handler interrupts."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
 
 
 def program(kind: str, request: InferenceRequest, client: Client, address: Address, folder: Path) -> str:
-    """What the program prints."""
+    """Run the program of a request, and return what it prints."""
     snippet = copy_as(kind, request, config_of(client, request.model_name), address=address)
     path = snippet.save(folder)
     return run("bash" if path.suffix == ".sh" else sys.executable, str(path), cwd=folder)

@@ -80,7 +80,7 @@ MODELS: dict[str, Files] = {
 
 
 class Traced:
-    """A server that traces every request into a file of its own, and what the files say."""
+    """A server that traces every request into a file of its own, and the entries of the files."""
 
     def __init__(self, client: Client, file: Path) -> None:
         self.client = client
@@ -88,14 +88,14 @@ class Traced:
         self._number = 0
 
     def next(self) -> list[dict[str, Any]]:
-        """The entries of the next trace, ids counted from the client's request on, without times and without what a
-        frontend adds."""
+        """Return the entries of the next trace, ids counted from the client's request on, without times and without
+        what a frontend adds."""
         entries = json.loads(self.file().read_text())
         first = min(entry["id"] for entry in entries) - 1
         return [plain for entry in entries if (plain := _without_times(entry, first)) is not None]
 
     def file(self) -> Path:
-        """The next trace's file, written."""
+        """Wait until the next trace's file is written, and return it."""
         path = Path(f"{self._file}.{self._number}")
         self._number += 1
         end = time.monotonic() + 10
@@ -105,7 +105,7 @@ class Traced:
         return path
 
     def none(self) -> bool:
-        """Whether the next trace is not there (yet)."""
+        """Return whether the next trace is not there (yet)."""
         return not Path(f"{self._file}.{self._number}").exists()
 
 

@@ -76,7 +76,7 @@ def write_models(repository: Path, notebook: Path) -> None:
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported repository whose models run here."""
+    """Return an exported repository whose models run here."""
     scratch = tmp_path_factory.mktemp("export")
     write_models(scratch / "models", scratch / "notebook")
     return scratch / "models"

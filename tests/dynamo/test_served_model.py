@@ -1,4 +1,4 @@
-"""A model as a worker of Dynamo serves it, with what Dynamo says of a request made here."""
+"""A model as a worker of Dynamo serves it, with a request's context of Dynamo made here."""
 
 from __future__ import annotations
 

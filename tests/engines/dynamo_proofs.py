@@ -110,8 +110,8 @@ def _error(client: Any, model: str, values: Any, **more: Any) -> str:
 
 
 def as_odd(found: Fleet, direct: Direct, figures: Figures) -> None:
-    """Prove that requests that nobody hopes for are answered as directly, with the code of an error in its text, and
-    that a stream ends with its first error."""
+    """Prove that odd requests are answered as directly, with the code of an error in its text, and that a stream
+    ends with its first error."""
     for name, request in REQUESTS.items():
         plain = answer_of(grpcclient, grpcclient.InferenceServerClient(direct.grpc), request)
         answer = _unwrapped(answer_of(grpcclient, found.client(), request))

@@ -43,7 +43,7 @@ class Worker:
         return self.process.pid
 
     def await_serving(self, models: int) -> None:
-        """Wait until it says of so many models that it serves them, as those of ours do."""
+        """Wait until it reports so many models as served, as those of ours do."""
         end = time.monotonic() + START
         while self.log.read_text().count("serves ") < models:
             if self.process.poll() is not None or time.monotonic() > end:

@@ -15,7 +15,7 @@ VALUES = np.array([[1, 2]], np.float32)
 
 
 async def answers(http: str, grpc: str) -> dict[str, Any]:
-    """Return what a server answers to each way of asking."""
+    """Return what a server answers to each kind of request."""
     rest = InferenceRESTClient(RESTConfig(protocol="v2"))
     remote = InferenceGRPCClient(grpc)
     found: dict[str, Any] = {}

@@ -99,5 +99,5 @@ def measured(make_call: Callable[[], Call], callers: int, seconds: float) -> Out
 
 
 def reading_of(text: bytes, out: float) -> dict[str, object]:
-    """Return what `sleeper` says that it saw, with its output."""
+    """Return what `sleeper` reports that it saw, with its output."""
     return {**json.loads(text), "out": out}

@@ -1,4 +1,4 @@
-"""Requests that nobody hopes for, to be answered by an engine as a server of ours answers them directly."""
+"""Odd requests, to be answered by an engine as a server of ours answers them directly."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def compared(port: int, direct: Direct, figures: Figures) -> None:
 
 
 def as_odd(port: int, direct: Direct, figures: Figures) -> None:
-    """Prove that requests that nobody hopes for are answered as directly."""
+    """Prove that odd requests are answered as directly."""
     ray, plain = (httpclient.InferenceServerClient(at) for at in (f"127.0.0.1:{port}", direct.http))
     for name, request in REQUESTS.items():
         expected = answer_of(httpclient, plain, request)
@@ -235,14 +235,15 @@ def scaled(app: RayApp, figures: Figures) -> None:
         time.sleep(0.01)
     took = load.answered_by(load.processes, 60)
     result = load.end()
-    figures.add("a replica that the load asks for takes part", "never" if took is None else f"after {took:.1f} s, "
-                f"{len(result.errors)} lost", took is not None and took <= 10 and not result.errors, "10 s")  # fmt: skip
+    value = "never" if took is None else f"after {took:.1f} s, {len(result.errors)} lost"
+    holds = took is not None and took <= 10 and not result.errors
+    figures.add("a replica that the load asks for takes part", value, holds, "10 s")
     for replicas, bar in ((2, 1.8), (4, 3.4)):
         app.deploy(replicas, replicas)
         measured(callers(app.port), CALLERS, 3)
         result = measured(callers(app.port), CALLERS, SECONDS)
-        figures.add(f"{replicas} replicas", f"{result.rate:.1f}/s, {result.rate / one.rate:.2f} x, {len(result.errors)} lost",
-                    result.rate >= bar * one.rate, f"{bar} x")  # fmt: skip
+        value = f"{result.rate:.1f}/s, {result.rate / one.rate:.2f} x, {len(result.errors)} lost"
+        figures.add(f"{replicas} replicas", value, result.rate >= bar * one.rate, f"{bar} x")
         even = len(result.by_process) == replicas and result.spread <= 0.02
         figures.add(f"{replicas} replicas' spread", f"{100 * result.spread:.1f} %", even, "2 %")
 

@@ -1,5 +1,5 @@
-"""What pre-flight says of a model for each engine, with a model that shows it. `make engines` proves every row on the
-engine; tests/engines/test_rows.py that pre-flight says it, and that it says nothing without a row here."""
+"""The sentences of pre-flight for each engine, with a model that has each. `make engines` proves every row on the
+engine; tests/engines/test_rows.py that pre-flight prints it, and nothing without a row here."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LIMIT = 1 << 20
 
 
 class Row(NamedTuple):
-    """A sentence of pre-flight. `model` is the model that it is said of, empty for what is said of every one; `uses`
-    what the model uses, as `make engines` names it; `phrase` a part of the sentence, and `at` what stands on the line
-    of the source that it names."""
+    """A sentence of pre-flight. `model` is the model that it is about, empty for one about every model; `uses` what
+    the model uses, as `make engines` names it; `phrase` a part of the sentence, and `at` what stands on the line of
+    the source that it names."""
 
     engine: str
     model: str

@@ -1,4 +1,4 @@
-"""Pre-flight says each row that `make engines` proves, by source line, and nothing else."""
+"""The rows of pre-flight, by source line: each that `make engines` proves, and nothing else."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ SECONDS = 900
 
 
 class Row(NamedTuple):
-    """One environment: its Python, and the requirements that are pinned in it.
+    """An environment: its Python, and the requirements that are pinned in it.
 
     lock: every package of it, a file beside this one.
     stubs: the Pythons of stubs that are tried there.
@@ -89,11 +89,11 @@ ROWS = {
 
 
 class Failed(Exception):
-    """A step of a row failed; the text is the end of what it printed."""
+    """The failure of a step of a row; the text is the end of what it printed."""
 
 
 class Result(NamedTuple):
-    """What became of a row: "passed", "not here: …" without such a Python, or why it failed; and what it had."""
+    """The outcome of a row: "passed", "not here: …" without such a Python, or why it failed; and what it had."""
 
     text: str
     seconds: float
