@@ -44,11 +44,11 @@ class TritonPythonModel:
                 continue
             if number[0] > 1000:
                 time.sleep(0.2)
-            text = f"{request.request_id()} {request.correlation_id()} {request.flags()} {request.parameters()}"
+            fields = f"{request.request_id()} {request.correlation_id()} {request.flags()} {request.parameters()}"
             outputs = [
                 pb_utils.Tensor("DOUBLE", number * 2),
                 pb_utils.Tensor("SHOUT", np.array([each.upper() for each in text], np.object_)),
-                pb_utils.Tensor("SAID", np.array([text], np.object_)),
+                pb_utils.Tensor("SAID", np.array([fields], np.object_)),
             ]
             responses.append(pb_utils.InferenceResponse(outputs))
         return responses

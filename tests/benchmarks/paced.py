@@ -124,7 +124,7 @@ def address(side: Any, protocol: Any) -> str:
 
 
 def took(once: Callable[[], object]) -> Callable[[], float]:
-    """Return the seconds that `once` took."""
+    """Return a function that calls `once` and returns the seconds it took."""
 
     def timed() -> float:
         started = time.perf_counter()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.models import ADD_SUB, ECHO, RETURNS
+from tests.models import ADD_SUB, ECHO, RETURNS, executes
 
 from .clients import Files
 
-__all__ = ["ADD_SUB", "ADD_SUB_CONFIG", "CPU", "ECHO", "RETURNS", "SCRIPTED", "config", "model"]
+__all__ = ["ADD_SUB", "ADD_SUB_CONFIG", "CPU", "ECHO", "PARAMETERS", "RETURNS", "SCRIPTED", "config", "model"]
 
 CPU = "instance_group { kind: KIND_CPU }"
 
@@ -28,6 +28,12 @@ class TritonPythonModel:
         exec("def script(self, requests):\\n" + textwrap.indent(code, "    "), scope)
         return scope["script"](self, requests)
 """
+
+#: Answers with the parameters of its request as they are.
+PARAMETERS = executes(
+    "texts = [np.array([request.parameters().encode()], dtype=object) for request in requests]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]'
+)
 
 ADD_SUB_CONFIG = """
 backend: "python"

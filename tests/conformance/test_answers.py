@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tritonlab.core.status import UnsupportedError
 
 from .clients import Client, Failure, Options, Raw
@@ -14,17 +15,11 @@ from .models import CPU, ECHO, RETURNS, SCRIPTED, config, model
 from .rules import rule
 from .scripts import TENSORS, eventually, read, run, script
 
-#: Says the names of its inputs, sorted.
-NAMES = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        names = [sorted(t.name() for t in request.inputs()) for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("NAMES", np.array([n], dtype=object))]) for n in names]
-"""
+#: Answers with the names of its inputs, sorted.
+NAMES = executes(
+    "names = [sorted(t.name() for t in request.inputs()) for request in requests]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("NAMES", np.array([n], dtype=object))]) for n in names]'
+)
 SEQUENCE = """
 max_batch_size: 2
 sequence_batching {

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.interpreters import pack_environment
+from tests.models import answers
 from tritonlab.core.status import InvalidArgumentError
 
 from .clients import Client, Failure, Files
@@ -330,16 +331,7 @@ def test_another_word_than_yes_or_no_is_refused(side: Client, value: str) -> Non
 @rule("2.12.1", "2.12.2")
 @pytest.mark.parametrize("value", ["yes", "no"])
 def test_without_a_gpu_all_inputs_are_in_cpu_memory(side: Client, value: str) -> None:
-    source = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        cpu = [all(tensor.is_cpu() for tensor in request.inputs()) for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([flag]))]) for flag in cpu]
-"""
+    source = answers("np.array([all(tensor.is_cpu() for tensor in request.inputs())])")
     text = config("IN FP32 -1; TEXT STRING -1", "OUT BOOL 1") + CPU_ONLY.format(value)
     assert side.placed("m", model(source, text)) is None
     inputs = {"IN": np.zeros(3, dtype=np.float32), "TEXT": np.array([b"x"], dtype=np.object_)}

@@ -16,21 +16,10 @@ from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .grpc_messages import PAIR, Rpc, answer, message, ok, tensor
-from .models import ECHO, config, model
+from .models import ECHO, PARAMETERS, config, model
 from .reference import ReferenceServer, missing
 from .rules import rule
 
-#: Answers the parameters of its request as they are.
-PARAMETERS = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        texts = [np.array([request.parameters().encode()], dtype=object) for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
-"""
 MODELS = {
     "parameters": model(PARAMETERS, config("IN FP32 -1", "OUT STRING 1")),
     "echo": model(ECHO, config("IN FP32 -1", "IN FP32 -1")),

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.models import executes
+
 from .cases_http import BUFFER
 from .models import CPU, ECHO, config, model
 from .raw_http import RawHTTP
@@ -30,19 +32,13 @@ class TritonPythonModel:
                 sender.send(response)
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
-REPORTS = """
-import json
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        requested = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]
-        requested = [[*fields, [[*t.shape()] for t in r.inputs()]] for fields, r in zip(requested, requests)]
-        texts = [np.array([json.dumps(fields).encode()], object) for fields in requested]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
-"""
+REPORTS = executes(
+    "requested = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]\n"
+    "requested = [[*fields, [[*t.shape()] for t in r.inputs()]] for fields, r in zip(requested, requests)]\n"
+    "texts = [np.array([json.dumps(fields).encode()], object) for fields in requested]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]',
+    imports="import json",
+)
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 MODELS = {

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.models import executes
+
 from .cases_http import (
     ANSWER,
     BAD,
@@ -36,19 +38,13 @@ from .scripts import TENSORS, code
 
 DATATYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"]
 
-#: Says what it was asked beside tensors.
-REPORTS = """
-import json
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        requested = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]
-        texts = [json.dumps(each) for each in requested]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([t.encode()], object))]) for t in texts]
-"""
+#: Answers with the fields of its request beside tensors.
+REPORTS = executes(
+    "requested = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]\n"
+    "texts = [json.dumps(each) for each in requested]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([t.encode()], object))]) for t in texts]',
+    imports="import json",
+)
 LABELLED = """
 backend: "python"
 input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }

@@ -8,23 +8,11 @@ import pytest
 
 from tritonlab.frontends.http.http_server import HTTPOptions
 
-from .models import config, model
+from .models import PARAMETERS, config, model
 from .raw_http import RawHTTP
 from .rules import rule
 
-#: Says its parameters.
-REPORTS = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        texts = [np.array([r.parameters().encode()], object) for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
-"""
-
-MODELS = {"reports": model(REPORTS, config("IN FP32 1 optional", "OUT STRING 1"))}
+MODELS = {"reports": model(PARAMETERS, config("IN FP32 1 optional", "OUT STRING 1"))}
 
 PATTERN = "(?i)^(x-.*|priority)$"
 OPTIONS: tuple[list[str], dict[str, object]] = (

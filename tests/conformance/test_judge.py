@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import answers
+
 from .clients import Answer, Client, Raw
 from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, ECHO, config, model
 from .rules import rule
@@ -34,10 +36,7 @@ MODELS = {
         "3/model.py": ECHO,
     },
     "reshaped": model(
-        "import triton_python_backend_utils as pb_utils\nimport numpy as np\n\n\nclass TritonPythonModel:\n"
-        "    def execute(self, requests):\n"
-        "        shapes = [np.array(r.inputs()[0].shape(), dtype=np.int64) for r in requests]\n"
-        '        return [pb_utils.InferenceResponse([pb_utils.Tensor("SHAPE", s)]) for s in shapes]\n',
+        answers("np.array(request.inputs()[0].shape(), dtype=np.int64)", writes="SHAPE"),
         'backend: "python" max_batch_size: 2 instance_group { kind: KIND_CPU }\n'
         'input { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] reshape { shape: [ 2, 2 ] } }\n'
         'output { name: "SHAPE" data_type: TYPE_INT64 dims: [ 3 ] }\n',

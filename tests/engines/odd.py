@@ -12,17 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tritonclient.grpc as grpcclient
 
+from tests.models import answers
 from tests.serving import SCRIPTED, SCRIPTED_CONFIG, config, write_model
 
 #: Adds one to a batch of any number of rows, zero included.
-ROWS = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        found = [pb_utils.get_input_tensor_by_name(each, "IN").as_numpy() for each in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each + 1)]) for each in found]
-"""
+ROWS = answers("x + 1")
 
 
 class OddRequest(NamedTuple):

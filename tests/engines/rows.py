@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.engines.models import DOUBLE, SLEEPER, SLEEPER_CONFIG, TOTAL, TOTAL_CONFIG, write_stream
+from tests.models import answers
 from tests.serving import config, write_model
 
 #: Bytes of a message of Dynamo's, in elements of four bytes.
@@ -68,23 +69,8 @@ class TritonPythonModel:
 """
 
 #: As many elements as its input `IN` asks for, or the sum of what it gets.
-LARGE_OUT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        sizes = [int(pb_utils.get_input_tensor_by_name(each, "IN").as_numpy()[0]) for each in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(size, np.float32))]) for size in sizes]
-"""
-LARGE_IN = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        found = [pb_utils.get_input_tensor_by_name(each, "IN").as_numpy() for each in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each[:1])]) for each in found]
-"""
+LARGE_OUT = answers("np.zeros(int(x[0]), np.float32)")
+LARGE_IN = answers("x[:1]")
 
 
 class Logs(NamedTuple):
