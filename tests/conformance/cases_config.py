@@ -95,7 +95,7 @@ FILE_CASES = [
         "at least one version must be available under the version policy of model '{m}'"),
 ]
 
-#: Two things are wrong: which one is said.
+#: Two things are wrong: which one is reported.
 ORDER_CASES = [
     ConfigCase("name_after_size", ("5.3.1",), _python('name: "other" max_batch_size: -1'), POLL,
         "'max_batch_size' must be non-negative value for other"),

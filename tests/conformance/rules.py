@@ -67,7 +67,7 @@ REASONS = {
     "6.16.7": "the in-process package comes with Triton's container only",
 }
 
-#: Fixtures whose parameter says which server a test asks, and fixtures that are one.
+#: Fixtures whose parameter is the server that a test runs on, and fixtures that are one.
 _SIDES = ("side", "fresh", "program", "rpc")
 _REAL = {"real", "reference_server"}
 
@@ -103,7 +103,7 @@ class Collector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("not_yet"):
-                continue  # shown open: Triton is asked, ours is expected to fail
+                continue  # counted as open: it runs on Triton, and ours is expected to fail
             counts = [self.real] * runs_on_the_real_server(item) + [self.ours] * runs_on_ours(item)
             for number in (number for mark in item.iter_markers("rule") for number in mark.args):
                 for count in counts:

@@ -24,7 +24,7 @@ from .reference import VENV, ReferenceServer, backend_directory, missing
 from .rules import rule
 from .test_load import ANSWERING, ANSWERING_CONFIG, answer_of
 
-#: Tells all that a model can find out about where it is.
+#: Answers with all that a model can find out about where it is.
 WHERE = ANSWERING.format(
     "added = [p for p in sys.path if 'backends' in p or 'repository' in p or p == '']\n"
     "        config = json.loads(args.pop('model_config'))\n"
@@ -32,7 +32,7 @@ WHERE = ANSWERING.format(
     "        config = {key: config[key] for key in keys}\n"
     "        self.answer = [args, config, __name__, __file__, sys.argv, added, pb_utils.get_model_dir()]"
 )
-#: Tells what the helper module beside it is.
+#: Answers with what the helper module beside it is.
 HELPED = "import helper\n" + ANSWERING.format("self.answer = helper.WHERE")
 LAZY = "class TritonPythonModel:\n    pass\n"
 

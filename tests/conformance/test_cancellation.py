@@ -85,7 +85,7 @@ def blocked(client: Client, name: str, directory: Path, count: int) -> list[Pend
 def test_a_queue_drops_what_was_cancelled_in_it(client: Client, tmp_path: Path) -> None:
     pending = blocked(client, "queueing", tmp_path, 5)
     pending[-1].cancel()
-    time.sleep(0.1)  # nothing shows when Triton has heard of it
+    time.sleep(0.1)  # nothing shows when Triton has noticed
     (tmp_path / "go").touch()
     answers = [p.answer.result(60) for p in pending]
     assert [a.code for a in answers] == [""] * 5 + ["CANCELLED"]

@@ -25,7 +25,7 @@ MODELS = SNIPPET_MODELS
 @pytest.fixture(params=["HTTP", "gRPC"])
 def server(request: Any, client: Client, http: RawHTTP, grpc_address: str) -> Iterator[RemoteServer]:
     with connect(http.address if request.param == "HTTP" else grpc_address) as found:
-        assert found.protocol == request.param  # found out, not told
+        assert found.protocol == request.param  # detected, not set
         yield found
 
 

@@ -34,7 +34,7 @@ class TritonPythonModel:
         self.outputs = [o["name"] for o in json.loads(args["model_config"])["output"]]
 """
 
-#: Answers each of its outputs with the sum of its inputs; logs what it was asked.
+#: Answers each of its outputs with the sum of its inputs; logs its requests.
 SUM = (
     HEAD
     + """
@@ -109,7 +109,7 @@ CALL = (
 )
 
 
-#: Says that it was asked, and takes a while.
+#: Logs its request, and takes a while.
 SLEEPER = (
     HEAD
     + """

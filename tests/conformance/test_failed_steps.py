@@ -142,7 +142,7 @@ def test_what_is_missing_passes_for_a_model_without_tensors_once_another_step_ch
     check_load(client, name, "e", MISSING)
     client.place(f"{name}_m2", python(SUM + "\n# changed\n", model_text()))
     check_load(client, name, "e", NO_INPUT % "IN")
-    client.place(f"{name}_e", chain(name, writes="OUT2=Y"))  # another ensemble: it is told again
+    client.place(f"{name}_e", chain(name, writes="OUT2=Y"))  # another ensemble: the reason is reported again
     check_load(client, name, "e", MISSING)
     client.place(f"{name}_m1", GOOD)
     check_load(client, name, "e", "load failed for model '{}_e': in ensemble {}_e, ensemble tensor Y is mapped from")

@@ -14,7 +14,7 @@ LOADED_CONFIG = (
     '{"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],'
     ' "output": [{"name": "OUT", "data_type": "TYPE_STRING", "dims": [1]}]}'
 )
-#: Tells what its directory holds, and what its config.pbtxt says.
+#: Answers with what its directory holds, and the text of its config.pbtxt.
 LISTING = ANSWERING.format(
     "root = args['model_repository']\n"
     "        found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]\n"

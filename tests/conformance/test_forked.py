@@ -51,7 +51,7 @@ NOW = (
 BEFORE = "return reply(self.pool.apply_async(type(self).execute.__globals__['work'], (job,)).get(8))"
 
 
-#: How often 2.51 is asked again: it forks with threads running, and now and then the copy hangs in a lock of theirs.
+#: How often 2.51 gets the request: it forks with threads running, and now and then the copy hangs in a lock of theirs.
 _TRIES = 4
 _HANGS = re.compile("DEADLINE|TimeoutError|is not healthy")
 

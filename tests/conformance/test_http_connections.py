@@ -19,7 +19,7 @@ MODELS = {
 }
 
 BODY = json.dumps({"inputs": [IN]}).encode()
-#: What Java's HttpClient says with the first request of a connection, whatever its method, unless told HTTP/1.1.
+#: What Java's HttpClient sends with the first request of a connection, whatever its method, unless set to HTTP/1.1.
 H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
 
 

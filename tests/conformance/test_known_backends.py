@@ -57,7 +57,7 @@ CASES = [
     Case('backend: "tensorrt"', ("1/model.onnx",), PLAN),
     Case('backend: "openvino"', (), XML),
     Case('backend: "openvino" default_model_filename: "foo"', (), ("", "openvino", "foo")),
-    # the one that knows two is told by its file
+    # the one that knows two is chosen by its file
     Case('backend: "tensorflow"', (), NO_PAIR.format("", "tensorflow")),
     Case('backend: "tensorflow"', ("1/model.graphdef",), GRAPH),
     Case('backend: "tensorflow"', ("1/model.graphdef/x",), NO_PAIR.format("", "tensorflow")),

@@ -148,7 +148,7 @@ def test_tritons_stubs_end_when_their_server_is_killed(
     stubs = stubs_of(server.pid)
     assert len(stubs) == 1
     os.kill(server.pid, 9)
-    while server.running():  # asks, and so buries it: to its stubs a zombie is still their parent
+    while server.running():  # `poll` reaps it, too: to its stubs a zombie is still their parent
         time.sleep(0.05)
     assert wait_until_gone(stubs, 10)
     server.stop()

@@ -321,7 +321,7 @@ def test_instances_are_named_by_group_and_each_has_its_own_process(side: Client)
     source = ANSWERING.format("self.answer = [args['model_instance_name'], os.getpid()]")
     groups = 'instance_group [ { kind: KIND_CPU count: 2 }, { name: "mine" kind: KIND_CPU } ]'
     assert side.placed("many", model(source, config("IN INT32 1", "OUT STRING 1", groups))) is None
-    # One request at a time goes to any free instance: ask until each has answered, each with one process.
+    # One request at a time goes to any free instance: send until each has answered, each with one process.
     seen: set[tuple[str, int]] = set()
     for _ in range(200):
         pending = [side.submit("many", {"IN": np.zeros(1, dtype=np.int32)}) for _ in range(6)]

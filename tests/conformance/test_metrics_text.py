@@ -23,7 +23,7 @@ from .test_trace import RAISES, REFUSES, TWICE
 IO = ("IN INT32 -1", "IN INT32 -1")
 BATCHED = "max_batch_size: 8"
 
-#: Waits for as many milliseconds as it is told to.
+#: Waits for as many milliseconds as its input has.
 SLEEPS = answers("x", writes="IN", first="time.sleep(x.flat[0] / 1000)", imports="import time")
 
 MEASURES = """

@@ -136,7 +136,7 @@ def test_sequences_wait_as_well(client: Client) -> None:
 
 @rule("5.10.2")
 def test_instances_of_one_model_share_too(client: Client) -> None:
-    # both ask for all there is: the second waits though it is idle
+    # both need all there is: the second waits though it is idle
     with held(client, "twins", NONE, named("hold")):
         waiting = submit_next(client, "twins", NONE, named("waits"))
         eventually(lambda: queued(client, "twins") == 1)
@@ -157,7 +157,7 @@ def test_the_one_that_executed_less_goes_first_and_others_wait_behind_it(client:
         eventually(lambda: queued(client, "other") == 1)
         assert not small.answer.done()
         for _ in range(5):
-            execute(client, "free")  # asks for nothing, and has executed less often than any of them
+            execute(client, "free")  # needs nothing, and has executed less often than any of them
         assert not small.answer.done()
     call_of(big)
     call_of(small)

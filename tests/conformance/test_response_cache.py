@@ -53,7 +53,7 @@ class TritonPythonModel:
         return responses
 """
 )
-#: Tells the number of the call, whatever its inputs.
+#: Answers with the number of the call, whatever its inputs.
 CALLS = """
 import numpy as np
 import triton_python_backend_utils as pb_utils

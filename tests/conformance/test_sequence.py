@@ -144,7 +144,7 @@ class TritonPythonModel:
 """
 )
 
-#: Sends IN requests of one sequence to the model `direct`; the answer is what that said to the last.
+#: Sends IN requests of one sequence to the model `direct`; the answer is that of the last.
 CALLING = """
 import numpy as np
 import triton_python_backend_utils as pb_utils

@@ -75,7 +75,7 @@ def test_the_figure_is_enough_and_not_much_more(tmp_path: Path) -> None:
         for name, sizes in LOADS.items():
             infer(real.http, name, sizes)
             took[name], before = used(real) - before, used(real)
-    # Triton takes 2 MiB less for "growing" where it has freed a block before the next request asks for one
+    # Triton takes 2 MiB less for "growing" where it has freed a block before the next request needs one
     assert all(took[name] <= predicted[name] <= took[name] + 9 * MIB for name in LOADS), (predicted, took)
 
     with ReferenceServer(tmp_path / "real", tmp_path, within=within(predicted["large"] // MIB)) as real:

@@ -181,7 +181,7 @@ def test_a_request(traced: Traced, name: str, answered: list[str]) -> None:
 @rule("5.14.4")
 def test_a_request_that_the_cache_answers(traced: Traced) -> None:
     traced.client.infer("cached", numbers(1, 2))
-    # what Triton stores it writes twice; it may write the next trace first, so that is not asked for before
+    # what Triton stores it writes twice; it may write the next trace first, so that is not sent before
     assert traced.next() == whole(1, "cached", ["1,2"] * (2 if traced.client.side == "real" else 1))
     compute = moments(1, *COMPUTE[:-1])
     traced.client.infer("cached", numbers(1, 2))

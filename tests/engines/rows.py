@@ -68,7 +68,7 @@ class TritonPythonModel:
         return answers
 """
 
-#: As many elements as its input `IN` asks for, or the sum of what it gets.
+#: Models whose output, or input, is larger than a message of gRPC may be: as many elements as `IN` says, and its first.
 LARGE_OUT = answers("np.zeros(int(x[0]), np.float32)")
 LARGE_IN = answers("x[:1]")
 
