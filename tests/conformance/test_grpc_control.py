@@ -40,10 +40,10 @@ def test_health(rpc: Rpc) -> None:
     assert rpc("ModelReady", name="echo", version="x") == BAD_VERSION
     # not where a model of another module could not be loaded, nor while one is being unloaded (rule 5.11.9)
     for service in (b"", b"\x0a\x01x"):
-        eventually(partial(says_what_server_ready_says, rpc, service))
+        eventually(partial(agrees_with_server_ready, rpc, service))
 
 
-def says_what_server_ready_says(rpc: Rpc, service: bytes) -> bool:
+def agrees_with_server_ready(rpc: Rpc, service: bytes) -> bool:
     answer = rpc.raw("/grpc.health.v1.Health/Check", service)
     assert answer in (b"\x08\x01", b"\x08\x02")
     return bool((answer == b"\x08\x01") == ok(rpc("ServerReady")).ready)

@@ -160,7 +160,7 @@ def test_a_container_that_ends_early_leaves_nothing(
     record = export.with_name("models.export.json")  # of the test before, if there was one
     before = record.read_text() if record.exists() else ""
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         lines.append(text)
         if text.startswith("  plain") and any("docker" in line for line in lines):
             if fails:
@@ -168,7 +168,7 @@ def test_a_container_that_ends_early_leaves_nothing(
             cancel.set()
 
     with pytest.raises(RuntimeError if fails else Cancelled):
-        verify(export, triton=LATER, requests=CASES, say=say, cancel=cancel)
+        verify(export, triton=LATER, requests=CASES, say=print_line, cancel=cancel)
     end = time.monotonic() + 20
     while _processes_with("tritonlab_docker_") and time.monotonic() < end:
         time.sleep(0.1)
@@ -181,8 +181,8 @@ def test_without_a_namespace_the_report_says_what_was_not_hidden(
 ) -> None:
     monkeypatch.setattr(hiding, "_unshare", lambda: ())
     monkeypatch.setenv("AUTHORS_OWN", "1")
-    seen = GoldenCase("plain", "ok", {"IN": VALUE}, {})
-    found = verify(export, triton="2.51", requests=[seen])
+    case = GoldenCase("plain", "ok", {"IN": VALUE}, {})
+    found = verify(export, triton="2.51", requests=[case])
     (release,) = found.releases
     assert release.verified and release.passed and not release.is_hidden
     text = "no mount namespace here: another path and a scrubbed environment; absolute paths were not caught"

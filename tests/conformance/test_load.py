@@ -322,14 +322,14 @@ def test_instances_are_named_by_group_and_each_has_its_own_process(side: Client)
     groups = 'instance_group [ { kind: KIND_CPU count: 2 }, { name: "mine" kind: KIND_CPU } ]'
     assert side.placed("many", model(source, config("IN INT32 1", "OUT STRING 1", groups))) is None
     # One request at a time goes to any free instance: send until each has answered, each with one process.
-    seen: set[tuple[str, int]] = set()
+    instances: set[tuple[str, int]] = set()
     for _ in range(200):
         pending = [side.submit("many", {"IN": np.zeros(1, dtype=np.int32)}) for _ in range(6)]
-        seen |= {tuple(json.loads(p.answer.result(30).outputs["OUT"][0])) for p in pending}
-        if len(seen) == 3:
+        instances |= {tuple(json.loads(p.answer.result(30).outputs["OUT"][0])) for p in pending}
+        if len(instances) == 3:
             break
-    assert {name for name, _ in seen} == {"many_0_0", "many_0_1", "mine_0"}
-    assert len({pid for _, pid in seen}) == 3
+    assert {name for name, _ in instances} == {"many_0_0", "many_0_1", "mine_0"}
+    assert len({pid for _, pid in instances}) == 3
     side.unload("many")
 
 
@@ -388,13 +388,13 @@ def test_the_steps_of_a_load(side: Client) -> None:
     file = side.repository.parent / f"{side.repository.name}.steps"
     group = "instance_group { kind: KIND_CPU count: 2 }"
     assert side.placed("steps", model(STEPS % str(file), config("IN INT32 1", "OUT INT32 1", group, WARMUP))) is None
-    seen: dict[int, list[str]] = {}
+    steps: dict[int, list[str]] = {}
     for line in file.read_text().splitlines():
         pid, what = json.loads(line)
-        seen.setdefault(pid, []).append(what)
+        steps.setdefault(pid, []).append(what)
     completed = ["import", "auto_complete_config"]
     instance = ["import", "construct", "initialize", "warm up"]
-    assert sorted(seen.values()) == sorted([completed, instance, instance])
+    assert sorted(steps.values()) == sorted([completed, instance, instance])
     side.unload("steps")
 
 

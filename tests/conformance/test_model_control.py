@@ -47,12 +47,12 @@ def answers(side: Client, name: str, version: int = -1) -> Any:
 
 def processes(side: Client, name: str) -> dict[str, int]:
     """Return the process of each instance that takes requests."""
-    seen: dict[str, int] = {}
+    found: dict[str, int] = {}
     for _ in range(15):
         for pending in [side.submit(name, INPUT) for _ in range(6)]:
             instance, pid, _ = json.loads(pending.answer.result(30).outputs["OUT"][0])
-            seen[instance] = pid
-    return seen
+            found[instance] = pid
+    return found
 
 
 def traceless(files: Files) -> Files:
