@@ -15,6 +15,7 @@ from .export.preflight.finding import Finding, Prediction, Preflight
 from .export.preflight.judge import judge
 from .export.preflight.of_model import preflight, subject_in
 from .export.releases import UnknownTarget, find_target
+from .repository.layout import is_model_directory, model_names
 from .server.api.server import Server
 
 #: Exit statuses: nothing stops the models, something does, or there was nothing to judge.
@@ -46,16 +47,12 @@ def _models(place: Path) -> tuple[Path, list[str]]:
     if not place.is_dir():
         raise FileNotFoundError(f"there is no model directory, nor a repository, {place}")
     place = place.resolve()
-    if _is_model(place):
+    if is_model_directory(place):
         return place.parent, [place.name]
-    names = sorted(path.name for path in place.iterdir() if path.is_dir() and _is_model(path))
+    names = model_names(place)
     if not names:
         raise FileNotFoundError(f"{place} is not a model directory: it has no config.pbtxt and no version directory")
     return place, names
-
-
-def _is_model(path: Path) -> bool:
-    return (path / "config.pbtxt").is_file() or any(child.name.isdecimal() for child in path.iterdir())
 
 
 def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:

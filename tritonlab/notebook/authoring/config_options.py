@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from ...core.config.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig, with_only
 from ...core.inference.data_type import DataType
 from ...core.unknown_option import UnknownOption
 from .config_text import ConfigText
@@ -81,7 +81,7 @@ class ConfigOptions:
             if name == "parameters":
                 _merge_parameters(merged, part, written.source)
                 continue
-            given = _only(config, name)
+            given = with_only(config, name)
             line = written.line_of(name)
             # only its line tells a scalar that is written with its default value from one that is not written
             if given != part and (given != ModelConfig() or line):
@@ -193,16 +193,6 @@ def _add_tensor(part: ModelConfig, field_name: str, spec: str) -> None:
         if field_name == "output":
             raise OptionError(f"{spec!r}: only inputs can be optional")
         tensor.optional = True
-
-
-def _only(config: ModelConfig, name: str) -> ModelConfig:
-    """Return a config that has nothing but the field `name` of `config`."""
-    part = ModelConfig()
-    part.CopyFrom(config)
-    for field_descriptor, _ in config.ListFields():
-        if field_descriptor.name != name:
-            part.ClearField(field_descriptor.name)
-    return part
 
 
 def _one_line(config: ModelConfig) -> str:

@@ -12,7 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ...core.config.completed_text import completed_text
-from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
+from ...core.config.model_config import (
+    ConfigError,
+    config_bytes,
+    from_json,
+    parse_pbtxt,
+    print_pbtxt,
+    read_config_text,
+)
 from ...core.config.model_config_rules import is_ensemble
 from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
@@ -107,10 +114,10 @@ class Draft:
         config itself. Raises ConfigTextError, OptionError, FileError.
         """
         if self.base is None:
-            return self.config_file.encode()
+            return config_bytes(self.config_file)
         if self.base.has_config:
             return self.base.original(CONFIG_FILE).edited(self.config_file)
-        return self.config_file.encode() if self.config_file.strip() else None
+        return config_bytes(self.config_file) if self.config_file.strip() else None
 
     @property
     def is_ensemble(self) -> bool:
@@ -308,7 +315,7 @@ def read_model(name: str, path: Path) -> Draft:
     """
     versions = version_numbers(path)
     config = path / CONFIG_FILE
-    text = config.read_bytes().decode("utf-8") if config.is_file() else ""
+    text = read_config_text(config)
     tree = read_tree(path)
     copied = {file: ModelFile((path / file).resolve()) for file in tree.files if file != CONFIG_FILE}
     linked = {link: ModelFile(os.fsencode(end), link=end) for link, end in tree.links.items()}

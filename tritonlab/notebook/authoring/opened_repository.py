@@ -19,7 +19,7 @@ from ...core.plain_facts import by_number
 from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...export.machine_bound import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
-from ...repository.layout import CONFIG_FILE, fingerprint, version_numbers
+from ...repository.layout import fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
 from ...repository.place import make_repository
@@ -417,7 +417,7 @@ def repository_in(directory: str | PathLike[str]) -> Path:
             field=str(path),
             fix=fix,
         )
-    if (path / CONFIG_FILE).is_file() or version_numbers(path):
+    if is_model_directory(path):
         fix = f"open {os.fspath(path.parent)!r}, or load this one: %triton load {path.name} {os.fspath(directory)}"
         raise FileError(f"{os.fspath(directory)!r} is one model, not a repository: {fix}", field=str(path), fix=fix)
     return path

@@ -31,6 +31,24 @@ class FailedModel(Protocol):
     def infer(self, request: InferenceRequest) -> Iterator[InferenceResponse]: ...
 
 
+def request_again(model: FailedModel, kept: KeptRequest) -> InferenceRequest:
+    """Return a kept request again, for the model as it is now. Raises TritonError if the model does not serve, or has
+    other inputs."""
+    tensors = {name: each.tensor for name, each in kept.inputs.items() if each.tensor is not None}
+    return InferenceRequest(
+        model.name,
+        model.server.core.find(model.name, model.version).rules.as_sent(tensors),
+        model_version=model.version,
+        request_id=kept.request_id,
+        correlation_id=kept.correlation_id,
+        flags=kept.flags,
+        priority=kept.priority,
+        timeout=kept.timeout,
+        requested_outputs=kept.requested_outputs,
+        parameters=dict(kept.parameters) or None,
+    )
+
+
 class KeptFailure:
     """One failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
 
@@ -81,19 +99,7 @@ class KeptFailure:
                 f"the request cannot be sent again: {names} ({size:,} bytes) was too large to be kept; "
                 "send it with an array of your own"
             )
-        tensors = {name: each.tensor for name, each in kept.inputs.items() if each.tensor is not None}
-        return InferenceRequest(
-            self.model.name,
-            self.model.server.core.find(self.model.name, self.model.version).rules.as_sent(tensors),
-            model_version=self.model.version,
-            request_id=kept.request_id,
-            correlation_id=kept.correlation_id,
-            flags=kept.flags,
-            priority=kept.priority,
-            timeout=kept.timeout,
-            requested_outputs=kept.requested_outputs,
-            parameters=dict(kept.parameters) or None,
-        )
+        return request_again(self.model, kept)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is kept, as JSON can hold it; tensors by their first elements."""
