@@ -120,4 +120,4 @@ class TritonPythonModel:
         x = x + 1
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
 """
-ASK_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"
+CALL_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"

@@ -49,10 +49,6 @@ class ServeProcess:
         assert self.process.poll() is None, self.stderr
         return self
 
-    def told(self, text: str) -> None:
-        """Waits until its log says so."""
-        eventually(lambda: text in self.stderr, START_SECONDS)
-
     def place(self, service: str) -> str:
         """`address:port` of `GRPCInferenceService`, `HTTPService` or `Metrics Service`."""
         found = re.search(rf'"Started {service} at (.*)"', self.stderr)
@@ -82,7 +78,7 @@ class ServeProcess:
     def stubs(self) -> list[psutil.Process]:
         return stub_processes(self.pid)
 
-    def ask(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+    def call(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Status and text of one HTTP request; POST if there is a body."""
         request = urllib.request.Request(f"http://{self.http}{path}", body, dict(headers or {}))
         try:
@@ -93,7 +89,7 @@ class ServeProcess:
                 return error.code, error.read().decode()
 
     def post(self, path: str, document: Any) -> tuple[int, Any]:
-        status, text = self.ask(path, json.dumps(document).encode())
+        status, text = self.call(path, json.dumps(document).encode())
         return status, json.loads(text) if text else None
 
     def end(self, number: int) -> int:

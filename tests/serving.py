@@ -205,7 +205,7 @@ def eventually(holds: Callable[[], Any], timeout: float = SOON) -> Any:
 
 
 #: Threads that a module was told of; they are no fault of those after it.
-_told: set[threading.Thread] = set()
+_reported: set[threading.Thread] = set()
 
 
 def await_endings() -> None:
@@ -213,16 +213,16 @@ def await_endings() -> None:
     does, once."""
 
     def ending() -> set[threading.Thread]:
-        return {thread for thread in threading.enumerate() if thread.name.startswith(("unload", "end "))} - _told
+        return {thread for thread in threading.enumerate() if thread.name.startswith(("unload", "end "))} - _reported
 
     try:
         eventually(lambda: not ending())
     except AssertionError:
         left, frames = ending(), sys._current_frames()
-        _told.update(left)
+        _reported.update(left)
         found = [(thread.name, frames[thread.ident]) for thread in left if thread.ident in frames]
-        said = [f"'{name}' goes on:\n{''.join(traceback.format_stack(frame))}" for name, frame in found]
-        pytest.fail("\n".join(said), pytrace=False)
+        stacks = [f"'{name}' goes on:\n{''.join(traceback.format_stack(frame))}" for name, frame in found]
+        pytest.fail("\n".join(stacks), pytrace=False)
 
 
 def alive(pid: int) -> bool:

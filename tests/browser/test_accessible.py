@@ -155,20 +155,20 @@ def test_keys_alone_reach_all_of_it(lab: Any) -> None:
 
     # the panel: the focus stays with the model whose button went
     choose(lab, "Show Triton Panel")
-    shown = lab.page.locator("#tritonlab-panel")
+    side_panel = lab.page.locator("#tritonlab-panel")
     lab.page.locator("#tritonlab-panel:focus [data-model=echo]").wait_for()
     tab_to(lab, "Unload echo")
     lab.page.keyboard.press("Space")
-    shown.get_by_role("button", name="Load echo", exact=True).and_(lab.page.locator(":focus")).wait_for()
+    side_panel.get_by_role("button", name="Load echo", exact=True).and_(lab.page.locator(":focus")).wait_for()
     lab.page.keyboard.press("Enter")
-    shown.locator("[data-model=echo][data-state=READY]").wait_for()
+    side_panel.locator("[data-model=echo][data-state=READY]").wait_for()
     marked(lab, 1, "ready")
     tab_to(lab, "Level")
     lab.page.keyboard.press("End")
     lab.page.wait_for_function("() => document.activeElement.value === 'ERROR'")
     tab_to(lab, "Search the log")
     lab.page.keyboard.type("nothing")
-    lab.wait_text(shown.locator("[role=log]"), "no lines")
+    lab.wait_text(side_panel.locator("[role=log]"), "no lines")
 
     # the export, from the panel's button to the closed dialog; the focus comes back
     tab_to(lab, "Export echo", back=True)

@@ -186,7 +186,7 @@ def test_a_group_is_exported_whole_or_not_at_all(
     assert fatal > 12
 
 
-def test_progress_is_told_in_bytes_and_may_cancel(group: Model, tmp_path: Path) -> None:
+def test_progress_is_in_bytes_and_may_cancel(group: Model, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     export(group, tmp_path / "models", progress=lambda done, total: seen.append((done, total)))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen) and seen[-1][0] == seen[-1][1] > 0

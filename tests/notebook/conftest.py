@@ -66,8 +66,8 @@ class Notebook:
         """Runs a cell and returns its result; `text` on it is all that the cell showed, without colours."""
         self._capsys.readouterr()
         result = self.shell.run_cell(cell, store_history=True)
-        shown = self._capsys.readouterr()
-        result.text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out + shown.err)
+        captured = self._capsys.readouterr()
+        result.text = re.sub(r"\x1b\[[0-9;]*m", "", captured.out + captured.err)
         return result
 
     def number(self) -> int:

@@ -72,12 +72,12 @@ class Frontend:
 
     def wait(self, condition: Callable[[str], bool]) -> None:
         """Until what the widgets show satisfies `condition`."""
-        shown = ""
+        text = ""
         for _ in range(1000):
-            shown = "\n".join(widget["value"] for widget in self.widgets().values())
-            if condition(shown):
+            text = "\n".join(widget["value"] for widget in self.widgets().values())
+            if condition(text):
                 return
-        raise AssertionError(f"it did not come; shown is:\n{shown}")
+        raise AssertionError(f"it did not come; shown is:\n{text}")
 
 
 _LIST_WIDGETS = """
@@ -122,13 +122,13 @@ def test_a_newcomer_runs_it_and_presses_the_buttons(frontend: Frontend, tmp_path
     frontend.press("playground")
     frontend.wait_for("Send")
     frontend.click(frontend.find("Send"))
-    frontend.wait(lambda shown: "DIFFERENCE" in shown and "execute" in shown)
+    frontend.wait(lambda text: "DIFFERENCE" in text and "execute" in text)
 
     frontend.press("export")
     frontend.wait_for("Repository")
     frontend.set(frontend.find("Repository"), value=str(tmp_path / "models"))
     frontend.click(frontend.find("Write"))
-    frontend.wait(lambda shown: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())
+    frontend.wait(lambda text: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())
 
     for index in range(model + 1, len(frontend.notebook.cells)):
         if frontend.notebook.cells[index].cell_type == "code":

@@ -87,8 +87,8 @@ def test_rules_have_what_prometheus_requires() -> None:
     for rule in rules():
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
         assert rule["for"] in ("5m", "10m") and rule["labels"]["severity"] in ("warning", "critical")
-    told_apart = [(rule["alert"], *rule["labels"].items()) for rule in rules()]
-    assert len(set(told_apart)) == len(told_apart)
+    identities = [(rule["alert"], *rule["labels"].items()) for rule in rules()]
+    assert len(set(identities)) == len(identities)
 
 
 def unknown(expressions: list[str], text: str) -> set[str]:
@@ -96,7 +96,7 @@ def unknown(expressions: list[str], text: str) -> set[str]:
     data = Prometheus(read_metrics(text), read_metrics(text))
     for expression in expressions:
         data.evaluate(expression.replace("$__rate_interval", "1m"))
-    return data.asked - set(data.after)
+    return data.metrics - set(data.after)
 
 
 def test_every_metric_of_the_files_is_in_metrics() -> None:

@@ -123,7 +123,7 @@ def test_what_the_version_that_serves_prints_is_not_of_the_load(workspace: Works
     assert (first.log == (), [record.text for record in second.log]) == (False, [])
 
 
-def test_a_syntax_error_is_found_before_a_stub_is_asked(workspace: Workspace) -> None:
+def test_a_syntax_error_is_found_without_a_stub(workspace: Workspace) -> None:
     with pytest.raises(ModelLoadError) as caught:
         workspace.load("m", "class TritonPythonModel:\n    def f(self)\n")
     assert caught.value.message == (

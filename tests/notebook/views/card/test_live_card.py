@@ -153,8 +153,8 @@ def test_an_old_version_that_ends_at_once_is_no_warning(
     assert "kill" not in buttons(card)
     ending["since"] -= 1.5
     assert card.refresh() and table.refresh()
-    for told in (card.state["html"], table.state["html"], repr(overview(workspace)["draining"])):
-        assert "version 1, out of service since" in told
+    for text in (card.state["html"], table.state["html"], repr(overview(workspace)["draining"])):
+        assert "version 1, out of service since" in text
     assert "kill" in buttons(card)
 
 
@@ -172,7 +172,7 @@ def test_an_unload_of_a_hung_model_does_not_hold_anybody_up(card: LiveCard, work
     eventually(lambda: buttons(card) == ["load"] and not workspace.server.draining("m"))
 
 
-def test_a_hung_model_that_serves_is_told_of_and_killed(
+def test_a_hung_model_that_serves_is_reported_and_killed(
     card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hanging, "USUAL", 0.1)
@@ -183,8 +183,8 @@ def test_a_hung_model_that_serves_is_told_of_and_killed(
     eventually(lambda: buttons(card)[-1] == "kill")
     assert "1 request has been in flight for " in card.state["html"] and card.state["state"] == "READY"
     assert "in flight" not in card.html()  # a stored card can end nothing
-    (shown,) = overview(workspace)["draining"]
-    assert shown["name"] == "m" and "%triton kill m ends it" in shown["text"]
+    (row,) = overview(workspace)["draining"]
+    assert row["name"] == "m" and "%triton kill m ends it" in row["text"]
     workspace.server.cancel(workspace.server.requests()[0]["serial"])
     (request,) = overview(workspace)["requests"]
     assert request["state"] == "executing, cancel requested"

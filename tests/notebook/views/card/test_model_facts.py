@@ -56,7 +56,7 @@ def test_another_version_than_the_one_written_is_a_warning(workspace: Workspace)
     assert "Version 3 is served; version 2 was written last" in warnings
 
 
-def test_an_instance_that_does_not_run_is_told_with_its_next_try() -> None:
+def test_an_instance_that_does_not_run_is_listed_with_its_next_try() -> None:
     state = {"name": "m_0", "state": "ready", "failure": "", "last_death": "", "next_try": None}
     failed = {**state, "state": "failed", "failure": "it could not be started again: no weights.", "next_try": 4.0}
     started = {**state, "state": "restarting", "last_death": "It ended."}
@@ -69,12 +69,12 @@ def test_an_instance_that_does_not_run_is_told_with_its_next_try() -> None:
 def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
     workspace.load("m", SOURCE)
     table = status_table(workspace)
-    said = table.memory
-    assert re.match(r"memory: \d+ MB in this kernel, \d+ MB in 1 model process", said), said
+    text = table.memory
+    assert re.match(r"memory: \d+ MB in this kernel, \d+ MB in 1 model process", text), text
     assert memory_text(MemoryUse(210 << 20, 96 << 20, 3, 680 << 20, 1.0)).startswith(
         "memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at "
     )
-    assert said in repr(table) and said in table.html()
+    assert text in repr(table) and text in table.html()
     assert memory_text(MemoryUse(1 << 20, 1 << 20, 1, warm=80 << 20, warm_limit=6 << 30, imports=("torch",))) == (
         "memory: 1 MB in this kernel, 1 MB in 1 model process, 80 of at most 6144 MB kept warm (torch)"
     )

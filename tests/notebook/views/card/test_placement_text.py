@@ -79,7 +79,7 @@ class TritonPythonModel:
 """
 
 
-def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspace) -> None:
+def test_a_model_on_another_gpu_than_its_own_is_warned_of(simulated: Workspace) -> None:
     model = simulated.load("astray", ASTRAY, options=ConfigOptions(gpus=(1,), outputs=("OUT:FP32[1]",)))
     assert model_facts(simulated, model).warnings[1:] == ()
     list(model.infer(inputs={}))
@@ -97,7 +97,7 @@ def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspa
     assert message is not None and message["families"]["gpu"] == ("bytes", "simulated memory of GPUs")
 
 
-def test_without_gpus_nothing_is_said_of_them(workspace: Workspace) -> None:
+def test_without_gpus_no_text_names_them(workspace: Workspace) -> None:
     if workspace.server.gpus():
         pytest.skip("this machine has a GPU")
     workspace.load("m", SOURCE)
