@@ -44,7 +44,7 @@ def facts(ax: Any) -> dict[str, Any]:
 
 
 def _check_inside(ax: Any) -> None:
-    """No label is clipped by the figure's edge."""
+    """Check that no label is clipped by the figure's edge."""
     figure = ax.get_figure()
     figure.canvas.draw()
     drawn, (wide, high) = figure.get_tightbbox(), figure.get_size_inches()

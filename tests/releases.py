@@ -63,7 +63,7 @@ def found(judgement: ModelJudgement) -> str:
 
 @contextlib.contextmanager
 def authored(scratch: Path, names: Collection[str] = (), environment: Path | None = None) -> Iterator[Server]:
-    """A server of the models, in their notebook's folder, with what the notebook has."""
+    """Run a server of the models, in their notebook's folder, with what the notebook has."""
     notebook = scratch / "notebook"
     rows = chosen(notebook, names, environment)
     write_models(rows, scratch / "source", notebook, environment)

@@ -82,7 +82,7 @@ class Kernel:
 
 
 def memory(pid: int) -> tuple[int, int]:
-    """Bytes of a process, and of it and all processes below it; what they share counts once."""
+    """Return the bytes of a process, and of it and all processes below it; what they share counts once."""
     below = psutil.Process(pid).children(recursive=True)
     return pss(pid), sum(map(pss, [pid, *(process.pid for process in below)]))
 
@@ -119,7 +119,7 @@ def send(module: Any, address: str, size: int) -> None:
 
 
 def load(kernel: Kernel) -> None:
-    """All sizes, in all ways at once, several requests at a time."""
+    """Send all sizes, in all ways at once, several requests at a time."""
     ways = [(tritonclient.http, kernel.http.removeprefix("http://")), (tritonclient.grpc, kernel.grpc)]
     for size in SIZES:
         threads = [threading.Thread(target=send, args=(*way, size)) for way in ways for _ in range(2)]
@@ -191,7 +191,7 @@ class SlowLink:
 
 
 def request_zeros(module: Any, address: str, size: int) -> int:
-    """The bytes of the answer of the model `zeros`, which was asked for so many."""
+    """Request so many bytes of the model `zeros`, and return how many it answered."""
     timeouts = {"network_timeout": 120.0} if module is tritonclient.http else {}
     with module.InferenceServerClient(address, **timeouts) as client:
         sent = module.InferInput("SIZE", [1], "INT64")

@@ -70,7 +70,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
-    """A server in explicit mode that has the model loaded; no test changes it."""
+    """Run a server in explicit mode that has the model loaded; no test changes it."""
     arguments = ("--model-control-mode=explicit", "--load-model=teller", "--allow-client-shm=true")
     scratch = tmp_path_factory.mktemp("served")
     with ServeProcess(repository, scratch, *arguments, environment={"TELL": "passed through"}) as process:

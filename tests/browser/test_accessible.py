@@ -66,7 +66,7 @@ LIGHT_BANDS = """() => [...document.querySelectorAll(".tl-canvas")].some(one => 
 
 
 def faults(lab: Any, *ours: str) -> list[str]:
-    """What axe finds within these nodes that is serious or critical."""
+    """Return what axe finds within these nodes that is serious or critical."""
     found = Axe().run(lab.page, {"include": [[selector] for selector in ours]}, {"resultTypes": ["violations"]})
     return [
         f"{violation['id']}: {node['target']} {node['html'][:200]} {[each['message'] for each in node['any']]}"
@@ -77,7 +77,7 @@ def faults(lab: Any, *ours: str) -> list[str]:
 
 
 def no_faults(lab: Any, *ours: str) -> None:
-    """Fails if axe finds the same once all is drawn: in the midst of a change of theme colours are of both."""
+    """Fail if axe finds the same once all is drawn: in the midst of a change of theme colours are of both."""
     for _ in range(20):
         if not (found := faults(lab, *ours)):
             return
@@ -121,7 +121,7 @@ def test_axe_finds_nothing_serious(lab: Any) -> None:
 
 
 def tab_to(lab: Any, name: str, back: bool = False) -> None:
-    """Presses Tab until what has this name has the focus."""
+    """Press Tab until the element of this name has the focus."""
     for _ in range(40):
         lab.page.keyboard.press("Shift+Tab" if back else "Tab")
         if lab.page.evaluate("() => document.activeElement.getAttribute('aria-label') ?? ''").startswith(name):
@@ -130,7 +130,7 @@ def tab_to(lab: Any, name: str, back: bool = False) -> None:
 
 
 def choose(lab: Any, command: str) -> None:
-    """Runs a command as one does who has only keys: the palette."""
+    """Run a command from the palette, by keys alone."""
     lab.page.keyboard.press("Control+Shift+C")
     lab.page.locator(".lm-CommandPalette-input:focus").wait_for()
     lab.page.keyboard.type(command)

@@ -20,7 +20,7 @@ CLEAN = 60.0
 
 
 def paused(lab: Lab, name: str, send: str = CALL_STOPS) -> Any:
-    """Opens a notebook, sends a request, and returns the box for the debugger's line."""
+    """Open a notebook, send a request, and return the box for the debugger's line."""
     lab.jupyter.write(f"{name}.ipynb", [LOAD, STOPS, send, AFTER, CALL_STOPS])
     lab.open(f"{name}.ipynb")
     lab.run(0)
@@ -36,7 +36,7 @@ def box(lab: Lab, cell: int = 2) -> Any:
 
 
 def typed(lab: Lab, line: str) -> None:
-    """Types a line and waits until its box has gone: JupyterLab keeps it for half a second."""
+    """Type a line and wait until its box has gone: JupyterLab keeps it for half a second."""
     used = box(lab).element_handle()
     used.fill(line)
     used.press("Enter")
@@ -44,7 +44,7 @@ def typed(lab: Lab, line: str) -> None:
 
 
 def usable(lab: Lab, began: float) -> None:
-    """Waits until another cell runs, and checks how long that took."""
+    """Wait until another cell runs, and check how long that took."""
     lab.wait_text(lab.run(3), "42")
     assert time.monotonic() - began < CLEAN
 

@@ -254,13 +254,13 @@ KEPT = "canvas => +canvas.dataset.kept > 0"
 
 
 def processes(lab: Any) -> set[psutil.Process]:
-    """The processes of the models that serve."""
+    """Return the processes of the models that serve."""
     models = answer(lab.page, "overview")["models"]
     return {psutil.Process(each["pid"]) for model in models for each in model["instances"]}
 
 
 def answer(page: Any, command: str, **arguments: Any) -> Any:
-    """What a command of the extension answers."""
+    """Return what a command of the extension answers."""
     call = "([id, args]) => window.jupyterapp.commands.execute(id, args)"
     return page.evaluate(call, [f"tritonlab:{command}", arguments])
 

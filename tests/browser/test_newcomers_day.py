@@ -87,7 +87,7 @@ def execute_outside(writer: str, folder: Path) -> subprocess.Popen[bytes]:
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, list[str]]:
-    """What a person saw in the JupyterLab that executed the notebook, by the words of the cells."""
+    """Return what a person saw in the JupyterLab that executed the notebook, by the words of the cells."""
     return {}
 
 
@@ -95,7 +95,7 @@ def seen() -> dict[str, list[str]]:
 def stored(
     jupyter: JupyterServer, chromium: Any, tmp_path_factory: pytest.TempPathFactory, seen: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """The executed notebooks, by their writers."""
+    """Return the executed notebooks, by their writers."""
     folder = tmp_path_factory.mktemp("written")
     programs = {writer: execute_outside(writer, folder) for writer in WRITERS[1:]}
     with page_of(jupyter, chromium) as lab:
@@ -209,7 +209,7 @@ def read(lab: Lab, notebook: Any, seen: dict[str, list[str]] | None = None) -> N
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
-    """Another JupyterLab, which trusts no notebook."""
+    """Run another JupyterLab, which trusts no notebook."""
     with serving(tmp_path_factory.mktemp("elsewhere")) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""These tests export through a real server, and compare what is exported with what was served."""
+"""Exports through a real server, compared with what was served."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ dynamic_batching { }
 
 
 def exported_text(tmp_path: Path, text: str, source: str = SOURCE) -> tuple[str, ExportReport]:
-    """The config.pbtxt of an export, which says what today's server makes of it, and the report."""
+    """Return the config.pbtxt of an export, of which today's server makes the same, and the report."""
     write_model(tmp_path / "source", "m", source)
     (tmp_path / "source" / "m" / "config.pbtxt").write_bytes(text.encode())
     with Server(tmp_path / "source", warm=0) as server:

@@ -100,7 +100,7 @@ def modules() -> Iterator[Any]:
 
 
 def classes() -> list[type[Any]]:
-    """Every class of the package, each once, by name."""
+    """Return every class of the package, each once, by name."""
     found = {
         kind
         for module in modules()
@@ -111,7 +111,7 @@ def classes() -> list[type[Any]]:
 
 
 def has_own_form(kind: type[Any]) -> bool:
-    """Whether objects of the class have a form of their own in a cell."""
+    """Return whether objects of the class have a form of their own in a cell."""
     rich = ("_repr_html_", "_repr_mimebundle_", "_ipython_display_", "to_dict")
     return not issubclass(kind, BaseException) and any(hasattr(kind, name) for name in rich)
 
@@ -122,7 +122,7 @@ ERRORS = [kind for kind in classes() if issubclass(kind, Exception) and not kind
 
 @pytest.fixture
 def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
-    """A notebook with a model that prints and has been asked."""
+    """Return a notebook with a model that prints and has answered."""
     monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     notebook.shell.user_ns.update(here=str(tmp_path), tritonlab=tritonlab, Path=Path)
@@ -135,7 +135,7 @@ def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def bundles(book: Notebook, cell: str) -> tuple[Any, list[dict[str, Any]]]:
-    """The result of a cell, and what it displays, as mime bundles."""
+    """Return the result of a cell, and what it displays, as mime bundles."""
     with capture_output() as captured:
         result = book.shell.run_cell(cell)
         assert result.success, captured.stderr

@@ -131,7 +131,7 @@ class Saved:
         self.text = (directory / "book.ipynb").read_text()
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression in the kernel; nothing of that is saved."""
+        """Return the value of an expression in the kernel; nothing of that is saved."""
         cell = nbformat.v4.new_code_cell(f"import json; print(json.dumps({expression}))")
         self._client.nb.cells.append(cell)
         self._client.execute_cell(cell, len(self._client.nb.cells) - 1, store_history=False)

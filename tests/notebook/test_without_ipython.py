@@ -1,4 +1,4 @@
-"""These tests run the base install, without IPython and ipywidgets: everything but the widgets works."""
+"""The base install, without IPython and ipywidgets: everything but the widgets works."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ NAMES = {"parse_errors", "rows", "depth", "row_bytes_bucket", "row_bytes_count"}
 
 
 def scrape(success: int = 0, failure: int = 0, queue: int = 0, errors: int = 0, custom: bool = True) -> str:
-    """The text of a server with both models; the numbers are those of `digits.v2`."""
+    """Return the text of a server with both models; the numbers are those of `digits.v2`."""
     values = {"nv_inference_request_success": success, "nv_inference_queue_duration_us": queue}
     lines = []
     for name in MODEL_METRIC_KINDS:
@@ -45,7 +45,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def firing(before: str, after: str) -> list[tuple[str, str]]:
-    """The alerts that fire, each with the model or metric in question."""
+    """Return the alerts that fire, each with the model or metric in question."""
     data = Prometheus(read_metrics(before), read_metrics(after))
     found = []
     for rule in rules():
@@ -92,7 +92,7 @@ def test_rules_have_what_prometheus_requires() -> None:
 
 
 def unknown(expressions: list[str], text: str) -> set[str]:
-    """The metrics that expressions select and the text does not have."""
+    """Return the metrics that expressions select and the text does not have."""
     data = Prometheus(read_metrics(text), read_metrics(text))
     for expression in expressions:
         data.evaluate(expression.replace("$__rate_interval", "1m"))

@@ -63,7 +63,7 @@ SOUND = {
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The notebook's folder."""
+    """Return the notebook's folder."""
     place = tmp_path_factory.mktemp("notebook")
     for name, text in {"table.txt": "1", "weights.bin": "1", "tools_here.py": "import json\n"}.items():
         (place / name).write_text(text)

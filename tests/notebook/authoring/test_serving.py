@@ -1,4 +1,4 @@
-"""`%triton serve`: the notebook's server, asked by clients that know nothing of notebooks."""
+"""`%triton serve`: the notebook's server, used by clients that know nothing of notebooks."""
 
 from __future__ import annotations
 

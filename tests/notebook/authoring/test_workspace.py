@@ -1,4 +1,4 @@
-"""These tests use a workspace through the real server and its stubs."""
+"""A workspace on the real server and its stubs."""
 
 from __future__ import annotations
 

@@ -60,19 +60,19 @@ class Window:
             return next(message for message in reversed(self.received) if found(message))
 
     def request(self, do: str, **arguments: Any) -> Any:
-        """The answer; of a question that failed what was wrong, as a dict with `kind` and `text`."""
+        """Return the answer; of a request that failed what was wrong, as a dict with `kind` and `text`."""
         self.begin(do, **arguments)
         ident = self._id
         answer = self.wait(lambda message: message.get("id") == ident and "progress" not in message)
         return answer["ok"] if "ok" in answer else answer["error"]
 
     def begin(self, do: str, **arguments: Any) -> None:
-        """Ask, and do not wait for the answer."""
+        """Send the request, and do not wait for the answer."""
         self._id += 1
         self._on_msg({"content": {"data": {"id": self._id, "do": do, "with": arguments}}})
 
     def model(self, **facts: Any) -> dict[str, Any]:
-        """The only model, as soon as the window was told of one with these facts."""
+        """Wait until the window knows one model only, with these facts, and return it."""
 
         def fits(message: dict[str, Any]) -> bool:
             models = message.get("models", [])
@@ -84,7 +84,7 @@ class Window:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A server that no test before has loaded anything into: a window is told of all its models."""
+    """Run a server that no test before has loaded anything into: a window gets all its models."""
     with Server(tmp_path, model_control_mode="explicit") as server:
         yield server
 
@@ -164,7 +164,7 @@ COMPUTED = "SCALE = 3.0\nweights = np.ones(1000)"
 
 @pytest.fixture
 def scaled(notebook: Notebook) -> None:
-    """A model that uses a constant of another cell, in a notebook with an array."""
+    """Load a model that uses a constant of another cell, in a notebook with an array."""
     notebook.run(f"import numpy as np\n{COMPUTED}")
     notebook.run(MODEL.replace("data = ", "data = SCALE * "))
 

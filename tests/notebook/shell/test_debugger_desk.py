@@ -1,5 +1,6 @@
-"""`breakpoint()` in a model's cell, in a real kernel: typed lines, interrupts, front ends that cannot be asked, the end
-of the kernel."""
+"""`breakpoint()` in a model's cell, in a real kernel: typed lines, interrupts, front ends without input, the end of the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +74,9 @@ class Kernel:
         self.manager, self.client = manager, client
 
     def run(self, code: str, answer: Callable[[str], str | None] | None = None) -> str:
-        """Runs a cell and returns all that it showed. `answer` types a line for each prompt, or does something else; a
-        front end without one cannot be asked."""
+        """Run a cell and return all its output. `answer` types a line for each prompt, or does something else; without
+        it the front end takes no input.
+        """
         ident = self.client.execute(code, allow_stdin=answer is not None)
         texts, end = [], time.monotonic() + 60
         while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""These tests bring models of a repository into cells of a real IPython shell."""
+"""Models of a repository that come into cells of a real IPython shell."""
 
 from __future__ import annotations
 

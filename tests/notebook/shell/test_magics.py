@@ -1,4 +1,4 @@
-"""These tests run magics in a real IPython shell, with the real server and its stubs."""
+"""The magics in a real IPython shell, with the real server and its stubs."""
 
 from __future__ import annotations
 
@@ -465,7 +465,7 @@ def test_logs_cite_the_version_of_a_process_that_was_started_after_the_load(note
 
 @pytest.fixture
 def loads(workspace: Any) -> Iterator[list[str]]:
-    """The models that were loaded, in order."""
+    """Return the models that were loaded, in order."""
     found: list[str] = []
 
     class Loads(Instrument):

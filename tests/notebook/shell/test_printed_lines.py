@@ -69,7 +69,7 @@ def of(model: str, text: str, **fields: Any) -> LogRecord:
 
 @pytest.fixture
 def printed() -> Any:
-    """What listens, and the shell that it follows, in a cell that has begun."""
+    """Return what listens, and the shell that it follows, in a cell that has begun."""
     printed, shell = PrintedLines(RunningCell()), SimpleNamespace(events=EventManager(None, available_events))
     printed.follow(shell)
     instruments = Instruments()

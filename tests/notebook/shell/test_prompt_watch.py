@@ -9,7 +9,7 @@ from tritonlab.notebook.shell.prompt_watch import PromptWatch
 
 
 class Clock:
-    """Stands for the module `time`."""
+    """A stand-in for the module `time`."""
 
     now = 100.0
 

@@ -1,4 +1,4 @@
-"""These tests check how the watchdog's report shows in a notebook."""
+"""The watchdog's report in a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for the plots of views: executions, batch sizes, metrics."""
+"""The plots of views: executions, batch sizes, metrics."""
 
 from __future__ import annotations
 

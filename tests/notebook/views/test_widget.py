@@ -31,7 +31,7 @@ class Counter(LiveView):
 
 @pytest.fixture
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What was displayed, and how, as in a kernel."""
+    """Return what is displayed, and how, as in a kernel."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
     monkeypatch.setattr(module, "_display", lambda bundle, **how: found.append((bundle, how)))
     monkeypatch.setattr(module, "in_kernel", lambda: True)

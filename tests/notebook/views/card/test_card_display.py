@@ -19,7 +19,7 @@ SLOW = SOURCE + "\n    def initialize(self, args):\n        import time\n       
 
 @pytest.fixture
 def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The first line of every static form that was displayed, as in a kernel."""
+    """Return the first line of every static form that was displayed, as in a kernel."""
     found: list[str] = []
 
     def display(bundle: dict[str, Any], **how: Any) -> None:

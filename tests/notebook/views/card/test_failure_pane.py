@@ -50,7 +50,7 @@ def failed(model: Model, *values: float) -> KeptFailure:
 
 
 def cite(text: str) -> str:
-    """Names a cell, in which each line is one further down."""
+    """Return the text with the places of a cell, in which each line is one further down."""
     return re.sub(r'File "[^"]*", line (\d+)', lambda found: f"Cell In[7], line {int(found[1]) + 1}", text)
 
 

@@ -42,7 +42,7 @@ HUNG = SOURCE.replace("return [None for", "import time; time.sleep(600); return 
 
 @pytest.fixture
 def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What was displayed, as in a kernel."""
+    """Return what is displayed, as in a kernel."""
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
@@ -52,7 +52,7 @@ def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def states(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[ModelStates]:
-    """The server's store, which follows nothing after the test."""
+    """Return the server's store, which follows nothing after the test."""
     states = ModelStates.for_server(workspace.server)
     workspace.changed = states.poke
     yield states

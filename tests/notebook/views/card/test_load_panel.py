@@ -32,7 +32,7 @@ def model(lab: Lab) -> Model:
 
 @pytest.fixture
 def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
-    """Ticks when the test says so, and each time looks at what runs."""
+    """Return a ticker that ticks when the test says so, and each time looks at what runs."""
     monkeypatch.setattr(load_panel, "_EVERY", 0)
     ticker = Ticker()
     ticker._running = True
@@ -40,7 +40,7 @@ def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
 
 
 def ended(panel: LoadPanel, ticker: Ticker) -> dict[str, Any]:
-    """The state of the panel once its test has ended."""
+    """Return the state of the panel once its test has ended."""
     assert panel._test is not None
     panel._test.wait(SOON)
     ticker.tick()

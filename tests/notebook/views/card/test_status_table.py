@@ -1,4 +1,4 @@
-"""Tests for the live table of `%triton status`."""
+"""The live table of `%triton status`."""
 
 from __future__ import annotations
 

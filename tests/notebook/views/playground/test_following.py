@@ -1,4 +1,4 @@
-"""These tests follow requests that never wait."""
+"""Requests that are followed without a wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tritonlab.notebook.views.playground.following import follow
 
 
 class Scripted:
-    """A sending whose clock and changes are given: (seconds waited, whether a response came) of each frame."""
+    """A sending with a script of its clock and changes: (seconds waited, whether a response came) of each frame."""
 
     def __init__(self, *frames: tuple[float, bool]) -> None:
         self._frames: Iterator[tuple[float, bool]] = iter(frames)

@@ -1,5 +1,4 @@
-"""These tests click the playground's widgets without a frontend, where a click is a call, through the real server and
-its stubs."""
+"""The playground's widgets without a frontend, where a click is a call, through the real server and its stubs."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ def playground(workspace: Workspace) -> Playground:
 
 
 def click(playground: Playground, button: Any) -> str:
-    """What stands there when the request that the button sent is over."""
+    """Click, and return what stands there when the request that the button sent is over."""
     changed = threading.Event()
     playground.result.observe(lambda change: changed.set(), names="value")
     button.click()

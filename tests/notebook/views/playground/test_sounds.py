@@ -35,7 +35,7 @@ def wav(frames: bytes, width: int = 2, channels: int = 1, rate: int = 8000) -> b
 
 
 def played(html: str) -> tuple[int, NDArray[np.int16]]:
-    """The rate and the samples of the player in a page."""
+    """Return the rate and the samples of the player in a page."""
     found = re.search(r"data:audio/wav;base64,([\w+/=]+)", html)
     assert found is not None
     with wave.open(io.BytesIO(base64.b64decode(found[1]))) as file:

@@ -44,7 +44,7 @@ class Browser:
         monkeypatch.setattr(self.view, "freeze", freeze)
 
     def tick(self, seconds: float = 0.05) -> dict[str, Any]:
-        """What came of one tick: of each table the serial numbers or the count, and the rest of the message."""
+        """Tick once and return the message: of each table the serial numbers or the count, and all else."""
         self.now += seconds
         self.sent.clear()
         self.ticker.tick()
