@@ -55,7 +55,7 @@ def predicted(outcome: str) -> str:
 
 
 def found(judgement: ModelJudgement) -> str:
-    """Return the kind of a verdict; what every model has on a release is no difference."""
+    """Return the kind of a verdict; what every model has on a release is not a difference."""
     if judgement.passed:
         return EQUAL
     return NOT_LOADED if judgement.symbol == "X" else DIFFERENT

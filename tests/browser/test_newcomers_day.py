@@ -1,4 +1,4 @@
-"""What a notebook stores is what was seen, whoever executed it and wherever it is read.
+"""What a notebook stores is what was seen, whatever executed it and wherever it is read.
 
 One notebook (`newcomers_day.py`) is executed by JupyterLab, by `nbconvert --execute` and by papermill, and each of the
 three is read in another JupyterLab, trusted and not, in Notebook 7, and as a page of nbconvert.

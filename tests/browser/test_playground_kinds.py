@@ -1,4 +1,4 @@
-"""The playground without a mouse, and with what is no number: sounds, JSON, dropped files, a hundred inputs."""
+"""The playground without a mouse, and with what is not a number: sounds, JSON, dropped files, a hundred inputs."""
 
 from __future__ import annotations
 
