@@ -75,6 +75,9 @@ IDENTITY = executes(
     'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]'
 )
 
+#: Answers no request; it imports nothing, where a test looks at imports.
+SILENT = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
+
 ADD_SUB = """
 import triton_python_backend_utils as pb_utils
 

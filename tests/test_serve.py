@@ -23,6 +23,7 @@ import tritonclient.http
 
 from tests.conformance.rules import rule
 from tests.interpreters import pack_environment
+from tests.models import initializes
 from tests.serve_process import ServeProcess, failures
 from tests.serving import alive, config, eventually, write_model
 from tritonlab.frontends.shared.listener import listen
@@ -54,11 +55,8 @@ class TritonPythonModel:
         print("finalized", flush=True)
 """
 TELLER_CONFIG = config("SECONDS FP32 1", "TEXT STRING 1")
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
-SLOW_TO_LOAD = (
-    "import time\n\n\nclass TritonPythonModel:\n    def initialize(self, args):\n"
-    "        print('loading', flush=True)\n        time.sleep(60)\n"
-)
+BROKEN = initializes("raise RuntimeError('no weights')")
+SLOW_TO_LOAD = "import time\n" + initializes("print('loading', flush=True)\ntime.sleep(60)")
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_extension import ECHO, LOAD, marked, open_notebook, panel
+from tests.models import cell, executes
 
 pytestmark = pytest.mark.timeout(300)
 
 LONG = "a_model_with_a_name_that_is_longer_than_any_panel_is_wide"
-HANGS = """%%triton_model hangs --input IN:FP32[-1] --output OUT:FP32[-1]
-class TritonPythonModel:
-    def execute(self, requests):
-        while True:
-            pass
-"""
+HANGS = cell("hangs --input IN:FP32[-1] --output OUT:FP32[-1]", executes("while True:\n    pass"))
 IS_CUT = "name => name.scrollWidth > name.clientWidth && getComputedStyle(name).textOverflow === 'ellipsis'"
 FITS = "panel => panel.scrollWidth <= panel.clientWidth"
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"

@@ -10,6 +10,7 @@ import pytest
 from IPython.core.events import EventManager, available_events
 
 import tritonlab
+from tests.models import cell, executes
 from tritonlab import runtime
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.ipc.processes.stub_log import UNCHECKED, LogRecord
@@ -51,15 +52,13 @@ class TritonPythonModel:
 """
 
 
-ODD = """%%triton_model odd --input N:INT32[1] --output SUM:FP32[1]
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        tensors = [pb_utils.Tensor("SUM", np.zeros(1)), pb_utils.Tensor("SMU", np.zeros(1))]
-        return [pb_utils.InferenceResponse(tensors) for _ in requests]
-"""
+ODD = cell(
+    "odd --input N:INT32[1] --output SUM:FP32[1]",
+    executes(
+        'tensors = [pb_utils.Tensor("SUM", np.zeros(1)), pb_utils.Tensor("SMU", np.zeros(1))]\n'
+        "return [pb_utils.InferenceResponse(tensors) for _ in requests]"
+    ),
+)
 
 
 def of(model: str, text: str, **fields: Any) -> LogRecord:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.models import SILENT
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card.export_panel import ExportPanel
 
-SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 X = b"def InferenceRequest(model_name): pass\n"
 
 
@@ -19,7 +19,7 @@ def html_of(panel: ExportPanel) -> str:
 
 @pytest.fixture
 def panel(workspace: Workspace) -> ExportPanel:
-    return ExportPanel(workspace.load("m", SOURCE))
+    return ExportPanel(workspace.load("m", SILENT))
 
 
 def test_an_export_asks_before_it_replaces(panel: ExportPanel, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_an_export_asks_before_it_replaces(panel: ExportPanel, tmp_path: Path) -
     assert "change 1/model.py" in html_of(panel)
     assert panel.replace_button.layout.display == ""
     panel.replace_button.click()
-    assert model.read_text() == SOURCE
+    assert model.read_text() == SILENT
     (backup,) = (tmp_path / "models.backup").iterdir()
     assert (backup / "1" / "model.py").read_text() == "# edited elsewhere\n"
     assert panel.replace_button.layout.display == "none"
@@ -54,8 +54,8 @@ def test_what_was_written_is_packed_on_request(
 
 
 def test_the_models_it_calls_are_offered(workspace: Workspace, tmp_path: Path) -> None:
-    workspace.load("callee", SOURCE)
-    caller = workspace.load("m", SOURCE + 'import x; x.InferenceRequest(model_name="callee")\n', files={"x.py": X})
+    workspace.load("callee", SILENT)
+    caller = workspace.load("m", SILENT + 'import x; x.InferenceRequest(model_name="callee")\n', files={"x.py": X})
     panel = ExportPanel(caller)
     panel.ask()
     assert (panel.others.layout.display, panel.others.description) == ("", "with callee, which it needs")

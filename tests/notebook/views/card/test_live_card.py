@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.models import SILENT, initializes
 from tests.serving import eventually
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
@@ -26,8 +27,7 @@ from tritonlab.notebook.views.record.graph import Graph
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
 
-SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        print('about to fail')\n        1 / 0\n"
+BROKEN = initializes("print('about to fail')\n1 / 0")
 SLOW = """
 import time
 class TritonPythonModel:
@@ -37,7 +37,7 @@ class TritonPythonModel:
     def execute(self, requests):
         return [None for _ in requests]
 """
-HUNG = SOURCE.replace("return [None for", "import time; time.sleep(600); return [None for")
+HUNG = SILENT.replace("return [None for", "import time; time.sleep(600); return [None for")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def states(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[Mode
 
 @pytest.fixture
 def card(workspace: Workspace, states: ModelStates) -> LiveCard:
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     card = LiveCard(workspace, "m", lambda error: "")
     card.show()
     return card
@@ -94,7 +94,7 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
     eventually(lambda: "keeps serving" in card.state["html"])
     assert "about to fail" in card.state["html"]
     workspace.write_config("m", "max_batch_size: 4")
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     eventually(lambda: "requests of up to 4 rows" in card.state["html"] and "keeps" not in card.state["html"])
 
 
@@ -110,7 +110,7 @@ def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
 
 def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace: Workspace) -> None:
     workspace.write_config("m", "model_transaction_policy { decoupled: true }")
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     card.press("view")
     assert isinstance(card._view_panel().view, Streams)
 
@@ -223,7 +223,7 @@ def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Wo
     card.press("playground")
     form = card.playground()
     assert card._panel.children == (form.widget,) and card.state["open"] == "playground"
-    workspace.load("m", SOURCE + "\n# changed\n")
+    workspace.load("m", SILENT + "\n# changed\n")
     again = LiveCard(workspace, "m", lambda error: "", of_load=True)
     again.show()
     assert again._panel.children == (form.widget,) and again.state["open"] == "playground"
@@ -240,12 +240,12 @@ def test_a_form_for_other_inputs_keeps_what_both_have(card: LiveCard, workspace:
     def options(*inputs: str, batch: int = 8) -> ConfigOptions:
         return ConfigOptions(inputs=inputs, max_batch_size=batch)
 
-    workspace.load("m", SOURCE, options=options("A:FP32[2]", "B:FP32[1]"))
+    workspace.load("m", SILENT, options=options("A:FP32[2]", "B:FP32[1]"))
     card.press("playground")
     form = card.playground()
     form.inputs["A"].mode.value, form.inputs["A"].text.value = "Typed", "1, 2"
     form.form.batch.value, form.form.request_id.value, form.result.value = 12, "mine", "the last answer"
-    workspace.load("m", SOURCE, options=options("A:FP32[2]", "C:FP32[1]", batch=4))
+    workspace.load("m", SILENT, options=options("A:FP32[2]", "C:FP32[1]", batch=4))
     eventually(lambda: list(form.inputs) == ["A", "C"])
     assert form.form.box in form.widget.children and card._panel.children == (form.widget,)
     assert (form.inputs["A"].mode.value, form.inputs["A"].text.value) == ("Typed", "1, 2")
@@ -307,7 +307,7 @@ def test_the_export_form_comes_and_goes(card: LiveCard) -> None:
     assert card._panel.children == ()
 
 
-def load_in(workspace: Workspace, cell: str, source: str | None = SOURCE, **options: Any) -> LiveCard:
+def load_in(workspace: Workspace, cell: str, source: str | None = SILENT, **options: Any) -> LiveCard:
     """Load the model as a cell does, and return its card, whether the load was good or not."""
     workspace.running_cell = lambda: cell
     try:
@@ -360,7 +360,7 @@ def test_a_config_of_another_cell_changes_the_card_of_the_source(workspace: Work
 @pytest.mark.usefixtures("states")
 def test_a_failed_card_says_that_a_button_has_loaded_the_model_later(workspace: Workspace) -> None:
     card = load_in(workspace, "In[3]", BROKEN)
-    workspace._written("m").draft = workspace.draft("m").with_source(SOURCE)
+    workspace._written("m").draft = workspace.draft("m").with_source(SILENT)
     card.press("load")
     assert settle(card) == ["READY"]
     assert "The load of this cell failed; what serves was loaded later, at " in card.state["html"]
@@ -372,6 +372,6 @@ def test_the_reason_of_a_failed_button_goes_when_the_model_is_loaded(card: LiveC
     card.press("load")
     card.refresh()
     assert "division by zero" in card.state["problem"]
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     card.refresh()
     assert (card.state["state"], card.state["problem"]) == ("READY", "")
