@@ -112,7 +112,7 @@ ECHO = executes(
 #: Answers its inputs as they came, whatever numpy knows of them.
 RETURNS = executes("return [pb_utils.InferenceResponse(request.inputs()) for request in requests]")
 
-#: A cell whose model stops in the debugger at its line 7, and one that asks it.
+#: A cell whose model stops in the debugger at its line 7, and what sends it a request.
 STOPS = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
 import triton_python_backend_utils as pb_utils
 

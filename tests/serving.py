@@ -203,7 +203,7 @@ def eventually(holds: Callable[[], Any], timeout: float = SOON) -> Any:
         time.sleep(0.005)
 
 
-#: Threads that a module was told of; they are no fault of those after it.
+#: Threads that a module was failed for; those after it are not to blame.
 _reported: set[threading.Thread] = set()
 
 

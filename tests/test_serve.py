@@ -28,7 +28,7 @@ from tests.serve_process import ServeProcess, failures
 from tests.serving import alive, config, eventually, write_model
 from tritonlab.frontends.shared.listener import listen
 
-#: Says what process it runs in, and what it was given at its start.
+#: Prints at each step, and answers what its environment holds.
 TELLER = """
 import os, sys, time
 import numpy as np
@@ -178,7 +178,7 @@ def test_a_model_name_cannot_leave_the_repository(served: ServeProcess, name: st
 def test_an_override_cannot_leave_its_directory(served: ServeProcess, path: str) -> None:
     parameters = {"config": '{"backend":"python"}', f"file:{path}": base64.b64encode(b"out").decode()}
     status, answer = served.post("/v2/repository/models/fresh/load", {"parameters": parameters})
-    inside = path.startswith("/tmp")  # of the model's directory, where it is no version
+    inside = path.startswith("/tmp")  # of the model's directory, where it is not a version
     assert (status, "poll from model repository" in answer["error"]) == ((400, False) if inside else (500, True))
     assert not Path("/tmp/outside.py").exists() and not Path(tempfile.gettempdir(), "outside.py").exists()
 

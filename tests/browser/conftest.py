@@ -209,7 +209,7 @@ _CLOSE = """() => {
 
 
 class Lab:
-    """One notebook open in one page. `foreign` lists addresses outside this machine that the page asked for, `errors`
+    """One notebook open in one page. `foreign` lists addresses outside this machine that the page requested, `errors`
     what the page threw, `console` what it wrote to the browser's console as errors.
     """
 

@@ -138,7 +138,7 @@ def test_export_of_a_cell_shows_what_it_would_replace(lab: Any) -> None:
     assert model.read_text() == ECHO.partition("\n")[2]
     lab.page.keyboard.press("Enter")
     dialog.wait_for(state="detached")
-    # another cell is no model that could be exported
+    # another cell is not a model that could be exported
     lab.cell(0).locator(".cm-content").click()
     expect(cell_button(lab, 0)).not_to_be_visible()
 

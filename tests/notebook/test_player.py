@@ -105,7 +105,7 @@ def test_a_broken_model_becomes_a_verified_export(player: Player) -> None:
     player.run(f"%triton infer scale {request}")
     assert player.facts("%triton status scale")["warnings"] == []
 
-    # kept, exported, and asked again of a server of the export alone
+    # kept, exported, and requested again of a server of the export alone
     assert player.facts(f"%triton golden add scale {request}")["kept"].endswith("001.json")
     assert player.facts("%triton golden check")["passed"] is True
     written = player.facts("%triton export scale book")

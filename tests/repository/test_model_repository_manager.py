@@ -148,7 +148,7 @@ def test_without_a_config_the_python_file_decides(manager: ModelRepositoryManage
 
 def test_a_relative_repository_stays_relative(
     repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # rule 1.1.5: the model sees the path as the server was given it
+) -> None:  # rule 1.1.5: the model sees the path as it was set for the server
     write_model(repository, "m", SOURCE)
     monkeypatch.chdir(repository.parent)
     assert ModelRepositoryManager(["repository"]).read("m").directory == Path("repository/m")

@@ -75,7 +75,7 @@ def test_nothing_fires_while_all_is_well() -> None:
             scrape(success=10, custom=False),
             [("CustomMetricMissing", name) for name in ("depth", "parse_errors", "row_bytes", "rows")],
         ),
-        (scrape(custom=False), []),  # nobody asked
+        (scrape(custom=False), []),  # no request
         ("", [("ModelMissing", "digits.v2"), ("ModelMissing", "counter")]),
     ],
 )

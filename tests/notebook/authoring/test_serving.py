@@ -106,7 +106,7 @@ def test_another_user_of_the_machine_runs_no_code(
     assert (status, "--allow-model-control=true" in text) == ((501, True) if line else (401, False))
     assert not (tmp_path / "owned").exists()
     assert "evil" not in {entry["name"] for entry in workspace.server.index()}
-    # to the owner's own clients it is off as well, until it is asked for
+    # to the owner's own clients it is off as well, until it is requested
     assert fetch(served.http, "/v2/repository/models/evil/load", b"{}", **served.headers)[0] == 501
     served = notebook.run(f"%triton serve {ANY_PORTS} {line} --allow-model-control=true").result
     assert fetch(served.http, "/v2/repository/models/m/load", b"{}", **served.headers)[0] != 501

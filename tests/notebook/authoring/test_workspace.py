@@ -27,7 +27,7 @@ class TritonPythonModel:
     def answer(self, data):
         return data
 """
-#: prints from a thread of its own, as a model that is asked meanwhile
+#: prints from a thread of its own, as a model that executes meanwhile
 CHATTER = """\
     def initialize(self, args):
         import threading, time

@@ -1,4 +1,4 @@
-"""The kernel's end of the extension's comm, asked by a window that is played here."""
+"""The kernel's end of the extension's comm, used by a window that is played here."""
 
 from __future__ import annotations
 

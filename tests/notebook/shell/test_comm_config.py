@@ -1,4 +1,4 @@
-"""What an editor is told about the config.pbtxt that is typed into it."""
+"""What an editor learns about the config.pbtxt that is typed into it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tritonlab.core.config.load_advice import _messages
 from tritonlab.notebook.authoring.config_fields import FIELDS, sentence_of
 from tritonlab.notebook.shell.comm_config import check, complete, explain
 
-NOBODY: Any = None  # no workspace is asked
+NOBODY: Any = None  # no workspace is used
 
 
 @pytest.mark.parametrize(

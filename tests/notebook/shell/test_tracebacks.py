@@ -392,7 +392,7 @@ def test_an_interrupted_load_shows_where_the_model_was(notebook: Any, before: st
     result = notebook.run(LOADS.replace("KERNEL", str(os.getpid())))
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     lines = result.text.splitlines()
-    # the stub is asked at once, and may still be in the line that sends the signal
+    # the stub gets its question at once, and may still be in the line that sends the signal
     assert re.search(rf"^Cell In\[{notebook.number()}\], line [56], in initialize\(\)$", result.text, re.MULTILINE)
     assert "KeyboardInterrupt: the load of 'm_0' was interrupted here" in lines
     assert "tritonlab/" not in result.text

@@ -98,7 +98,7 @@ def test_memory_is_in_mib() -> None:
     ax = drawn(Memory(Recording(), "add", lambda: [held], False).plot)
     assert facts(ax)["y"] == "memory, MiB" and facts(ax)["title"] == "Memory of add"
     assert max(float(line.get_ydata()[-1]) for line in ax.lines) == 3
-    assert {line.get_marker() for line in ax.lines} == {"."}  # one moment is no line
+    assert {line.get_marker() for line in ax.lines} == {"."}  # one moment is not a line
     begin, end = ax.get_xlim()
     assert (end - begin) * 86400 == pytest.approx(1.0, rel=1e-3)
 

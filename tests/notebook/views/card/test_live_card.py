@@ -144,7 +144,7 @@ def test_a_button_that_fails_says_why_in_the_card(card: LiveCard, workspace: Wor
 def test_an_old_version_that_ends_at_once_is_no_warning(
     card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every reload ends one; what is told of it would be gone before it is read."""
+    """Every reload ends one; a note of it would be gone before it is read."""
     ending = {"model": "m", "version": 1, "since": time.time(), "ends_in": 60, "awaits": "", "pids": [], "stacks": {}}
     monkeypatch.setattr(workspace.server, "draining", lambda name="", stacks=False: [ending])
     table = StatusView(workspace)

@@ -65,7 +65,7 @@ def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace)
     assert [each["place"] for each in facts["models"][2]["instances"]] == ["simulated GPU 1", "simulated GPU 1"]
 
 
-#: Takes memory of GPU 0, whatever it was told.
+#: Takes memory of GPU 0, whatever its config says.
 ASTRAY = """
 import numpy as np
 import triton_python_backend_utils as pb_utils

@@ -13,7 +13,7 @@ from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.profile.stream_facts import cancel_verdict
 from tritonlab.testing import MS
 
-#: Answers until it is told to stop; POLLS false: never asks.
+#: Answers until it is cancelled; POLLS false: never looks.
 SOURCE = """
 import threading, time
 import numpy as np
