@@ -65,6 +65,23 @@ def initializes(statement: str) -> str:
     return f"class TritonPythonModel:\n    def initialize(self, args):\n{textwrap.indent(statement, ' ' * 8)}\n"
 
 
+def completes(source: str) -> str:
+    """Return the model with a method that completes its config: batches of at most 4 rows that are formed dynamically,
+    an input `IN` and an output `OUT` of FP32 numbers.
+    """
+    method = """\
+    @staticmethod
+    def auto_complete_config(config):
+        config.set_max_batch_size(4)
+        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.set_dynamic_batching()
+        return config
+
+"""
+    return source.replace("    def execute", method + "    def execute")
+
+
 def cell(line: str, source: str) -> str:
     """Return a cell of a model: its name and options, and its source."""
     return f"%%triton_model {line}\n{source}"

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tests.models import answers, completes
 from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.core.status import InvalidArgumentError
@@ -28,20 +29,7 @@ from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.place import NoRepository
 
-SOURCE = """\
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    @staticmethod
-    def auto_complete_config(config):
-        config.set_max_batch_size(4)
-        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.set_dynamic_batching()
-        return config
-    def execute(self, requests):
-        tensors = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", -t)]) for t in tensors]
-"""
+SOURCE = completes(answers("-x"))
 CONFIG = """\
 name: "m"
 backend: "python"
@@ -73,12 +61,12 @@ def calling(spelt: str, computed: str) -> str:
     call = "pb_utils.InferenceRequest(model_name={}, inputs=[], requested_output_names=['OUT'])"
     written = f"if spelt: {call.format(repr(spelt))}.exec()" if spelt else "pass"
     return SOURCE.replace(
-        "        tensors",
+        "        responses = []",
         f"""\
         spelt, computed = {spelt == "written"}, {computed.upper()!r}
         {written}
         if computed: {call.format("computed.lower()")}.exec()
-        tensors""",
+        responses = []""",
     )
 
 
