@@ -159,7 +159,7 @@ def test_nobody_sees_a_gap_while_versions_are_swapped(lab: Lab, name: str) -> No
     lab.load(name, NUMBER.format(n=0), NUMBER_CONFIG)
     stop = threading.Event()
 
-    def ask(index: int) -> list[int]:
+    def read_numbers(index: int) -> list[int]:
         seen = []
         while not stop.is_set():
             seen.append(number(lab, name))
@@ -177,7 +177,7 @@ def test_nobody_sees_a_gap_while_versions_are_swapped(lab: Lab, name: str) -> No
     failures: list[str] = []
     reloader = threading.Thread(target=reload)
     reloader.start()
-    answers = in_threads(4, ask)
+    answers = in_threads(4, read_numbers)
     reloader.join()
     assert failures == []
     for seen in answers:

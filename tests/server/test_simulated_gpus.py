@@ -15,16 +15,16 @@ from tritonlab.core.status import InvalidArgumentError, ModelLoadError
 from tritonlab.server.api.model import Model
 from tritonlab.testing import RecordingInstrument
 
-#: Writes down what each instance was told.
+#: Writes down the name and device that each instance gets.
 TELLING = """
 import json
 
 class TritonPythonModel:
     def initialize(self, args):
         print("begins")
-        told = [args[f"model_instance_{fact}"] for fact in ("name", "kind", "device_id")]
-        with open(args["model_repository"] + "/told", "a") as file:
-            file.write(json.dumps(told) + "\\n")
+        arguments = [args[f"model_instance_{fact}"] for fact in ("name", "kind", "device_id")]
+        with open(args["model_repository"] + "/arguments", "a") as file:
+            file.write(json.dumps(arguments) + "\\n")
 
     def execute(self, requests):
         return [None for _ in requests]
@@ -42,8 +42,8 @@ def load(gpus: Lab, name: str, groups: str) -> Model:
     return gpus.load(name, TELLING, f'backend: "python" {groups}')
 
 
-def told(gpus: Lab, name: str) -> list[list[str]]:
-    return sorted(json.loads(line) for line in (gpus.repository / name / "told").read_text().splitlines())
+def read_arguments(gpus: Lab, name: str) -> list[list[str]]:
+    return sorted(json.loads(line) for line in (gpus.repository / name / "arguments").read_text().splitlines())
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def told(gpus: Lab, name: str) -> list[list[str]]:
     ],
 )
 @rule("5.1.4", "2.3.1", "2.3.2")
-def test_instances_are_told_their_device(gpus: Lab, name: str, groups: str, instances: list[list[str]]) -> None:
+def test_instances_get_their_device(gpus: Lab, name: str, groups: str, instances: list[list[str]]) -> None:
     model = load(gpus, name, groups)
-    assert told(gpus, name) == instances
+    assert read_arguments(gpus, name) == instances
     facts = model.instances()
     assert sorted([each["name"], each["kind"], str(each["device_id"])] for each in facts) == instances
     assert all(each["simulated"] and each["gpu_memory"] == {} for each in facts)
@@ -106,7 +106,7 @@ def test_a_reload_moves_instances_to_another_gpu(gpus: Lab) -> None:
     assert placed("1") == [second]
 
 
-def test_instances_of_one_name_are_told_apart_by_their_gpu(gpus: Lab) -> None:
+def test_instances_of_one_name_are_distinguished_by_their_gpu(gpus: Lab) -> None:
     load(gpus, "twins", "")
     seen = RecordingInstrument()
     gpus.server.instruments.add(seen)

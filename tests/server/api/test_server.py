@@ -85,7 +85,7 @@ def test_whatever_can_be_a_tensor_is_taken(add_sub: Model, value: object) -> Non
         (lambda m: m.create_request(INPUT0=[1]), "the inputs go into one dict"),
     ],
 )
-def test_inputs_in_the_wrong_place_are_told_theirs(add_sub: Model, call: Any, text: str) -> None:
+def test_inputs_in_the_wrong_place_get_an_error_that_names_theirs(add_sub: Model, call: Any, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
         call(add_sub)
 
@@ -164,8 +164,8 @@ def test_every_field_reaches_the_model(script: Script, kind: type[str]) -> None:
         parameters={kind("s"): kind("v"), "i": 5, "b": True, "f": 1.5},
         requested_outputs=np.array(["TEXT"]) if kind is np.str_ else ["TEXT"],
     )
-    said = response.outputs["TEXT"].numpy()[0].decode()
-    assert said == """['r', 'seq', 3, 5000000, '{"s":"v","i":5,"b":true,"f":1.5}', ['TEXT']]"""
+    text = response.outputs["TEXT"].numpy()[0].decode()
+    assert text == """['r', 'seq', 3, 5000000, '{"s":"v","i":5,"b":true,"f":1.5}', ['TEXT']]"""
 
 
 def test_parameters_of_a_response(script: Script) -> None:  # rule 3.4.5
@@ -334,9 +334,9 @@ def test_state_and_instances(add_sub: Model) -> None:
 def test_a_handle_on_nothing(lab: Lab) -> None:
     model = lab.server.model("nothing")
     assert (model.state, model.ready()) == ("UNKNOWN", False)
-    for ask in (model.metadata, model.config, model.instances, model):
+    for call in (model.metadata, model.config, model.instances, model):
         with pytest.raises(NotFoundError, match="Request for unknown model: 'nothing' is not found"):
-            ask()
+            call()
     with pytest.raises(InvalidArgumentError, match=r"^requested model 'nothing' is not available$"):
         model.statistics()
 
@@ -463,9 +463,9 @@ def test_a_failed_load_is_caught_by_its_code(lab: Lab) -> None:
         lab.server.load("fails")
     assert isinstance(caught.value, ModelLoadError) and not isinstance(caught.value, InternalError)
     assert caught.value.exception is not None and caught.value.exception.text == "no"
-    with pytest.raises(InternalError, match="failed to load 'nowhere'") as told:
+    with pytest.raises(InternalError, match="failed to load 'nowhere'") as caught:
         lab.server.load("nowhere")
-    assert isinstance(told.value, ModelLoadError) and "there is no directory 'nowhere'" in told.value.reason
+    assert isinstance(caught.value, ModelLoadError) and "there is no directory 'nowhere'" in caught.value.reason
 
 
 # -- what no client can say

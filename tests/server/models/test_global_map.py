@@ -87,7 +87,7 @@ def test_what_a_configuration_says_itself_does_not_count() -> None:
     assert namespaces(known(("", "one"), namespacing=False).resolve(config, "")) == [""]
 
 
-def test_an_ensemble_is_resolved_anew_when_its_names_mean_other_models_that_are_there() -> None:
+def test_an_ensemble_is_resolved_again_when_its_names_mean_other_models_that_are_there() -> None:
     models = known(("/a", "dup"))
     resolved = models.resolve(ensemble("dup"), "/b")
     assert namespaces(resolved) == ["/a"] and not models.is_resolved_differently(resolved, "/b")

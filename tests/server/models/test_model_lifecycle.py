@@ -156,7 +156,7 @@ def test_the_warmup_is_not_cached(lab_with: MakeLab) -> None:
     assert [call(model), call(model)] == [2, 2]
 
 
-def test_a_cache_that_the_server_has_not_is_told(lab_with: MakeLab) -> None:
+def test_a_cache_that_the_server_does_not_have_is_reported(lab_with: MakeLab) -> None:
     lab = lab_with()
     model = load(lab, CACHED)
     assert [call(model), call(model)] == [1, 2]

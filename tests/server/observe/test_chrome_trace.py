@@ -119,7 +119,7 @@ def test_it_listens_until_it_is_stopped_and_writes_a_file(tmp_path: Path) -> Non
     assert repr(trace) == f"<ChromeTrace 1 events -> {tmp_path / 't.json'}>"
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_is_traced(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_before_anything_is_traced(tmp_path: Path) -> None:
     instruments = Instruments()
     with pytest.raises(FileNotFoundError):
         ChromeTrace(instruments, MockClock(), tmp_path / "missing" / "trace.json").start()

@@ -21,9 +21,9 @@ class Bench:
 
     def __init__(self, setting: TraceSetting) -> None:
         self.instruments = Instruments()
-        self.said: list[tuple[str, str]] = []
+        self.records: list[tuple[str, str]] = []
         self.settings = TraceSettings(setting, lambda name: True, lambda: self.refresh())
-        self.tracer = Tracer(self.settings, self.instruments, lambda *said: self.said.append(said))
+        self.tracer = Tracer(self.settings, self.instruments, lambda *record: self.records.append(record))
         self.tracer.refresh()
 
     def refresh(self) -> None:
@@ -42,7 +42,7 @@ def setting(tmp_path: Path, **fields: Any) -> TraceSetting:
     return TraceSetting(("TIMESTAMPS",), 1, file=str(tmp_path / "t.json"), **fields)
 
 
-def test_nothing_is_heard_while_nothing_is_traced() -> None:
+def test_it_does_not_listen_while_nothing_is_traced() -> None:
     bench = Bench(TraceSetting())
     assert (bench.tracer.active, bench.listening) == (False, False)
     assert bench.tracer.begin(InferenceRequest("m", {})) is None
@@ -115,7 +115,7 @@ def test_what_a_frontend_knows_is_waited_for(tmp_path: Path) -> None:
 
 def test_opentelemetry_gives_contexts_and_says_that_nothing_is_sent() -> None:
     bench = Bench(TraceSetting(("TIMESTAMPS",), 1000, mode="opentelemetry"))
-    ((level, text),) = bench.said
+    ((level, text),) = bench.records
     assert (level, "no span is sent" in text) == ("WARNING", True)
     sent = json.dumps({"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})
     request = InferenceRequest("m", {})
@@ -129,7 +129,7 @@ def test_opentelemetry_gives_contexts_and_says_that_nothing_is_sent() -> None:
     assert strange is not None
     assert strange.context is not None
     bench.run(request)
-    assert bench.said == [(level, text)]
+    assert bench.records == [(level, text)]
 
 
 def test_a_file_without_a_frequency_is_one_array(tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_files_of_so_many_traces(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     bench = Bench(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "no" / "t")))
     request = InferenceRequest("m", {})
     bench.tracer.begin(request)
     bench.run(request)
-    ((level, text),) = bench.said
+    ((level, text),) = bench.records
     assert (level, text.startswith("the trace file cannot be written: ")) == ("ERROR", True)
 
 

@@ -233,19 +233,19 @@ def test_it_says_so_again_until_it_was_enough_or_a_request_comes() -> None:
 
     world.watchdog = Watchdog(1, world.clock, world.timer, world.survey, list, lambda *report: None, on_quiet)
 
-    def ask() -> None:
+    def execute_one() -> None:
         request = world.request("a_0_0")
         del world.instance("a_0_0").inflight[request.serial]
 
-    ask()
+    execute_one()
     world.pass_(1000)
     assert [later - quiet[0] for later in quiet] == [0, 3, 9, 21, 45]
     quiet.clear()
     enough = 100
-    ask()
+    execute_one()
     world.pass_(5)
     assert len(quiet) == 1
-    ask()  # seen and over before the next call is due: one row of calls goes on, not two
+    execute_one()  # seen and over before the next call is due: one row of calls goes on, not two
     world.pass_(3.5)
     assert len(quiet) == 1
     world.pass_(20)
@@ -380,12 +380,12 @@ def held_script(lab: Lab, name: str, text: str = SCRIPTED_CONFIG) -> tuple[Scrip
 
 def test_a_slow_request_is_reported_with_the_line_it_is_in(quick: Lab) -> None:
     script, release, wait = held_script(quick, "slow")
-    heard = RecordingInstrument()
-    quick.server.core.instruments.add(heard)
+    instrument = RecordingInstrument()
+    quick.server.core.instruments.add(instrument)
     responses = script.infer(wait + "return [answer(OUT=np.float32([1]))]", request_id="mine")
     (record,) = eventually(lambda: warnings(quick, "slow"))
-    ((model, text, _),) = eventually(lambda: heard.named("requests_wait"))
-    quick.server.core.instruments.remove(heard)
+    ((model, text, _),) = eventually(lambda: instrument.named("requests_wait"))
+    quick.server.core.instruments.remove(instrument)
     assert (model, text) == ("slow", record.text)
     assert (record.model, record.version, record.instance) == ("slow", 1, "slow_0_0")
     head, *rest = record.text.splitlines()
@@ -395,9 +395,9 @@ def test_a_slow_request_is_reported_with_the_line_it_is_in(quick: Lab) -> None:
     assert rest[0] == f"-- slow_0_0 (process {script.pid}):"
     assert "Thread 'MainThread' (most recent call last):" in rest
     assert any("in script" in line for line in rest)
-    (shown,) = [r for r in quick.server.requests() if r["model"] == "slow"]
-    assert (shown["state"], shown["instance"], shown["pid"]) == ("executing", "slow_0_0", script.pid)
-    assert shown["age"] >= 0.2
+    (request,) = [r for r in quick.server.requests() if r["model"] == "slow"]
+    assert (request["state"], request["instance"], request["pid"]) == ("executing", "slow_0_0", script.pid)
+    assert request["age"] >= 0.2
     release()
     next(responses)
     assert [r for r in quick.server.requests() if r["model"] == "slow"] == []

@@ -58,13 +58,13 @@ def test_nothing_waits(lab: Lab, script: Script) -> None:
 
 def test_a_request_stuck_in_execute(script: Script) -> None:
     with held(script):
-        told = script.model.why()
-        (reason,) = told.reasons
+        why = script.model.why()
+        (reason,) = why.reasons
         assert reason.text.startswith("request ") and "(id 'stuck') of model 'script' waits for" in reason.text
         assert f"script_0_0 (process {script.pid}) executes it." in reason.text
         ((name, stack),) = reason.stacks
         assert name == f"script_0_0 (process {script.pid})" and "in execute" in stack
-        facts = json.loads(json.dumps(told.to_dict()))
+        facts = json.loads(json.dumps(why.to_dict()))
         assert facts["waits"] and facts["reasons"][0]["kind"] == "requests"
         queued = script.infer("return [answer()]")
         (reason,) = script.model.why().reasons
@@ -191,13 +191,13 @@ ensemble_scheduling { step { model_name: "script" model_version: -1
     model = lab.server.load("whole")
     with held(script):
         code = np.array([b"return [answer(OUT=np.float32([1]))]"], dtype=object)
-        asked = model.infer(inputs={"CODE": code})
+        responses = model.infer(inputs={"CODE": code})
         eventually(lambda: reasons(model.why(), "requests"))
         (reason,) = reasons(model.why(), "requests")
         assert "of model 'whole' waits for" in reason.text and "its steps are not answered" in reason.text
         assert any("Ensemble 'whole' waits for model 'script': request" in line for line in reason.lines)
         assert any("in execute" in stack for _, stack in reason.stacks)
-    assert next(asked).outputs["OUT"].numpy().tolist() == [1]
+    assert next(responses).outputs["OUT"].numpy().tolist() == [1]
     lab.server.unload("whole")
 
 
@@ -231,7 +231,7 @@ UNKNOWN = 'backend: "python"\nmax_batch_sise: 8'
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "text", "said", "where", "fix"),
+    ("name", "source", "text", "message", "where", "fix"),
     [
         ("colon", "class M\n    pass", config(), "SyntaxError: expected ':'", "model.py\", line 1", None),
         ("absent", "import nowhere_at_all", config(), "No module named", "line 1", "install nowhere_at_all in"),
@@ -242,17 +242,17 @@ UNKNOWN = 'backend: "python"\nmax_batch_sise: 8'
     ],
 )  # fmt: skip
 def test_a_load_that_failed(
-    lab: Lab, name: str, source: str, text: str, said: str, where: str | None, fix: str | None
+    lab: Lab, name: str, source: str, text: str, message: str, where: str | None, fix: str | None
 ) -> None:
     lab.write(name, source, text)
     with pytest.raises(ModelLoadError):
         lab.server.load(name)
     (reason,) = reasons(lab.server.why(name), "load")
-    assert reason.text.startswith(f"the last load of model '{name}' failed: ") and said in reason.text
+    assert reason.text.startswith(f"the last load of model '{name}' failed: ") and message in reason.text
     assert reason.where is None if where is None else where in str(reason.where)
     assert fix is None or fix in str(reason.fix)
-    told = lab.server.why(name).text()
-    assert ("  Fix: " in told) == (reason.fix is not None)
+    printed = lab.server.why(name).text()
+    assert ("  Fix: " in printed) == (reason.fix is not None)
     lab.load(name, EXECUTE, config())
     assert reasons(lab.server.why(name), "load") == []
 
