@@ -85,7 +85,7 @@ def test_a_bug_is_found_made_small_and_kept_as_a_test_until_it_is_mended(
     model = load(planted)
     (found,) = model.check(SECONDS, relations=[planted.relation], progress=until_found).findings
     assert found.relation == planted.relation
-    assert re.search(planted.says, found.sentence)
+    assert re.search(planted.words, found.sentence)
     assert 1 <= len(found.requests) <= 2
     assert all(tensor.shape[0] <= 2 for request in found.requests for tensor in request.inputs.values())
     if planted.line:
@@ -149,7 +149,7 @@ def test_an_interrupt_keeps_what_was_found(load: Load) -> None:
     assert result.stopped == "interrupted" and len(result.findings) == 1
 
 
-def test_a_model_that_refuses_everything_is_told_apart(load: Load) -> None:
+def test_a_model_that_refuses_everything_is_recognised(load: Load) -> None:
     source = answers('return pb_utils.InferenceResponse(error=pb_utils.TritonError("a licence is needed"))')
     result = load(Planted("licensed", VECTOR, source)).check(10)
     assert result.ok and not result.checked

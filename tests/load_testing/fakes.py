@@ -20,8 +20,8 @@ MS = 1_000_000
 def model_inputs(**config: Any) -> ModelInputs:
     """The inputs of a model `m` with a batch dimension, if its config says max_batch_size."""
     batch = [-1] if config.get("max_batch_size") else []
-    said = [("X", "FP32", [3]), ("TEXT", "BYTES", [1])]
-    inputs = [{"name": name, "datatype": kind, "shape": batch + shape} for name, kind, shape in said]
+    tensors = [("X", "FP32", [3]), ("TEXT", "BYTES", [1])]
+    inputs = [{"name": name, "datatype": kind, "shape": batch + shape} for name, kind, shape in tensors]
     return ModelInputs("m", {"inputs": inputs}, config)
 
 

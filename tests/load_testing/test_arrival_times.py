@@ -33,7 +33,7 @@ def test_poisson_arrivals_have_the_rate_and_its_variance() -> None:
     ]
 
 
-def test_given_arrivals_begin_with_the_first() -> None:
+def test_explicit_arrivals_begin_with_the_first() -> None:
     assert explicit_times([2.0, 1.0, 1.5], "m") == [0, 500 * MS, 1000 * MS]
     wrong: list[Any] = [[], [float("nan")], "recording.npz", [[1.0], [2.0, 3.0]], None]
     for arrivals in wrong:

@@ -216,6 +216,6 @@ def test_a_function_of_inputs_that_raises_ends_the_test_with_its_error(batching:
         batching.load_test(inputs=lambda number: {"INPUT0": [1 / 0]})
 
 
-def test_a_model_that_is_not_there_is_told_at_once(lab: Lab) -> None:
+def test_a_model_that_is_not_there_is_reported_at_once(lab: Lab) -> None:
     with pytest.raises(NotFoundError):
         lab.server.model("nobody").load_test()

@@ -35,14 +35,14 @@ def test_random_values_have_the_datatypes_and_shapes_of_the_config() -> None:
     assert all(np.array_equal(again.inputs[name].data, tensor.data) for name, tensor in request.inputs.items())
 
 
-def test_dimensions_of_any_size_have_to_be_said() -> None:
+def test_dimensions_of_any_size_need_shapes() -> None:
     model = every_type([-1])
     with pytest.raises(InvalidArgumentError, match=r"input 'BOOL' of model 'm' has shape \[-1\].*give shapes="):
         RequestMix(model)
     with pytest.raises(InvalidArgumentError, match="has no input 'NOPE'"):
         RequestMix(model, shapes={"NOPE": [1]})
-    said = {t.name: [5] for t in DataType if t is not DataType.INVALID}
-    assert RequestMix(model, shapes=said).request(Lane(0)).inputs["FP16"].shape == (5,)
+    shapes = {t.name: [5] for t in DataType if t is not DataType.INVALID}
+    assert RequestMix(model, shapes=shapes).request(Lane(0)).inputs["FP16"].shape == (5,)
 
 
 def test_optional_inputs_are_left_out() -> None:

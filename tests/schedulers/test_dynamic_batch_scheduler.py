@@ -112,7 +112,7 @@ def test_a_delay_that_ends_while_all_are_busy_is_made_up_for() -> None:
     assert bench.executed() == [["e"]]
 
 
-def test_each_deadline_is_asked_for_once() -> None:
+def test_each_deadline_is_scheduled_once() -> None:
     bench = Bench(batching(8, (4,), DELAY))
     bench.send("a", "b", "c")
     assert bench.timer.deadlines == [DELAY]

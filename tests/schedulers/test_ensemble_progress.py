@@ -72,7 +72,7 @@ def test_independent_steps_run_at_the_same_time_and_are_waited_for() -> None:
     assert seen(answer(progress, first, OUT=4)) == [(3, {"A": 4, "B": 5})]
 
 
-def test_a_tensor_is_given_back_as_soon_as_nobody_will_read_it() -> None:
+def test_a_tensor_is_released_as_soon_as_nobody_will_read_it() -> None:
     progress, work = begin(DIAMOND, X=1)
     round_ = work.runs[0].round
     assert round_.tensors == {"X": None}

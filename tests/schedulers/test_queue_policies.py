@@ -279,7 +279,7 @@ def test_what_expired_on_the_way_to_the_stub_is_refused() -> None:
     assert payload.late([request for request in payload.requests if request not in late]) == []
 
 
-def test_where_no_timeout_ends_a_request_nobody_is_asked() -> None:
+def test_where_no_timeout_ends_a_request_none_is_checked() -> None:
     for policies in ((), (QueuePolicy(timeout=5_000, delay=True),), (QueuePolicy(max_size=4),)):
         bench = Bench(batching(), *policies)
         bench.send("x")

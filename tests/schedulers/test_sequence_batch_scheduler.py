@@ -182,7 +182,7 @@ def test_an_idle_sequence_makes_room(strategy: Callable[..., SequenceConfig]) ->
         bench.send("1b")
 
 
-def test_each_deadline_is_asked_for_once(strategy: Callable[..., SequenceConfig]) -> None:
+def test_each_deadline_is_scheduled_once(strategy: Callable[..., SequenceConfig]) -> None:
     bench = Bench(strategy())
     for _ in range(5):
         bench.send("1a")
@@ -513,7 +513,7 @@ def test_cancelled_and_unavailable_are_the_errors_that_count() -> None:
     assert sum(bench.stats.failures().values()) == 0
 
 
-def test_waiting_requests_are_shown_and_stay(strategy: Callable[..., SequenceConfig]) -> None:
+def test_waiting_requests_are_listed_and_stay(strategy: Callable[..., SequenceConfig]) -> None:
     bench = Bench(strategy(slots=1))
     bench.send("1a", "1b", "2a")
     assert sorted(r.request_id for r in bench.scheduler.waiting()) == ["1b", "2a"]

@@ -274,13 +274,13 @@ def test_load_and_unload(server: Server) -> None:
     server.unload("missing", wait_until_unloaded=True)
 
 
-def test_a_failed_load_is_told_by_its_code(server: Server) -> None:
+def test_a_failed_load_is_recognised_by_its_code(server: Server) -> None:
     with pytest.raises(InternalError, match="failed to load 'missing', failed to poll from model repository") as caught:
         server.load("missing")
     assert not isinstance(caught.value, InvalidArgumentError)
-    with pytest.raises(InvalidArgumentError, match="load failed for model 'broken': version 1") as told:
+    with pytest.raises(InvalidArgumentError, match="load failed for model 'broken': version 1") as refused:
         server.load("broken", {"config": "{}", "file:1/model.py": BROKEN.encode()})
-    assert not isinstance(told.value, InternalError)
+    assert not isinstance(refused.value, InternalError)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_memory_of_two_servers_is_apart(options: Options, server: Server) -> Non
 # -- the log for a program
 
 
-def test_records_go_to_the_callback_with_the_levels_that_are_shown(
+def test_records_go_to_the_callback_with_the_levels_that_are_logged(
     repository: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[tuple[Any, ...]] = []

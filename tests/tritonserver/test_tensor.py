@@ -135,7 +135,7 @@ def test_a_capsule_that_nobody_reads() -> None:
     assert sys.getrefcount(owner) == before
 
 
-def test_what_a_consumer_may_ask_for() -> None:
+def test_what_a_consumer_may_request() -> None:
     tensor = Tensor.from_dlpack(np.arange(3))
     copied = np.from_dlpack(tensor, copy=True)
     assert copied.tolist() == [0, 1, 2] and copied.ctypes.data != tensor.data_ptr

@@ -39,9 +39,9 @@ def formed(record: ModelRecord) -> list[tuple[Any, ...]]:
 def imagined(past: RecordedExecutions, ghosts: ReplayedBatches) -> list[tuple[Any, ...]]:
     """The same of a replay."""
     serials = past.request_column("serial").astype(int).tolist()
-    asked = [[serials[request.number] for request in batch] for batch in ghosts.requests]
+    numbers = [[serials[request.number] for request in batch] for batch in ghosts.requests]
     lanes = [past.instances[lane] for lane in ghosts.lane]
-    return sorted(zip(ghosts.start, ghosts.end, lanes, ghosts.size, ghosts.reason, asked, strict=True))
+    return sorted(zip(ghosts.start, ghosts.end, lanes, ghosts.size, ghosts.reason, numbers, strict=True))
 
 
 SENT = st.builds(
@@ -236,7 +236,7 @@ def test_settings_are_written_as_the_lines_of_a_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "instances", "said"),
+    ("groups", "instances", "text"),
     [
         ("", 2, ""),
         ("", 4, "instance_group { count: 2 }"),
@@ -251,13 +251,13 @@ def test_settings_are_written_as_the_lines_of_a_config() -> None:
         (two := "instance_group { count: 2 } instance_group { kind: KIND_CPU }", 5, two),
     ],
 )
-def test_an_instance_group_stays_its_author_s_but_for_its_count(groups: str, instances: int, said: str) -> None:
+def test_an_instance_group_stays_its_author_s_but_for_its_count(groups: str, instances: int, text: str) -> None:
     authored = config_of(f"max_batch_size: 4 {groups}")
     served = normalize_instance_groups(authored, gpu_ids=[0, 1])
     wanted = Settings.from_config(served).changed(100, instances=instances)
-    said = said if not said or said.startswith("instance_group") else f"instance_group {{ {said} }}"
+    text = text if not text or text.startswith("instance_group") else f"instance_group {{ {text} }}"
     lines = config_of(wanted.pbtxt(authored))
-    assert lines.instance_group == config_of(said).instance_group
+    assert lines.instance_group == config_of(text).instance_group
     assert Settings.from_config(normalize_instance_groups(lines, gpu_ids=[0, 1])) == wanted
 
 

@@ -12,14 +12,14 @@ from tritonlab.testing import MockClock, RecordingInstrument
 
 def test_a_request_that_fails_ends_with_its_hooks() -> None:
     instruments, events, clock = Instruments(), RecordingInstrument(), MockClock(8)
-    said = lambda request, response: events.events.append(("answered",))  # noqa: E731
-    deliver_error(InferenceRequest("m", {}, on_response=said), 3, CancelledError("gone"), instruments, clock)
+    on_response = lambda request, response: events.events.append(("answered",))  # noqa: E731
+    deliver_error(InferenceRequest("m", {}, on_response=on_response), 3, CancelledError("gone"), instruments, clock)
     instruments.add(events)
     error = CancelledError("gone")
-    other = InferenceRequest("m", {}, request_id="r", on_response=said)
+    other = InferenceRequest("m", {}, request_id="r", on_response=on_response)
     deliver_error(other, 3, error, instruments, clock)
-    heard = ["answered", "response_sent", "request_failed", "answered", "request_released"]
-    assert [event[0] for event in events.events] == heard
+    hooks = ["answered", "response_sent", "request_failed", "answered", "request_released"]
+    assert [event[0] for event in events.events] == hooks
     ((sent, response, now),) = events.named("response_sent")
     assert (sent, response.model_version, response.request_id, response.final, now) == (other, 3, "r", True, 8)
     assert response.error.message == "gone"

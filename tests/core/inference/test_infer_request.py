@@ -86,9 +86,9 @@ def test_cancel_is_a_wish() -> None:
 
 
 def test_repr_shows_the_state() -> None:
-    shown = request(request_id="7")
-    shown.batch_size = 4
-    assert repr(shown) == "<InferenceRequest m id='7' [initialized | batch 4]>"
+    numbered = request(request_id="7")
+    numbered.batch_size = 4
+    assert repr(numbered) == "<InferenceRequest m id='7' [initialized | batch 4]>"
 
 
 def test_callbacks_that_are_pushed_hand_on_to_those_below() -> None:

@@ -151,9 +151,9 @@ def test_a_request_goes_once(script: Script) -> None:
 @pytest.mark.parametrize("kind", [str, np.str_])  # numpy's is a str, and memory that could be sent instead
 def test_every_field_reaches_the_model(script: Script, kind: type[str]) -> None:
     code = """
-    said = [request.request_id(), request.correlation_id(), request.flags(), request.timeout(),
-            request.parameters(), sorted(request.requested_output_names())]
-    return [answer(TEXT=np.array([repr(said)], dtype=object))]"""
+    fields = [request.request_id(), request.correlation_id(), request.flags(), request.timeout(),
+              request.parameters(), sorted(request.requested_output_names())]
+    return [answer(TEXT=np.array([repr(fields)], dtype=object))]"""
     (response,) = script.model.infer(
         inputs={kind("CODE"): text(inspect.cleandoc(code))},
         request_id=kind("r"),
@@ -164,8 +164,8 @@ def test_every_field_reaches_the_model(script: Script, kind: type[str]) -> None:
         parameters={kind("s"): kind("v"), "i": 5, "b": True, "f": 1.5},
         requested_outputs=np.array(["TEXT"]) if kind is np.str_ else ["TEXT"],
     )
-    text = response.outputs["TEXT"].numpy()[0].decode()
-    assert text == """['r', 'seq', 3, 5000000, '{"s":"v","i":5,"b":true,"f":1.5}', ['TEXT']]"""
+    fields = response.outputs["TEXT"].numpy()[0].decode()
+    assert fields == """['r', 'seq', 3, 5000000, '{"s":"v","i":5,"b":true,"f":1.5}', ['TEXT']]"""
 
 
 def test_parameters_of_a_response(script: Script) -> None:  # rule 3.4.5
