@@ -127,17 +127,17 @@ def test_the_model_goes_on_serving_and_is_not_touched(load: Load) -> None:
 
 
 def test_it_is_stopped_with_what_was_found(load: Load) -> None:
-    seen: list[str] = []
+    lines: list[str] = []
 
     def progress(doing: Doing) -> bool:
-        seen.append(str(doing))
+        lines.append(str(doing))
         return doing.findings == 0
 
     result = load(ALL["wrong_type"]).check(SECONDS, progress=progress)
     assert result.stopped == "stopped"
     assert [one.relation for one in result.findings] == ["answers"]
     assert any(one.left_out == "stopped" for one in result.tried)
-    assert "answers: " in "".join(seen) and "1 found" in seen[-1]
+    assert "answers: " in "".join(lines) and "1 found" in lines[-1]
 
 
 def test_an_interrupt_keeps_what_was_found(load: Load) -> None:

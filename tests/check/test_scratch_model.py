@@ -37,7 +37,7 @@ def test_answers_that_come_one_by_one_are_waited_for() -> None:
 
 def test_no_more_is_waited_for_when_none_has_come() -> None:
     one, other = (_SentRequest(InferenceRequest("m", {}), time.monotonic()) for _ in range(2))
-    kept: Any = Done(lambda: None, lambda: None)
-    one.done, other.done = Done(lambda: None), kept  # type: ignore[assignment]
+    event: Any = Done(lambda: None, lambda: None)
+    one.done, other.done = Done(lambda: None), event  # type: ignore[assignment]
     _wait([one, other], 2.0)
-    assert len(kept.vain) == 2
+    assert len(event.vain) == 2

@@ -74,9 +74,9 @@ def test_weights_have_to_fit_the_inputs(weights: list[float]) -> None:
 def test_inputs_may_be_a_function_or_requests() -> None:
     mix = RequestMix(model_inputs(), inputs=lambda number: {**ONE, "X": [number] * 3})
     assert [int(mix.request(Lane(0)).inputs["X"].numpy()[0]) for _ in range(3)] == [0, 1, 2]
-    kept = InferenceRequest("other", {"X": Tensor.from_numpy(np.ones(3, np.float32))}, request_id="7")
-    request = RequestMix(model_inputs(), inputs=[kept], parameters={"k": 1}, priority=2, timeout=3).request(Lane(0))
-    assert (request.model_name, request.inputs, request.request_id) == ("m", kept.inputs, "")
+    saved = InferenceRequest("other", {"X": Tensor.from_numpy(np.ones(3, np.float32))}, request_id="7")
+    request = RequestMix(model_inputs(), inputs=[saved], parameters={"k": 1}, priority=2, timeout=3).request(Lane(0))
+    assert (request.model_name, request.inputs, request.request_id) == ("m", saved.inputs, "")
     assert (request.parameters, request.priority, request.timeout) == ({"k": 1}, 2, 3)
     with pytest.raises(InvalidArgumentError, match="empty"):
         RequestMix(model_inputs(), inputs=[])

@@ -96,17 +96,17 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_file_without_what_an_older_version_did_not_record_is_read(server: Heard, tmp_path: Path) -> None:
     path = server.recording.save(tmp_path / "day.npz")
     with np.load(path) as arrays:
-        kept = dict(arrays)
-    about = json.loads(kept["about"].tobytes())
+        fields = dict(arrays)
+    about = json.loads(fields["about"].tobytes())
     (model,) = about["models"]
-    del model["tables"]["rejected"], kept["0.rejected"]
+    del model["tables"]["rejected"], fields["0.rejected"]
     model["tables"]["extras"][1].pop()
-    kept["0.extras"] = kept["0.extras"][:, :-1]
-    np.savez(path, **{**kept, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+    fields["0.extras"] = fields["0.extras"][:, :-1]
+    np.savez(path, **{**fields, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
     record = Recording.load(path).model("add")
     assert record.batches.total == 60 and len(record.rejected) == 0
     model["tables"]["batches"][1][0] = "begun"
-    np.savez(path, **{**kept, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+    np.savez(path, **{**fields, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
     with pytest.raises(RecordingError, match="table batches has other columns"):
         Recording.load(path)
 

@@ -75,10 +75,10 @@ def test_what_arrives_meanwhile_forms_the_next_batch() -> None:  # rule 5.5.3: 1
 def test_the_next_batch_executes_before_the_last_responses_go_out() -> None:
     bench = Bench(BatchConfig(0))
     bench.send("a", "b")
-    seen: list[list[list[str]]] = []
-    bench.requests["a"].on_response = lambda request, response: seen.append(bench.executed())
+    executed: list[list[list[str]]] = []
+    bench.requests["a"].on_response = lambda request, response: executed.append(bench.executed())
     bench.instance.finish(bench.scheduler)
-    assert seen == [[["b"]]]
+    assert executed == [[["b"]]]
 
 
 def test_a_delayed_batch_leaves_when_the_time_has_come() -> None:

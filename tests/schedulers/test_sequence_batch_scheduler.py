@@ -99,11 +99,11 @@ class Bench:
 
     def calls(self, instance: int = 0) -> list[list[str]]:
         """Runs until nothing is left."""
-        seen = []
+        executed = []
         while self.instances[instance].payloads:
-            seen += self.executed(instance)
+            executed += self.executed(instance)
             self.finish(instance)
-        return seen
+        return executed
 
     def error(self, name: str) -> str:
         (response,) = self.responses[name]

@@ -472,8 +472,8 @@ def test_a_look_at_the_values_tells_where_they_are_and_holds_no_memory(gpus: Lab
 def test_a_failure_is_kept_with_the_values_of_its_inputs(gpus: Lab, script: Script) -> None:
     script.fails("raise ValueError('on purpose')", X=SimulatedArray(array()))
     capsules, _, _ = gpus.server.core.failures.of_model("device")
-    kept = capsules[-1].requests[0].inputs["X"].tensor
-    assert kept is not None and kept.numpy().tolist() == [0, 1, 2, 3]
+    tensor = capsules[-1].requests[0].inputs["X"].tensor
+    assert tensor is not None and tensor.numpy().tolist() == [0, 1, 2, 3]
 
 
 # -- forked processes

@@ -160,10 +160,10 @@ def test_nobody_sees_a_gap_while_versions_are_swapped(lab: Lab, name: str) -> No
     stop = threading.Event()
 
     def read_numbers(index: int) -> list[int]:
-        seen = []
+        numbers = []
         while not stop.is_set():
-            seen.append(number(lab, name))
-        return seen
+            numbers.append(number(lab, name))
+        return numbers
 
     def reload() -> None:
         try:
@@ -180,9 +180,9 @@ def test_nobody_sees_a_gap_while_versions_are_swapped(lab: Lab, name: str) -> No
     answers = in_threads(4, read_numbers)
     reloader.join()
     assert failures == []
-    for seen in answers:
-        assert seen == sorted(seen)  # never back to an older one
-        assert seen[-1] >= 4
+    for numbers in answers:
+        assert numbers == sorted(numbers)  # never back to an older one
+        assert numbers[-1] >= 4
 
 
 # -- failing to load

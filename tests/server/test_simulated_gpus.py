@@ -108,14 +108,14 @@ def test_a_reload_moves_instances_to_another_gpu(gpus: Lab) -> None:
 
 def test_instances_of_one_name_are_distinguished_by_their_gpu(gpus: Lab) -> None:
     load(gpus, "twins", "")
-    seen = RecordingInstrument()
-    gpus.server.instruments.add(seen)
+    instrument = RecordingInstrument()
+    gpus.server.instruments.add(instrument)
     model = gpus.server.model("twins")
     list(model.infer(inputs={}, raise_on_error=False))
     assert {record.instance for record in model.logs() if record.text == "begins"} == set(model.stacks())
-    gpus.server.instruments.remove(seen)
+    gpus.server.instruments.remove(instrument)
     assert set(model.stacks()) == {"twins_0 on simulated GPU 0", "twins_0 on simulated GPU 1"}
-    ((instance, *_),) = seen.named("execute_started")
+    ((instance, *_),) = instrument.named("execute_started")
     assert instance in model.stacks()
 
 

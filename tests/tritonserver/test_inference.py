@@ -314,12 +314,12 @@ def test_inputs_are_gone_with_their_last_user(echo: Model, read: bool) -> None:
         del sent
         if read:
             response = next(iterator)
-            kept = weakref.ref(response.outputs["OUT_FP32"].memory_buffer.owner)
+            memory = weakref.ref(response.outputs["OUT_FP32"].memory_buffer.owner)
             array = np.from_dlpack(response.outputs["OUT_FP32"])
             del response
-            assert array[0, 0] == 1 and kept() is not None
+            assert array[0, 0] == 1 and memory() is not None
             del array
-            assert kept() is None
+            assert memory() is None
         del iterator
         eventually(lambda: gone() is None)
     finally:

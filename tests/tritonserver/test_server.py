@@ -364,7 +364,7 @@ def test_memory_of_two_servers_is_apart(options: Options, server: Server) -> Non
 def test_records_go_to_the_callback_with_the_levels_that_are_logged(
     repository: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[tuple[Any, ...]] = []
+    records: list[tuple[Any, ...]] = []
     log = tmp_path / "log"
     server = Server(
         model_repository=str(repository),
@@ -372,10 +372,10 @@ def test_records_go_to_the_callback_with_the_levels_that_are_logged(
         model_control_mode=ModelControlMode.EXPLICIT,
         log_info=True,
         log_file=str(log),
-        log_callback=lambda *record: seen.append(record),
+        log_callback=lambda *record: records.append(record),
     ).start(wait_until_ready=True)
     server.stop()
-    loaded = next(record for record in seen if "successfully loaded 'echo' version 1" in record[4])
+    loaded = next(record for record in records if "successfully loaded 'echo' version 1" in record[4])
     level, file, line, moment, _ = loaded
     assert (level, file, line) == (LogLevel.INFO, "tritonlab", 0)
     assert abs(moment / 1000 - time.time()) < 3600

@@ -87,10 +87,10 @@ def test_ghosts_of_the_same_settings_are_the_recorded_batches(
     assert record.requests.total + record.rejected.total == len(sent)
     if not record.requests.total:
         return
-    past, kept = RecordedExecutions(bench.record), config_of("")
-    kept.CopyFrom(config)
-    kept.instance_group.add(count=instances)
-    ghosts = past.replay(kept)
+    past, changed = RecordedExecutions(bench.record), config_of("")
+    changed.CopyFrom(config)
+    changed.instance_group.add(count=instances)
+    ghosts = past.replay(changed)
     found, expected = imagined(past, ghosts), formed(bench.record)
     assert ghosts.refused == len(past.rejected) == record.rejected.total
     if len(set(ghosts.start)) < len(ghosts.start):  # nobody can tell which of two instances was first

@@ -29,12 +29,12 @@ def test_a_request_that_fails_ends_with_its_hooks() -> None:
 def test_only_the_final_response_ends_the_request() -> None:
     instruments, events, clock = Instruments(), RecordingInstrument(), MockClock(5)
     instruments.add(events)
-    seen: list[bool] = []
-    request = InferenceRequest("m", {}, on_response=lambda request, response: seen.append(response.final))
+    finals: list[bool] = []
+    request = InferenceRequest("m", {}, on_response=lambda request, response: finals.append(response.final))
     deliver(request, InferenceResponse(final=False), instruments, clock)
     assert (request.responded, request.state) == (5, RequestState.INITIALIZED)
     deliver(request, InferenceResponse(), instruments, clock)
-    assert (seen, request.state) == ([False, True], RequestState.RELEASED)
+    assert (finals, request.state) == ([False, True], RequestState.RELEASED)
     each = ["response_sent", "stream_response"]
     assert [event[0] for event in events.events] == [*each, *each, "request_released"]
     assert request.on_response is None  # it would keep what it leads to

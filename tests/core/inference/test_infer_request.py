@@ -92,23 +92,23 @@ def test_repr_shows_the_state() -> None:
 
 
 def test_callbacks_that_are_pushed_hand_on_to_those_below() -> None:
-    seen: list[str] = []
-    request = InferenceRequest("m", {}, on_response=lambda request, response: seen.append("client"))
+    callbacks: list[str] = []
+    request = InferenceRequest("m", {}, on_response=lambda request, response: callbacks.append("client"))
     client = request.on_response
 
     def push(name: str) -> None:
-        below = request.push(lambda request, response: (seen.append(name), below and below(request, response)))  # type: ignore[arg-type, return-value, func-returns-value]
+        below = request.push(lambda request, response: (callbacks.append(name), below and below(request, response)))  # type: ignore[arg-type, return-value, func-returns-value]
 
     push("cache")
     push("order")
     request.respond(InferenceResponse(final=False))
-    assert seen == ["order", "cache", "client"]
+    assert callbacks == ["order", "cache", "client"]
     request.pop()
     request.respond(InferenceResponse(final=False))
-    assert seen[3:] == ["cache", "client"]
+    assert callbacks[3:] == ["cache", "client"]
     request.pop()
     assert request.on_response is client
     push("cache")
     request.respond(InferenceResponse())
-    assert seen[5:] == ["cache", "client"]
+    assert callbacks[5:] == ["cache", "client"]
     assert (request.on_response, request.callbacks_below) == (None, None)

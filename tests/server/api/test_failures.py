@@ -193,9 +193,9 @@ def test_a_failure_takes_only_so_much(lab: Lab) -> None:
     inputs = "; ".join(f"X{i} UINT8 -1" for i in range(6))
     model = lab.load("wide", "class TritonPythonModel:\n    def execute(self, requests): 1 / 0", config(inputs))
     fail(model, **{f"X{i}": np.zeros(MOST_TENSOR, np.uint8) for i in range(6)})
-    kept = model.failures[-1].capsule.requests[0].inputs.values()
-    assert sum(each.byte_size for each in kept if each.tensor is not None) == MOST_CAPSULE
-    assert sum(each.tensor is None for each in kept) == 2
+    inputs = model.failures[-1].capsule.requests[0].inputs.values()
+    assert sum(each.byte_size for each in inputs if each.tensor is not None) == MOST_CAPSULE
+    assert sum(each.tensor is None for each in inputs) == 2
 
 
 # -- whatever the author's code is doing

@@ -194,9 +194,9 @@ def test_inputs_and_outputs_are_gone_with_their_last_user(add_sub: Model, read: 
         del sent
         if read:
             response = next(iterator)
-            kept = weakref.ref(response.outputs["OUTPUT0"].data)
+            memory = weakref.ref(response.outputs["OUTPUT0"].data)
             del response
-            assert kept() is None
+            assert memory() is None
         else:
             arrived = iterator._responses
             eventually(lambda: arrived)

@@ -48,14 +48,14 @@ class Polled:
         self.control = Recorder()
         self.clock = MockClock()
         self.timer = FakeTimer(self.clock)
-        self.kept: list[Callable[[], None]] = []
+        self.deferred: list[Callable[[], None]] = []
         self.keep = False
         self.repository = ModelRepositoryManager([path])
         self.poller = RepositoryPoller(self.repository, self.control, self.clock, self.timer, seconds, self._run)
 
     def _run(self, work: Callable[[], None]) -> None:
         if self.keep:
-            self.kept.append(work)
+            self.deferred.append(work)
         else:
             work()
 
@@ -187,7 +187,7 @@ def test_a_load_that_hangs_holds_up_nobody(polled: Polled) -> None:  # server is
     polled.keep = True
     polled.clock.advance(SECOND // 2)
     polled.poller.poll()
-    (hanging,) = polled.kept
+    (hanging,) = polled.deferred
     polled.keep = False
     polled.touch("a")
     polled.touch("b")

@@ -159,11 +159,11 @@ def test_the_readings_of_this_process_are_true() -> None:
 
 def test_memory_of_an_array_that_the_notebook_keeps_comes_back_after_it(lab: Lab, script: Script) -> None:
     memory, process = lab.server.core.idle_memory, script.instance.stub.process  # type: ignore[union-attr]
-    kept = script("return [answer(OUT=np.ones(16 << 20, np.float32))]")["OUT"]
+    output = script("return [answer(OUT=np.ones(16 << 20, np.float32))]")["OUT"]
     memory.give_back([process])
-    assert process.region_memory() >= kept.nbytes
+    assert process.region_memory() >= output.nbytes
     assert memory.look()  # as it takes memory
-    del kept
+    del output
     eventually(lambda: memory.look() is False)
     assert process.region_memory() < 16 * MB
 

@@ -96,10 +96,10 @@ def test_models_that_wait_for_one_another() -> None:
         version.identifier, version.config, version.serves = version.name, config_stub(), True
         for instance in version.instances:
             instance.state = ready_state()
-    seen = ServerSnapshot(
+    snapshot = ServerSnapshot(
         [], list(world.versions.values()), [], world.survey(), world.calls, FailureBook(1), world.clock.now()
     )  # type: ignore[arg-type]
-    text = why(seen).text()
+    text = why(snapshot).text()
     assert "a_0_0 has called model 'b': request 2, with b_0_0" in text
     assert "b_0_0 has called model 'a': request 3, in the queue" in text
     assert "They may wait for one another: a -> b -> a." in text
@@ -112,10 +112,10 @@ def test_a_pause_in_the_debugger_is_named() -> None:
     world.request("a_0_0")
     world.versions["a"].identifier, world.versions["a"].config, world.versions["a"].serves = "a", config_stub(), True
     world.instance("a_0_0").state = ready_state()
-    seen = ServerSnapshot(
+    snapshot = ServerSnapshot(
         [], [cast(Any, world.versions["a"])], [], world.survey(), [], FailureBook(1), world.clock.now()
     )
-    assert 'a_0_0 (process 100) is paused in the debugger at File "model.py", line 7.' in why(seen).text()
+    assert 'a_0_0 (process 100) is paused in the debugger at File "model.py", line 7.' in why(snapshot).text()
 
 
 def config_stub() -> Any:
