@@ -1,4 +1,4 @@
-"""What each model of the corpus answers to a few requests, without the checker: the planted bugs are real, and the
+"""The answers of each model of the corpus to a few requests, without the checker: the planted bugs are real, and the
 right models answer properly.
 """
 

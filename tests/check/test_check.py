@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def load(server: Server) -> Load:
-    """Writes a planted model into the server's repository and loads it."""
+    """Write a planted model into the server's repository and loads it."""
 
     def load(planted: Planted) -> Model:
         write(planted, server.repositories[0])
@@ -65,7 +65,7 @@ def load(server: Server) -> Load:
 
 
 def until_found(doing: Doing) -> bool:
-    """The progress of a check that ends at the first finding."""
+    """Return the progress of a check that ends at the first finding."""
     return doing.findings == 0
 
 

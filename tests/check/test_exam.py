@@ -28,7 +28,7 @@ BUGS = {bug.name: bug for bug in WRONG}
 
 
 def rightly(bug: PlantedBug) -> Finding:
-    """A finding that says all of a planted bug that must be said."""
+    """Return a finding that describes all of a planted bug that must be described."""
     words = {"EMBEDDING", "SIGNAL"} if bug.name in ("mean_pooling", "empty_signal") else set()
     return Finding(bug.relation, f"{' '.join(sorted(words))} differs", min(bug.line_numbers()), 2)
 

@@ -1,4 +1,4 @@
-"""How long answers of a copy are waited for."""
+"""The wait for the answers of a copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 
 
 class Done:
-    """An event that is waited for in vain as often as there are `vain`, each called meanwhile."""
+    """An event that is waited for in vain as often as there are `vain`, each of which is called meanwhile."""
 
     def __init__(self, *vain: Callable[[], None]) -> None:
         self.vain = list(vain)

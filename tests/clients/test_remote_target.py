@@ -18,7 +18,7 @@ from tritonlab.clients.remote import RemoteModel, connect
 
 
 class PlainServer(ThreadingHTTPServer):
-    """Doubles X. While `hold` is set it does not answer; each `refuse` it answers with an error."""
+    """A server that doubles X. While `hold` is set it does not answer; each `refuse` it answers with an error."""
 
     daemon_threads = True
 
@@ -35,7 +35,7 @@ class PlainServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Closes the connection after each answer, as HTTP/1.0 does."""
+    """A handler that closes the connection after each answer, as HTTP/1.0 does."""
 
     server: PlainServer
 

@@ -1,4 +1,4 @@
-"""What stands in a program; that it runs, on both sides, is in `tests/conformance/test_snippets.py`."""
+"""The text of a program; that it runs, on both sides, is in `tests/conformance/test_snippets.py`."""
 
 from __future__ import annotations
 

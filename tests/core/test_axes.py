@@ -1,4 +1,4 @@
-"""Tests for the Axes that results plot on."""
+"""The Axes that results plot on."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_it_says_what_to_write_instead(name: str, advice: str) -> None:
 
 @explains_unknown
 def scaled(size: int, /, *factors: int, by: int = 2) -> int:
-    """Returns it."""
+    """Return it."""
     return size * by
 
 
@@ -55,7 +55,7 @@ def test_a_function_a_method_and_a_dataclass_explain_what_they_do_not_take() -> 
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         scaled()  # type: ignore[call-arg]
     assert str(inspect.signature(scaled)) == "(size: 'int', /, *factors: 'int', by: 'int' = 2) -> 'int'"
-    assert "dark: 'bool' = False" in str(inspect.signature(Shades)) and scaled.__doc__ == "Returns it."
+    assert "dark: 'bool' = False" in str(inspect.signature(Shades)) and scaled.__doc__ == "Return it."
 
 
 def test_known_options_pass() -> None:

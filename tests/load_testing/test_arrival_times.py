@@ -1,4 +1,4 @@
-"""When the requests of an open loop are due, and that they are sent then."""
+"""The times at which the requests of an open loop are due and sent."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_wrong_rates_are_refused(wrong: tuple[float, str]) -> None:
 
 
 def fired(times: list[int], target: FakeTarget, clock: MockClock, halt: Callable[[], bool], lanes: int = 1) -> None:
-    """Fires with a clock that stands still but while the sender waits."""
+    """Fire with a clock that stands still except while the sender waits."""
     stop = threading.Event()
 
     def wait(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What a load test says of what it measured: text, JSON, CSV, a figure; and which options it takes."""
+"""The result of a load test as text, JSON, CSV and a figure, and the options of a load test."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def batching(lab: Lab) -> Model:
 
 @pytest.fixture
 def held(lab: Lab, tmp_path: Path) -> Iterator[Model]:
-    """A model that answers nothing until the test is over."""
+    """Load a model that answers nothing until the test is over."""
     hold = tmp_path / "hold"
     hold.touch()
     wait = f"while pathlib.Path({str(hold)!r}).exists(): time.sleep(0.005)"

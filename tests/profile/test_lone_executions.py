@@ -1,4 +1,4 @@
-"""What is noted of requests that execute alone becomes the same rows as if it had been written at once."""
+"""Notes of requests that execute alone, which become the same rows as if they had been written at once."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ EXECUTED = st.tuples(
 
 
 def read_all(record: ModelRecord) -> dict[str, Any]:
-    """All that a record says, and how much it has dropped."""
+    """Return all that a record has, and how much it has dropped."""
     tables = {name: (ring.total, ring.dropped, ring.rows().tolist()) for name, ring in record.tables.items()}
     return {**tables, "words": record.words.lists(), "ids": list(record.ids), "dropped": record.dropped}
 
 
 def execute_all(server: Heard, executed: Sequence[Any], keyed: bool, looks: int) -> ModelRecord:
-    """Executes all that; with shape keys as models with fixed dims give them. A view looks at each `looks`-th."""
+    """Execute all that, with shape keys as models with fixed dims set them. A view looks at each `looks`-th."""
     record, serial = server.recording.model("add"), 0
     for number, (count, columns, facts, fields) in enumerate(executed):
         requests = [asked(serial + i, number, columns, **fields) for i in range(count)]

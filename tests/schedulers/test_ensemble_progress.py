@@ -1,4 +1,4 @@
-"""These tests check the decisions of an ensemble without requests: what runs when, and what the client gets."""
+"""The decisions of an ensemble, without requests: what runs when, and what the client gets."""
 
 from __future__ import annotations
 

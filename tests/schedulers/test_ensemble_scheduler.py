@@ -1,4 +1,4 @@
-"""These tests run the ensemble scheduler with models that answer when the test tells them to."""
+"""The ensemble scheduler with models that answer when the test lets them."""
 
 from __future__ import annotations
 

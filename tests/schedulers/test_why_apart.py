@@ -20,7 +20,7 @@ DELAY = 100 * MS
 
 
 class Places(Instrument):
-    """Notes where each request stands in its batch."""
+    """An instrument with the place of each request in its batch."""
 
     def __init__(self) -> None:
         self.of: dict[str, BatchPlace] = {}

@@ -1,4 +1,4 @@
-"""What the server copies between host and (simulated) GPU for a request is recorded with it."""
+"""The record of what the server copies between host and (simulated) GPU for a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors in the memory of simulated GPUs go from the kernel to real stubs and back."""
+"""Tensors in the memory of simulated GPUs, from the kernel to real stubs and back."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def array(count: int = 4) -> NDArray[np.float32]:
 
 
 def sent(script: Script, code: str, **inputs: Any) -> Tensor:
-    """The output OUT of the only response."""
+    """Return the output OUT of the only response."""
     (response,) = script.infer(code, **inputs)
     return response.outputs["OUT"]
 
@@ -176,7 +176,7 @@ def test_what_is_no_tensor_is_refused(script: Script) -> None:
 
 
 class _Cuda:
-    """What numba's arrays offer: the CUDA array interface, and no DLPack."""
+    """An array as numba's are: with the CUDA array interface, without DLPack."""
 
     def __init__(self, typestr: str = "<f4", strides: tuple[int, ...] | None = None) -> None:
         self.inner = SimulatedArray(array())

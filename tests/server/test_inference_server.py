@@ -62,14 +62,14 @@ AUTO_COMPLETES = """
 
 @pytest.fixture
 def strangers(lab: Lab) -> set[psutil.Process]:
-    """The stubs of servers that are not the test's own."""
+    """Return the stubs of servers that are not the test's own."""
     lab.server.core.pool.wait_warm()
     return set(stub_processes())
 
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
-    """A model name of the test's own; what it has loaded is unloaded."""
+    """Return a model name of the test's own, and unload at the end what was loaded by it."""
     name = "".join(c if c.isalnum() else "_" for c in request.node.name.removeprefix("test_"))[:60]
     yield name
     lab.server.unload(name)
@@ -80,7 +80,7 @@ def number(lab: Lab, name: str, version: int = -1) -> int:
 
 
 def repair(lab: Lab, name: str) -> None:
-    """Makes a model that failed loadable and unloads it: unloading alone would leave the server not ready."""
+    """Make a model that failed loadable and unload it: unloading alone would leave the server not ready."""
     lab.load(name, NUMBER.format(n=0), NUMBER_CONFIG)
     lab.server.unload(name)
 
@@ -496,7 +496,7 @@ def test_unknown_control_mode() -> None:
 
 
 def known_stubs(lab: Lab) -> set[int | None]:
-    """The process ids of the zygotes, and of the stubs that serve."""
+    """Return the process ids of the zygotes, and of the stubs that serve."""
     core = lab.server.core
     core.pool.wait_warm()
     serving = {instance.pid for model in core.models() for v in model.versions.values() for instance in v.instances}

@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible frontend, for the tests: what it asks of `tritonserver` is what NVIDIA's own asks.
+"""A small OpenAI-compatible frontend, for the tests: it uses of `tritonserver` what NVIDIA's own uses.
 
 It finds the models by `server.models()` and `model.config()`, sends with `create_request` and `async_infer`, takes
 texts from where `data_ptr` points, and ends a stream at the response that is final, which may be empty.
@@ -36,7 +36,7 @@ class Engine:
                 self.models[name] = model
 
     def responses(self, body: dict[str, Any], prompt: str) -> tritonserver.AsyncResponseIterator:
-        """Raises HTTPException for what cannot be asked."""
+        """Send a request and return its responses. Raises HTTPException for one that cannot be sent."""
         model = self.models.get(body["model"])
         if model is None:
             raise HTTPException(404, f"Unknown model: {body['model']}")
@@ -52,7 +52,7 @@ class Engine:
 
 
 def text_of(response: tritonserver.InferenceResponse) -> str:
-    """The only text of an answer, read from its memory; none in the empty final one."""
+    """Return the only text of an answer, read from its memory; none for the empty final one."""
     tensor = response.outputs.get("text_output")
     if tensor is None:
         return ""

@@ -40,7 +40,7 @@ TEXT = [["fail"]]
 
 @pytest.fixture(scope="module")
 def stream(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """The same model, decoupled."""
+    """Load the same model, decoupled."""
     repository = tmp_path_factory.mktemp("decoupled")
     write_model(repository, "stream", ECHO, ECHO_CONFIG)
     server.register_model_repository(str(repository))

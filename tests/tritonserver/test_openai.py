@@ -1,4 +1,4 @@
-"""An OpenAI-compatible frontend on the in-process API, asked by the `openai` client over loopback."""
+"""An OpenAI-compatible frontend on the in-process API, called by the `openai` client over loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests use the package by the names under which programs look for it."""
+"""The package, by the names under which programs look for it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_what_is_no_buffer(owner: Any, text: str) -> None:
 
 def test_memory_that_only_a_capsule_holds() -> None:
     class Copying:
-        """As some libraries do it: every export is of a copy that nobody else has."""
+        """An array as some libraries have them: every export is of a copy that nobody else has."""
 
         def __dlpack__(self, **kwargs: Any) -> Any:
             return np.arange(1000, dtype=np.int32).__dlpack__()

@@ -1,4 +1,4 @@
-"""What was recorded says the same from a file: tables, facts, arrivals, and what a replay makes of them."""
+"""Recordings that were saved and loaded: the same tables, facts, arrivals and replays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def saved_and_loaded(recording: Recording) -> Recording:
 
 
 def read_all(recording: Recording) -> dict[str, Any]:
-    """All that views say of the model."""
+    """Return all that views read of the model."""
     record = recording.model("m")
     tables = {name: (ring.total, ring.dropped, ring.rows().tolist()) for name, ring in record.tables.items()}
     facts = repr(batch_facts(record)), traffic(record, 1 << 40), recording.arrivals("m").tolist()

@@ -1,4 +1,4 @@
-"""With the configuration that was served, a replay forms the batches that were recorded: to the nanosecond."""
+"""Replays: with the configuration that was served they form the batches that were recorded, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tritonlab.tuning.settings import Settings
 
 
 def formed(record: ModelRecord) -> list[tuple[Any, ...]]:
-    """The recorded batches: start, end, instance, size, reason, serials; in the order in which they were formed."""
+    """Return start, end, instance, size, reason and serials of the recorded batches, in the order of their forming."""
     words, requests = record.words.lists(), record.requests.rows()
     found = []
     for row in record.batches.rows().tolist():
@@ -37,7 +37,7 @@ def formed(record: ModelRecord) -> list[tuple[Any, ...]]:
 
 
 def imagined(past: RecordedExecutions, ghosts: ReplayedBatches) -> list[tuple[Any, ...]]:
-    """The same of a replay."""
+    """Return the same of a replay."""
     serials = past.request_column("serial").astype(int).tolist()
     numbers = [[serials[request.number] for request in batch] for batch in ghosts.requests]
     lanes = [past.instances[lane] for lane in ghosts.lane]
@@ -99,7 +99,7 @@ def test_ghosts_of_the_same_settings_are_the_recorded_batches(
 
 
 def busy_bench(delay_us: int = 0, took: Any = lambda size: 4_000_000 + 100_000 * size) -> tuple[ModelConfig, Bench]:
-    """A model of a fixed cost, and 400 requests, one each millisecond or so."""
+    """Return the bench of a model of a fixed cost, and 400 requests, one each millisecond or so."""
     drawn = random.Random(5)
     config = config_of(f"max_batch_size: 16 dynamic_batching {{ {DELAY % delay_us} }} instance_group {{ count: 1 }}")
     bench = Bench(config, 1, took)

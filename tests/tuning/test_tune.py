@@ -1,4 +1,4 @@
-"""Tuning models that are simulated: what it chooses does at least 95 % of what the best settings of all do."""
+"""Tuning of simulated models: what it chooses does at least 95 % of what the best settings of all do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Truth = Callable[[int, int], float]
 
 
 class Clock:
-    """Passes when something is loaded or measured."""
+    """A clock that moves when something is loaded or measured."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -104,7 +104,7 @@ class FakeLive:
         return replay(load.source(self._manner, requests, seed), rules, policies, lanes, pace)
 
     def does(self, settings: Settings, load: Load) -> Trial:
-        """What they truly do, measured for long."""
+        """Return what settings truly do, measured for long."""
         return Trial(settings, load, self.run(settings, load, 2_000).numbers(skip=0.1))
 
 
@@ -147,7 +147,7 @@ class FallingLive(FakeLive):
         return super().run(settings, load, requests, seed)
 
     def truth(self, settings: Settings, goal: Goal) -> Trial:
-        """What the settings do at their best load."""
+        """Return what the settings do at their best load."""
         return max((self.does(settings, load) for load in goal.loads()), key=lambda one: one.rank(goal.p99_ms))
 
 

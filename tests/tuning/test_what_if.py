@@ -31,7 +31,7 @@ ANYWHERE = ADD_SUB_CONFIG.replace("instance_group [ { kind: KIND_CPU } ]", "max_
 
 @pytest.fixture
 def served() -> tuple[ModelConfig, RecordedExecutions]:
-    """A request each millisecond, of which each batch takes 4 ms."""
+    """Return the record of a request each millisecond, of which each batch takes 4 ms."""
     config = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
     bench = Bench(config, 1, lambda size: 4_000_000)
     bench.run([Sent(1_000_000) for _ in range(40)])

@@ -1,4 +1,4 @@
-"""The texts that Triton gives too are compared with it in tests/conformance/test_ensemble.py."""
+"""Errors of ensembles and their models; tests/conformance/test_ensemble.py compares those that Triton has too."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_numpy_reads_a_tensor() -> None:
 
 
 class ForeignArray:
-    """An array of another library on another device, which copies itself to the host when it is asked to."""
+    """An array of another library on another device, which copies itself to the host on request."""
 
     def __init__(self, array: Any, *, can_copy: bool) -> None:
         self.array = array

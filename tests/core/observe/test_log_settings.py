@@ -1,4 +1,4 @@
-"""Texts and order measured on 2.51."""
+"""Settings of the log; texts and order are measured on 2.51."""
 
 from __future__ import annotations
 

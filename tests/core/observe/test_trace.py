@@ -20,7 +20,7 @@ BOTH = ("TIMESTAMPS", "TENSORS")
 
 
 class Traces:
-    """Makes trees, and hears of traces that begin and end."""
+    """Trees of traces, with the events of their begin and end."""
 
     def __init__(self, level: tuple[str, ...] = BOTH) -> None:
         self.setting = TraceSetting(level, 1, file="t")

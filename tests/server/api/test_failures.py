@@ -1,4 +1,4 @@
-"""What is kept of a failure of the author's code: enough to understand it, and to send the same again."""
+"""The record of a failure of the author's code: enough to understand it, and to send the same again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHAPES = config("X FP32 -1", "Y FP32 -1")
 
 
 def fail(model: Model, **inputs: Any) -> ModelError:
-    """The error of a request that the model's code fails."""
+    """Return the error of a request that the model's code fails."""
     with pytest.raises(ModelError) as caught:
         model(**inputs)
     return caught.value

@@ -1,4 +1,4 @@
-"""These tests build graphs of ensembles by hand; each ensemble is named after the models in it."""
+"""Graphs of ensembles, built by hand; each ensemble is named after the models in it."""
 
 from __future__ import annotations
 

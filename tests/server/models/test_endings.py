@@ -1,4 +1,4 @@
-"""Models that do not end by themselves: how long an unload or a stop waits for them, and what is left."""
+"""Models that do not end by themselves: how long an unload or a stop waits for them, and what remains."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def within(low: float, high: float) -> Iterator[None]:
 
 
 def executing(lab: Lab, name: str) -> tuple[Model, list[TritonError], int]:
-    """A model that executes a request, where its error will be, and its process."""
+    """Return a model that executes a request, the list that gets its error, and its process id."""
     model = lab.load(name, EXECUTING[name])
     errors: list[TritonError] = []
 
@@ -82,7 +82,7 @@ def executing(lab: Lab, name: str) -> tuple[Model, list[TritonError], int]:
 
 
 def gone(model: Model, pid: int) -> None:
-    """Nothing is left of it, and it can be loaded again."""
+    """Assert that nothing is left of a model, and that it can be loaded again."""
     assert not alive(pid)
     assert (model.state, model.reason) == ("UNAVAILABLE", "unloaded")
     await_endings()
@@ -155,7 +155,7 @@ def test_one_that_ends_in_time_ends_as_ever(lab: Lab) -> None:
 
 
 def interrupted(function: Callable[[], Any]) -> None:
-    """An interrupt comes while it runs; it returns at once."""
+    """Interrupt a call while it runs, and assert that it returns at once."""
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with within(0.4, 60), pytest.raises(KeyboardInterrupt):

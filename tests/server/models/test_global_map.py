@@ -1,4 +1,4 @@
-"""These tests check which of several models a name stands for."""
+"""The choice of the model that a name stands for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tritonlab.server.models.model_lifecycle import ModelState
 
 
 def known(*places: tuple[str, str], namespacing: bool = True) -> GlobalMap:
-    """With models of these namespaces and names, all of them listed."""
+    """Return a map with models of these namespaces and names, all of them listed."""
     models = GlobalMap(namespacing)
     for namespace, name in places:
         model = LoadedModel(name, namespace)

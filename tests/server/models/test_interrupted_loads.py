@@ -44,7 +44,7 @@ class Interrupt:
             sys.setprofile(None)
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Python handles signals where a function begins and after a call of C code."""
+        """Interrupt where Python handles signals: where a function begins and after a call of C code."""
         code = frame.f_code
         # what is raised in a generator that is closed, or inside the handler, is lost
         if event not in ("call", "c_return") or not code.co_filename.startswith(self._folder):

@@ -1,4 +1,4 @@
-"""These tests check what a load decides to do, from what was loaded and what is found (rule 5.11.2)."""
+"""The decision what a load has to do, from what was loaded and what is found (rule 5.11.2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""These tests check what is loaded, reloaded and unloaded together: ensembles and their models, several repositories,
-the start of a server."""
+"""Models that are loaded, reloaded and unloaded together: ensembles and their models, several repositories, the start
+of a server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ADDS_CONFIG = config("IN INT64 1", "OUT INT64 1")
 
 
 def ensemble(*models: str, version: int = -1) -> str:
-    """One after the other."""
+    """Return the config of an ensemble that runs these models one after the other."""
     steps = []
     for number, model in enumerate(models):
         source = "IN" if number == 0 else f"T{number}"
@@ -77,7 +77,7 @@ def infer(server: Server, name: str) -> int:
 
 
 def states(server: Server, *names: str) -> dict[str, str]:
-    """By model: the state of its only version, with its reason; empty for one that was never tried."""
+    """Return by model the state of its only version, with its reason; empty for one that was never tried."""
     found = {}
     for entry in server.index():
         if not names or entry["name"] in names:
@@ -97,7 +97,7 @@ class Chain:
         self.server = Server(repository, model_control_mode="explicit")
 
     def ready(self) -> str:
-        """The models that are."""
+        """Return the names of the models that are ready."""
         return " ".join(entry["name"] for entry in self.server.index(ready=True))
 
 
@@ -639,7 +639,7 @@ class TritonPythonModel:
 
 
 def hanging(tmp_path: Path, where: str) -> tuple[str, Callable[[], list[int]]]:
-    """The source, and what tells the processes that it has had."""
+    """Return the source of a model that hangs, and a function that returns the processes that have run it."""
     pids = tmp_path / "pids"
     pids.mkdir()
     return HANGS.format(pids=str(pids), where=where), lambda: [int(path.name) for path in pids.iterdir()]

@@ -21,7 +21,7 @@ SOURCE = "class TritonPythonModel: pass\n"
 
 
 class Recorder:
-    """A model control that writes down what it is asked for, and fails for the models in `bad`."""
+    """A model control that notes its calls, and fails for the models in `bad`."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -41,7 +41,7 @@ class Recorder:
 
 
 class Polled:
-    """A poller on a repository, with work that is done at once unless it is kept."""
+    """A poller on a repository, with work that is done at once unless it is deferred."""
 
     def __init__(self, path: Path, seconds: float = 15) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Polled:
             work()
 
     def after(self, seconds: float = 15) -> list[tuple[str, str]]:
-        """What was asked for in that time."""
+        """Return the calls that were made in that time."""
         self.timer.advance(int(seconds * SECOND))
         return self.control.take()
 

@@ -63,14 +63,14 @@ class Bench:
         return responses
 
     def answered(self, request: InferenceRequest, response: InferenceResponse) -> list[InferenceResponse]:
-        """What the client gets for a request that is executed."""
+        """Return what the client gets for a request that is executed."""
         responses = self.send(request)
         assert self.executed.pop() is request
         request.respond(response)
         return responses
 
     def counts(self) -> tuple[int, int, int]:
-        """(hits, misses, successes)"""
+        """Return the numbers of hits, misses and successes."""
         stats = self.stats.to_dict("m", 1)["inference_stats"]
         return stats["cache_hit"]["count"], stats["cache_miss"]["count"], stats["success"]["count"]
 

@@ -32,7 +32,7 @@ def listening(clock: Clock | None = None, path: Path | None = None) -> tuple[Ins
 
 
 def read_events(trace: ChromeTrace) -> list[tuple[Any, ...]]:
-    """Phase, process, lane, name and microseconds of each event."""
+    """Return phase, process, lane, name and microseconds of each event."""
     processes = {e["pid"]: e["args"]["name"] for e in trace.events() if e["name"] == "process_name"}
     lanes = {e["tid"]: e["args"]["name"] for e in trace.events() if e["name"] == "thread_name"}
     return [

@@ -14,7 +14,7 @@ MB = 1 << 20
 
 
 class Machine:
-    """Processes with some private memory; what gives back ends with 10 MB."""
+    """Processes with some private memory; one that gives memory back ends with 10 MB."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
         self.bytes = {os.getpid(): 50 * MB, **dict.fromkeys(pids, 10 * MB)}
@@ -30,7 +30,7 @@ class Machine:
         self.bytes[pid] = min(self.bytes[pid], 50 * MB if pid == os.getpid() else 10 * MB)
 
     def look(self) -> list[int]:
-        """Which processes gave back."""
+        """Let the server look, and return the ids of the processes that it called."""
         self.calls.clear()
         self.again = self.memory.look()
         for thread in threading.enumerate():
@@ -40,7 +40,7 @@ class Machine:
 
 
 class FakeStub:
-    """`used` are the bytes in its regions that somebody still reads, `free` others that have memory."""
+    """A stub. `used`: the bytes in its regions that somebody still reads; `free`: others that have memory."""
 
     def __init__(self, machine: Machine, pid: int) -> None:
         self.pid = pid

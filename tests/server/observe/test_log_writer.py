@@ -1,4 +1,4 @@
-"""These tests expect lines as 2.51 writes them."""
+"""The lines of a log, as 2.51 writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record(stream: str = "log", level: str = "INFO", text: str = "hello", file: 
 
 
 class Written:
-    """A writer on streams of its own, and what is on them."""
+    """A writer on streams of its own, and what it has written to them."""
 
     def __init__(self, setting: LogSetting | None = None) -> None:
         self.stdout, self.stderr = io.StringIO(), io.StringIO()

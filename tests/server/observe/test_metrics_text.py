@@ -40,7 +40,7 @@ def visible(*uuids: str) -> VisibleGpus:
 
 
 def version(*instances: tuple[str, int], namespace: str = "") -> Any:
-    """A version with instances of these kinds on these devices."""
+    """Return a version with instances of these kinds on these devices."""
     return SimpleNamespace(
         name="m",
         version=1,
@@ -113,7 +113,7 @@ class Bench:
 
     @property
     def counted(self) -> list[float]:
-        """Responses in all, milliseconds in all, responses within the bound."""
+        """Return the responses in all, the milliseconds in all, and the responses within the bound."""
         return [value for _, _, value in self.histogram.samples(())][:3]
 
 

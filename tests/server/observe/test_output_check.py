@@ -1,5 +1,4 @@
-"""These tests check the warnings of outputs that Triton passes on without a word (rule 3.4): once per version, and only
-among the first responses."""
+"""Warnings of outputs that Triton passes on without a word (rule 3.4): once per version, of the first responses."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Side:
         self.instruments.model_state(name, version, "READY", "", 0)
 
     def answers(self, *, rows: int = 1, requested: tuple[str, ...] = (), **outputs: Any) -> list[str]:
-        """What the log says of a response with these outputs."""
+        """Return the warnings in the log about a response with these outputs."""
         tensors = {name: Tensor.from_numpy(array) for name, array in outputs.items()}
         return self.respond(InferenceResponse("m", 1, outputs=tensors), rows, requested)
 

@@ -1,4 +1,4 @@
-"""These tests check the warnings of instances that use another device than the one they were put on."""
+"""Warnings of instances that use another device than the one they were put on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_memory_of_a_gpu_in_words() -> None:
 
 
 class Side:
-    """A server with one version of model `m`, whose process 7 was told GPU 1, without anything else."""
+    """A server with one version of model `m`, whose process 7 was placed on GPU 1, without anything else."""
 
     def __init__(self, gpus: int = 2) -> None:
         self.held: dict[int, int] = {}

@@ -17,7 +17,7 @@ from tritonlab.server.observe.tracer import RECEPTION, Reception, TraceFile, Tra
 
 
 class Bench:
-    """A tracer on its own, and what it says."""
+    """A tracer on its own, and the records that it logs."""
 
     def __init__(self, setting: TraceSetting) -> None:
         self.instruments = Instruments()
@@ -34,7 +34,7 @@ class Bench:
         return any(getattr(self.instruments, name) is not None for name in HOOKS)
 
     def run(self, request: InferenceRequest) -> None:
-        """All that happens to a request without an execution."""
+        """Do all that happens to a request without an execution."""
         self.instruments.request_released(request, 5)  # type: ignore[misc]
 
 
@@ -86,7 +86,7 @@ def test_a_request_of_a_model_joins_the_trace_that_it_names(tmp_path: Path) -> N
 
 
 def begun(bench: Bench, request: InferenceRequest, context: str) -> Trace | None:
-    """The trace of a request that came with these headers."""
+    """Return the trace of a request that came with these headers."""
     token = RECEPTION.set(Reception(context))
     try:
         return bench.tracer.begin(request)

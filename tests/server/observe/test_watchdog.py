@@ -74,7 +74,7 @@ class World:
     def request(
         self, place: str, *, request_id: str = "", caller: str = "", returned: bool = False
     ) -> InferenceRequest:
-        """A request that comes now: to a model's queue, or to an instance, whose execute may have returned."""
+        """Add a request that comes now: to a model's queue, or to an instance, whose execute may have returned."""
         model = place.rpartition("_0_")[0] or place
         request = InferenceRequest(model, {}, request_id=request_id)
         self._serial += 1
@@ -96,7 +96,7 @@ class World:
         return request
 
     def pass_(self, seconds: float, reports: int = 0) -> list[tuple[int, str]]:
-        """Lets time pass; the reports that came meanwhile, which must be so many."""
+        """Let time pass and return the reports that came meanwhile, which must be so many."""
         self.reports.clear()
         self.timer.advance(int(seconds * SECOND))
         for _ in range(reports):
@@ -371,7 +371,7 @@ def warnings(lab: Lab, model: str) -> list[LogRecord]:
 
 
 def held_script(lab: Lab, name: str, text: str = SCRIPTED_CONFIG) -> tuple[Script, Callable[[], None], str]:
-    """A model, how to let it go on, and code that waits until then."""
+    """Return a model, a function that lets it go on, and code that waits until then."""
     script = lab.script(name, text)
     release = lab.repository / f"{name}.release"
     release.unlink(missing_ok=True)

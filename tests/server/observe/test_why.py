@@ -1,4 +1,4 @@
-"""What everything waits for, in sentences."""
+"""Sentences that explain what everything waits for."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ return [answer()]
 
 @contextmanager
 def held(script: Script) -> Iterator[Any]:
-    """A request that executes until the block ends."""
+    """Send a request that executes until the block ends."""
     flag = script.model.directory / "go"
     responses = script.infer(WAITING, request_id="stuck")
     try:
-        # the stub has begun, not only been told
+        # the stub has begun, not only got the request
         eventually(lambda: any("in execute" in stack for stack in script.model.stacks().values()))
         yield responses
     finally:
