@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.models import ADD_SUB, ADD_SUB_CONFIG, IDENTITY
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, IDENTITY, executes
 from tests.profile.events import Heard, asked, called
 from tests.serving import Lab, config, in_threads
 from tritonlab.core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
@@ -17,17 +17,10 @@ from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.ring import Ring
 from tritonlab.testing import MS
 
-#: Asks the model `cached`.
-ASKS_CACHED = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.Tensor("X", requests[0].inputs()[0].as_numpy().reshape(1, -1))]
-        asked = pb_utils.InferenceRequest(model_name="cached", requested_output_names=["OUT"], inputs=inputs)
-        return [pb_utils.InferenceResponse(asked.exec().output_tensors())]
-"""
+CALLS_CACHED = executes("""\
+inputs = [pb_utils.Tensor("X", requests[0].inputs()[0].as_numpy().reshape(1, -1))]
+call = pb_utils.InferenceRequest(model_name="cached", requested_output_names=["OUT"], inputs=inputs)
+return [pb_utils.InferenceResponse(call.exec().output_tensors())]""")
 
 
 def made_requests() -> int:
@@ -213,7 +206,7 @@ def test_requests_that_models_made_and_nobody_executed_are_not_kept(tmp_path: Pa
     recorder = Recorder.for_instruments(lab.server.instruments)
     cached = "max_batch_size: 1", "response_cache { enable: true }"
     lab.load("cached", IDENTITY, config("X FP32 -1", "OUT FP32 -1", *cached))
-    caller = lab.load("asks", ASKS_CACHED, config("X FP32 -1", "OUT FP32 -1"))
+    caller = lab.load("asks", CALLS_CACHED, config("X FP32 -1", "OUT FP32 -1"))
     before = made_requests()
     for _ in range(5):
         caller(X=np.float32([1]))

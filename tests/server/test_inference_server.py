@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.models import executes, initializes
 from tests.serving import (
     SCRIPTED,
     SCRIPTED_CONFIG,
@@ -45,14 +46,7 @@ from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument
 
 #: Answers with a number; `{n}` is it.
-NUMBER = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([{n}]))]) for _ in requests]
-"""
+NUMBER = executes('return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([{n}]))]) for _ in requests]')
 NUMBER_CONFIG = config("", "N INT64 1")
 AUTO_COMPLETES = """
     @staticmethod
@@ -236,13 +230,8 @@ def test_a_model_that_cannot_be_loaded(lab: Lab, what: str) -> None:  # rules 2.
 @pytest.mark.parametrize("where", ["import", "initialize"])
 def test_a_stub_that_dies_while_it_loads(lab: Lab, where: str) -> None:
     exits = "import os\nprint('bye')\nos._exit(6)"
-    source = (
-        exits
-        if where == "import"
-        else "class TritonPythonModel:\n    def initialize(self, args):\n        " + (exits.replace("\n", "\n        "))
-    )
     name = f"dies_in_{where}"
-    lab.write(name, source, "")
+    lab.write(name, exits if where == "import" else initializes(exits), "")
     error = load_failure(lab, name)
     assert "is not healthy.;\n" in error.message
     assert "ended with exit status 6." in error.reason
@@ -270,7 +259,7 @@ def test_a_failed_reload_keeps_the_last_good_version(lab: Lab, name: str) -> Non
 def test_a_failed_load_leaves_no_process(lab: Lab) -> None:
     assert lab.server.core.pool.wait_warm()
     before = {p.pid for p in stub_processes()}
-    lab.write("no_trace", "class TritonPythonModel:\n    def initialize(self, a): raise ValueError", config(count=3))
+    lab.write("no_trace", initializes("raise ValueError"), config(count=3))
     load_failure(lab, "no_trace")
     assert lab.server.core.pool.wait_warm()
     warm = warm_pids(lab.server)
@@ -298,9 +287,7 @@ def test_no_version_at_all(lab: Lab) -> None:  # rule 2.1.1
 def test_an_interrupted_load_leaves_nothing(lab: Lab, name: str, count: int) -> None:
     assert lab.server.core.pool.wait_warm()
     before = {p.pid for p in stub_processes()}
-    lab.write(
-        name, "import time\nclass TritonPythonModel:\n    def initialize(self, a): time.sleep(600)", config(count=count)
-    )
+    lab.write(name, "import time\n" + initializes("time.sleep(600)"), config(count=count))
 
     def when_it_initializes() -> None:
         eventually(lambda: len({p.pid for p in stub_processes()} - before) >= 1)
@@ -576,7 +563,7 @@ def test_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
 
 
 def test_stop_while_stubs_die_and_start(tmp_path: Path, strangers: set[psutil.Process]) -> None:
-    write_model(tmp_path, "m", "import os\nclass TritonPythonModel:\n    def execute(self, r): os._exit(1)\n")
+    write_model(tmp_path, "m", executes("os._exit(1)", imports="import os"))
     server = Server(tmp_path)
     server.prewarm()
     iterator = server.model("m").infer()

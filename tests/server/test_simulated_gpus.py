@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serving import Lab
 from tritonlab import Options, Server
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError
@@ -92,7 +93,7 @@ def test_a_gpu_that_is_not_there_fails_the_load(gpus: Lab, groups: str, reason: 
 
 @rule("5.11.2")
 def test_a_reload_moves_instances_to_another_gpu(gpus: Lab) -> None:
-    gpus.write("moved", "class TritonPythonModel:\n    def execute(self, requests): return []\n")
+    gpus.write("moved", executes("return []"))
 
     def placed(devices: str) -> list[tuple[int, int | None]]:
         text = f'backend: "python" instance_group {{ kind: KIND_GPU gpus: [ {devices} ] }}'

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tritonlab.tritonserver as tritonserver
+from tests.models import executes, initializes
 from tests.serving import eventually, stub_processes, write_model
 from tests.tritonserver.models import ECHO, ECHO_CONFIG, one_answer
 from tritonlab.tritonserver import (
@@ -33,7 +34,7 @@ from tritonlab.tritonserver import (
 )
 from tritonlab.tritonserver._c.triton_bindings import TRITONSERVER_LogLevel as LogLevel
 
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no')\n"
+BROKEN = initializes("raise ValueError('no')")
 
 
 # -- options
@@ -254,9 +255,8 @@ def test_what_a_model_says_of_itself(server: Server, echo: Model) -> None:
 
 
 def test_a_model_that_batches(server: Server) -> None:
-    source = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
     config = {"backend": "python", "max_batch_size": 4, "input": [{"name": "A", "data_type": "TYPE_FP32", "dims": [1]}]}
-    model = server.load("batching", {"config": json.dumps(config), "file:1/model.py": source.encode()})
+    model = server.load("batching", {"config": json.dumps(config), "file:1/model.py": executes("return []").encode()})
     assert model.batch_properties() is ModelBatchFlag.FIRST_DIM
     server.unload(model, wait_until_unloaded=True, polling_interval=0.01)
     assert not model.ready()

@@ -10,7 +10,7 @@ import pytest
 
 import tritonlab
 from tests.ensembles import ensemble_text, step
-from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, executes
 from tests.pictures import read, texts
 from tests.serving import Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
@@ -180,7 +180,7 @@ def test_what_would_end_an_ensemble_is_reported_and_not_applied(lab: Lab) -> Non
 
 
 def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
-    source = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None] * len(requests)\n"
+    source = executes("return [None] * len(requests)")
     workspace = tritonlab.default_workspace()
     try:
         model = tritonlab.load("tuned", source, config="max_batch_size: 4", inputs=["X:FP32[1]"], outputs=["Y:FP32[1]"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, initializes
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, alive, config, eventually, in_threads, write_model
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -458,7 +458,7 @@ def test_a_server_on_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_failed_load_is_caught_by_its_code(lab: Lab) -> None:
-    lab.write("fails", "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no')\n")
+    lab.write("fails", initializes("raise ValueError('no')"))
     with pytest.raises(InvalidArgumentError, match="load failed for model 'fails'") as caught:
         lab.server.load("fails")
     assert isinstance(caught.value, ModelLoadError) and not isinstance(caught.value, InternalError)

@@ -12,17 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.models import executes
 from tests.serving import config, eventually, write_model
 from tritonlab import Server
 
-MODEL = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([1]))]) for _ in requests]
-"""
+MODEL = executes('return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([1]))]) for _ in requests]')
 PACKAGE = str(Path(sys.modules["tritonlab"].__file__ or "").parent)
 
 

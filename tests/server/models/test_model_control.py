@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.conformance.rules import rule
+from tests.models import answers
 from tests.serving import (
     SCRIPTED,
     Lab,
@@ -41,14 +42,7 @@ from tritonlab.server.api.server import Server
 from tritonlab.testing import RecordingInstrument
 
 #: Adds `{n}` to its input.
-ADDS = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x + {n})]) for x in inputs]
-"""
+ADDS = answers("x + {n}")
 ADDS_CONFIG = config("IN INT64 1", "OUT INT64 1")
 
 

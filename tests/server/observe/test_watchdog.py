@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.instances.calls.blocked_calls import BlsCall
@@ -441,7 +442,7 @@ def test_requests_of_a_version_that_is_unloaded_are_still_in_flight(quick: Lab) 
 
 def test_the_watchdog_can_be_switched_off(tmp_path: Any) -> None:
     lab = Lab(tmp_path, watchdog_seconds=0, warm=0)
-    model = lab.load("m", "class TritonPythonModel:\n    def execute(self, requests): return []\n", config("A FP32 1"))
+    model = lab.load("m", executes("return []"), config("A FP32 1"))
     list(model.infer(inputs={"A": np.zeros(1, np.float32)}, raise_on_error=False))
     lab.server.core._watchdog._look()
     assert json.dumps(lab.server.requests()) == "[]"

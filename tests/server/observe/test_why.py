@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.server.observe.test_watchdog import World
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.observe.failure_capsule import FailureBook
@@ -75,8 +76,7 @@ def test_a_request_stuck_in_execute(script: Script) -> None:
 
 def test_a_request_behind_a_delay(lab: Lab) -> None:
     batching = "max_batch_size: 8\ndynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 60000000 }"
-    source = "class TritonPythonModel:\n    def execute(self, requests): return [None] * len(requests)"
-    model = lab.load("delayed", source.replace("[None]", "[1]"), config("X FP32 -1") + batching)
+    model = lab.load("delayed", executes("return [1] * len(requests)"), config("X FP32 -1") + batching)
     first = model.infer(inputs={"X": np.zeros((1, 1), np.float32)}, raise_on_error=False)
     eventually(lambda: reasons(model.why(), "requests"))
     (reason,) = reasons(model.why(), "requests")
@@ -148,9 +148,8 @@ class TritonPythonModel:
 
 
 def test_a_sequence_that_waits_for_a_slot(lab: Lab) -> None:
-    source = "class TritonPythonModel:\n    def execute(self, requests): return [1] * len(requests)"
     batching = "max_batch_size: 1\nsequence_batching { max_sequence_idle_microseconds: 60000000 }"
-    model = lab.load("slots", source, config("X FP32 -1") + batching)
+    model = lab.load("slots", executes("return [1] * len(requests)"), config("X FP32 -1") + batching)
     x = np.zeros((1, 1), np.float32)
     list(model.infer(inputs={"X": x}, correlation_id=5, flags=1, raise_on_error=False))
     waiting = model.infer(inputs={"X": x}, correlation_id="late", flags=3, raise_on_error=False)
