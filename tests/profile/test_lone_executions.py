@@ -39,15 +39,15 @@ def read_all(record: ModelRecord) -> dict[str, Any]:
     return {**tables, "words": record.words.lists(), "ids": list(record.ids), "dropped": record.dropped}
 
 
-def execute_all(server: Heard, executed: Sequence[Any], keyed: bool, looks: int) -> ModelRecord:
+def execute_all(hooks: Heard, executed: Sequence[Any], keyed: bool, looks: int) -> ModelRecord:
     """Execute all that, with shape keys as models with fixed dims set them. A view looks at each `looks`-th."""
-    record, serial = server.recording.model("add"), 0
+    record, serial = hooks.recording.model("add"), 0
     for number, (count, columns, facts, fields) in enumerate(executed):
         requests = [asked(serial + i, number, columns, **fields) for i in range(count)]
         serial += count
         for request in requests:
             request.shape_key = (ONE if columns == 2 else OTHER) if keyed else None
-        server.execute(*requests, start=number + 1, end=number + 2, **facts)
+        hooks.execute(*requests, start=number + 1, end=number + 2, **facts)
         if looks and number % looks == 0:
             assert record.requests.total == serial and record.batches.total == number + 1
     return record
@@ -71,14 +71,14 @@ def test_many_notes_become_rows_too(count: int, events: int) -> None:
 
 
 def test_only_executions_that_are_known_are_noted() -> None:
-    server = Heard()
-    record = server.recording.model("add")
+    hooks = Heard()
+    record = hooks.recording.model("add")
 
     def noted(*requests: InferenceRequest, **facts: Any) -> bool:
         record.settle()
         for request in requests:
             request.shape_key = ONE
-        server.execute(*requests, start=1, end=2, **facts)
+        hooks.execute(*requests, start=1, end=2, **facts)
         return bool(record.lone.notes)
 
     assert not noted(asked(1))  # the first of its kind
@@ -92,13 +92,13 @@ def test_only_executions_that_are_known_are_noted() -> None:
 
 
 def test_tables_fit_together_while_the_lock_is_held() -> None:
-    server = Heard()
-    record = execute_all(server, [(1, 2, {}, {})] * 3, keyed=True, looks=0)
+    hooks = Heard()
+    record = execute_all(hooks, [(1, 2, {}, {})] * 3, keyed=True, looks=0)
     late = asked(4)
     late.shape_key = ONE
     with record.lock:
         batches = record.batches.total
-        server.execute(late, start=1, end=2)  # as another thread may
+        hooks.execute(late, start=1, end=2)  # as another thread may
         with record.lock:
             assert record.requests.total == batches == 3
     assert record.requests.total == record.batches.total == 4
@@ -111,26 +111,26 @@ def test_kinds_without_end_do_not_fill_the_memory() -> None:
 
 
 def test_what_is_forgotten_meanwhile_is_recorded_again() -> None:
-    server = Heard()
+    hooks = Heard()
     executed = [(1, 2, {}, {})] * 3
-    old = execute_all(server, executed, keyed=True, looks=0)
-    server.recording.clear()
-    server.recording.learn(old, ("add", ONE, 1, "add_0_0", 1, "full", False), LoneKind(0, 1, 1, 0, 0, 0))  # too late
-    assert execute_all(server, executed, keyed=True, looks=0).requests.total == 3
+    old = execute_all(hooks, executed, keyed=True, looks=0)
+    hooks.recording.clear()
+    hooks.recording.learn(old, ("add", ONE, 1, "add_0_0", 1, "full", False), LoneKind(0, 1, 1, 0, 0, 0))  # too late
+    assert execute_all(hooks, executed, keyed=True, looks=0).requests.total == 3
 
 
 def test_threads_note_and_look_at_the_same_time() -> None:
-    server = Heard()
+    hooks = Heard()
     first = asked(0)
     first.shape_key = ONE
-    server.execute(first, start=0, end=0)
-    record, looked, done = server.recording.model("add"), [0], threading.Event()
+    hooks.execute(first, start=0, end=0)
+    record, looked, done = hooks.recording.model("add"), [0], threading.Event()
 
     def note(thread: int) -> None:
         for number in range(2_000):
             request = asked(1 + thread * 2_000 + number, at=number)
             request.shape_key = ONE
-            server.execute(request, start=number, end=number + 1)
+            hooks.execute(request, start=number, end=number + 1)
 
     def look() -> None:
         while not done.is_set():

@@ -34,10 +34,10 @@ def read_rows(ring: Ring, *columns: str) -> list[tuple[float, ...]]:
 
 
 def test_an_execution_is_a_row_with_its_requests() -> None:
-    server = Heard()
-    server.execute(asked(1, at=0), asked(2, at=1, columns=3), start=5, end=9, reason="delay")
-    server.execute(asked(3, at=6), start=9, end=10, instance="add_0_1")
-    record = server.recording.model("add")
+    hooks = Heard()
+    hooks.execute(asked(1, at=0), asked(2, at=1, columns=3), start=5, end=9, reason="delay")
+    hooks.execute(asked(3, at=6), start=9, end=10, instance="add_0_1")
+    record = hooks.recording.model("add")
     columns = "start", "end", "instance", "size", "count", "reason", "failed", "first"
     assert read_rows(record.batches, *columns) == [
         (5 * MS, 9 * MS, 0, 2, 2, 0, 0, 0),
@@ -63,37 +63,37 @@ def test_an_execution_is_a_row_with_its_requests() -> None:
 
 
 def test_shapes_of_requests_with_one_key_are_looked_at_once() -> None:
-    server, rules, others = Heard(), object(), object()
+    hooks, rules, others = Heard(), object(), object()
 
     def of(serial: int, key: object, columns: int, batch_size: int = 1) -> InferenceRequest:
         request = asked(serial, columns=columns)
         request.shape_key, request.batch_size = key, batch_size
         return request
 
-    server.execute(of(1, rules, 2), start=0, end=1)
-    server.execute(of(2, rules, 9), of(3, rules, 3, batch_size=2), start=1, end=2)
-    server.execute(of(4, others, 4), start=2, end=3)
-    server.execute(of(5, rules, 9, batch_size=2), start=3, end=4)
-    record = server.recording.model("add")
+    hooks.execute(of(1, rules, 2), start=0, end=1)
+    hooks.execute(of(2, rules, 9), of(3, rules, 3, batch_size=2), start=1, end=2)
+    hooks.execute(of(4, others, 4), start=2, end=3)
+    hooks.execute(of(5, rules, 9, batch_size=2), start=3, end=4)
+    record = hooks.recording.model("add")
     columns = [dict(record.words.word("shapes", number))["IN"][1] for (number,) in read_rows(record.requests, "shapes")]
     assert columns == [2, 2, 3, 4, 3]
-    server.execute(of(7, None, 5), start=4, end=5)
+    hooks.execute(of(7, None, 5), start=4, end=5)
     assert dict(record.words.word("shapes", record.requests.rows()[-1, 5]))["IN"] == (1, 5)
     for number in range(20):
-        server.execute(of(10 + number, object(), 2), start=5, end=6)
+        hooks.execute(of(10 + number, object(), 2), start=5, end=6)
     assert len(record.shapes_by_key) == 8
 
 
 def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
-    server = Heard()
+    hooks = Heard()
     parent = asked(1)
     step = StepRequest(parent, "add", 1, asked(0).inputs, (), lambda *_: None, lambda _: None, 3)
     step.serial = 4
     made = called(3, "caller_0_0", 17)
-    server.execute(asked(2, request_id="two", priority=1, correlation_id=8), made, step, start=1, end=2)
-    server.execute(asked(5, correlation_id="text"), asked(6, correlation_id="text"), start=1, end=2)
-    server.execute(asked(7, timeout=700), start=2, end=3)
-    record = server.recording.model("add")
+    hooks.execute(asked(2, request_id="two", priority=1, correlation_id=8), made, step, start=1, end=2)
+    hooks.execute(asked(5, correlation_id="text"), asked(6, correlation_id="text"), start=1, end=2)
+    hooks.execute(asked(7, timeout=700), start=2, end=3)
+    record = hooks.recording.model("add")
     assert list(record.ids) == [(0, "two")]
     assert record.extras.rows().tolist() == [
         [0, 1, 8, -1, -1, -1, -1, 0],
@@ -108,27 +108,27 @@ def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
 
 
 def test_large_correlation_ids_stay_apart() -> None:
-    server, large = Heard(), [2**53 - 1, 2**53, 2**53 + 1, 2**64 - 1]
+    hooks, large = Heard(), [2**53 - 1, 2**53, 2**53 + 1, 2**64 - 1]
     for serial, number in enumerate(large):
-        server.execute(asked(serial, correlation_id=number), start=serial, end=serial + 1)
-    record = server.recording.model("add")
+        hooks.execute(asked(serial, correlation_id=number), start=serial, end=serial + 1)
+    record = hooks.recording.model("add")
     assert len({row[2] for row in record.extras.rows().tolist()}) == 4
-    assert [rare_facts(server.recording, "add", row) for row in range(4)] == [
+    assert [rare_facts(hooks.recording, "add", row) for row in range(4)] == [
         f"of sequence {number}" for number in large
     ]
 
 
 def test_a_stream_is_open_until_its_final_response() -> None:
-    server = Heard()
+    hooks = Heard()
     request = asked(7, at=1)
     request.execute_start = 2 * MS
-    server.respond(request, at=4, outputs=request.inputs, final=False)
-    server.respond(request, at=6, outputs=request.inputs, final=False)
-    record = server.recording.model("add")
+    hooks.respond(request, at=4, outputs=request.inputs, final=False)
+    hooks.respond(request, at=6, outputs=request.inputs, final=False)
+    record = hooks.recording.model("add")
     stream = record.open[7]
     assert (stream.arrived, stream.executed, stream.first, stream.last, stream.count) == (MS, 2 * MS, 4 * MS, 6 * MS, 2)
     assert len(record.streams) == 0
-    server.respond(request, at=9, empty=True)
+    hooks.respond(request, at=9, empty=True)
     assert record.open == {}
     assert read_rows(record.responses, "serial", "time", "number", "kind") == [
         (7, 4 * MS, 0, 0),
@@ -140,9 +140,9 @@ def test_a_stream_is_open_until_its_final_response() -> None:
 
 
 def test_a_single_answer_is_no_stream() -> None:
-    server = Heard()
-    server.respond(asked(1), at=1)
-    assert len(server.recording.model("add").responses) == 0
+    hooks = Heard()
+    hooks.respond(asked(1), at=1)
+    assert len(hooks.recording.model("add").responses) == 0
 
 
 @pytest.mark.parametrize(
@@ -150,30 +150,30 @@ def test_a_single_answer_is_no_stream() -> None:
     [(ModelError("no\nTraceback"), "error"), (CancelledError("no"), "cancelled"), (UnavailableError("no"), "timeout")],
 )
 def test_a_failure_is_a_mark(error: TritonError, kind: str) -> None:
-    server = Heard()
-    server.respond(asked(4, request_id="mine"), at=3, error=error)
-    (mark,) = server.recording.model("add").marks
+    hooks = Heard()
+    hooks.respond(asked(4, request_id="mine"), at=3, error=error)
+    (mark,) = hooks.recording.model("add").marks
     assert mark == (0, 3 * MS, kind, "'mine': no", 4)
 
 
 def test_a_request_that_is_not_executed_stands_in_a_table_of_its_own() -> None:
-    server = Heard()
-    hook = server.instruments.request_rejected
+    hooks = Heard()
+    hook = hooks.instruments.request_rejected
     assert hook is not None
     hook(asked(3, at=2, priority=1, timeout=9), "timeout", 5 * MS)
-    record = server.recording.model("add")
+    record = hooks.recording.model("add")
     assert record.rejected.rows().tolist() == [[3, 2 * MS, 2 * MS, 5 * MS, 1, 1, 0, 1, 9]]
     assert record.words.word("shapes", 0) == (("IN", (1, 2)),)
 
 
 def test_states_and_deaths_are_marks() -> None:
-    server = Heard()
-    hooks = server.instruments
-    assert hooks.model_state and hooks.instance_died and hooks.requests_wait
-    hooks.model_state("add", 2, "UNAVAILABLE", "Internal: no\nmore", 1)
-    hooks.instance_died("add", 2, "add_0_0", "ended with signal SIGKILL", 2)
-    hooks.requests_wait("add", "3 requests wait", 3)
-    assert [(mark.kind, mark.text) for mark in server.recording.model("add").marks] == [
+    hooks = Heard()
+    instruments = hooks.instruments
+    assert instruments.model_state and instruments.instance_died and instruments.requests_wait
+    instruments.model_state("add", 2, "UNAVAILABLE", "Internal: no\nmore", 1)
+    instruments.instance_died("add", 2, "add_0_0", "ended with signal SIGKILL", 2)
+    instruments.requests_wait("add", "3 requests wait", 3)
+    assert [(mark.kind, mark.text) for mark in hooks.recording.model("add").marks] == [
         ("state", "version 2 UNAVAILABLE: Internal: no"),
         ("restart", "add_0_0: ended with signal SIGKILL"),
         ("waits", "3 requests wait"),
@@ -181,10 +181,10 @@ def test_states_and_deaths_are_marks() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    server = Heard(events=3)
+    hooks = Heard(events=3)
     for serial in range(5):
-        server.execute(asked(serial, request_id=str(serial)), start=serial, end=serial + 1)
-    record = server.recording.model("add")
+        hooks.execute(asked(serial, request_id=str(serial)), start=serial, end=serial + 1)
+    record = hooks.recording.model("add")
     assert (len(record.batches), len(record.requests), record.dropped) == (3, 3, 4)
     assert [text for _, text in record.ids_since(0)] == ["2", "3", "4"]
     for _ in range(1_001):

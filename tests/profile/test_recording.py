@@ -15,58 +15,58 @@ from tritonlab.testing import MS
 
 
 @pytest.fixture
-def server() -> Heard:
-    server = Heard(events=50)
+def hooks() -> Heard:
+    hooks = Heard(events=50)
     for serial in range(60):
-        server.execute(asked(serial, at=serial, request_id=f"r{serial}"), start=serial, end=serial + 2)
+        hooks.execute(asked(serial, at=serial, request_id=f"r{serial}"), start=serial, end=serial + 2)
     stream = asked(99)
-    server.respond(stream, at=70, outputs=stream.inputs, final=False)
-    server.respond(stream, at=71, empty=True)
-    server.respond(asked(100), at=72, error=ModelError("no"))
-    server.recording.metrics.add("requests_total", {"kind": "a"}, 3.0, 5)
-    return server
+    hooks.respond(stream, at=70, outputs=stream.inputs, final=False)
+    hooks.respond(stream, at=71, empty=True)
+    hooks.respond(asked(100), at=72, error=ModelError("no"))
+    hooks.recording.metrics.add("requests_total", {"kind": "a"}, 3.0, 5)
+    return hooks
 
 
-def test_a_file_holds_all_of_it(server: Heard, tmp_path: Path) -> None:
-    text = repr(server.recording)
+def test_a_file_holds_all_of_it(hooks: Heard, tmp_path: Path) -> None:
+    text = repr(hooks.recording)
     assert text == "<Recording [add: 60 batches of 60 requests, 20 events not kept]>"
-    again = Recording.load(server.recording.save(tmp_path / "day.npz"))
+    again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
     assert repr(again) == text
-    was, now = server.recording.model("add"), again.model("add")
+    was, now = hooks.recording.model("add"), again.model("add")
     for table, ring in was.tables.items():
         other = now.tables[table]
         assert (other.total, other.dropped) == (ring.total, ring.dropped)
         assert np.array_equal(other.rows(), ring.rows())
     assert (now.words.lists(), list(now.marks), list(now.ids)) == (was.words.lists(), list(was.marks), list(was.ids))
-    assert again.wall == server.recording.wall
+    assert again.wall == hooks.recording.wall
     ((key, ring),) = again.metrics.series().items()
     assert (key, ring.rows().tolist()) == (("requests_total", (("kind", "a"),)), [[5, 3]])
 
 
-def test_a_file_has_the_streams_that_were_open(server: Heard, tmp_path: Path) -> None:
+def test_a_file_has_the_streams_that_were_open(hooks: Heard, tmp_path: Path) -> None:
     stream = asked(200, at=80, request_id="slow")
-    server.execute(stream, start=81, end=82)
-    server.respond(stream, at=83, outputs=stream.inputs, final=False)
-    server.respond(stream, at=85, outputs=stream.inputs, final=False)
-    again = Recording.load(server.recording.save(tmp_path / "day.npz"))
+    hooks.execute(stream, start=81, end=82)
+    hooks.respond(stream, at=83, outputs=stream.inputs, final=False)
+    hooks.respond(stream, at=85, outputs=stream.inputs, final=False)
+    again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
     facts = stream_facts(again.model("add"))
-    assert facts == stream_facts(server.recording.model("add"))
+    assert facts == stream_facts(hooks.recording.model("add"))
     assert facts.open == [(200, "slow", 2, 80 * MS)] and facts.responses == 3
     assert again.model("add").open[200].first == 83 * MS
 
 
-def test_a_file_says_how_many_changes_of_metrics_were_not_kept(server: Heard, tmp_path: Path) -> None:
+def test_a_file_says_how_many_changes_of_metrics_were_not_kept(hooks: Heard, tmp_path: Path) -> None:
     for number in range(1_003):
-        server.recording.metrics.add("users_total", {"user": str(number)}, 1.0, number)
-    again = Recording.load(server.recording.save(tmp_path / "day.npz"))
-    assert again.metrics.warnings() == server.recording.metrics.warnings()
+        hooks.recording.metrics.add("users_total", {"user": str(number)}, 1.0, number)
+    again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
+    assert again.metrics.warnings() == hooks.recording.metrics.warnings()
     assert any(warning.startswith("4 changes of further series") for warning in again.metrics.warnings())
 
 
 def test_a_disk_that_is_full_leaves_the_file_of_before(
-    server: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hooks: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = server.recording.save(tmp_path / "day.npz")
+    path = hooks.recording.save(tmp_path / "day.npz")
     before = path.read_bytes()
 
     def full(file: Any, **arrays: Any) -> None:
@@ -75,7 +75,7 @@ def test_a_disk_that_is_full_leaves_the_file_of_before(
 
     monkeypatch.setattr(np, "savez_compressed", full)
     with pytest.raises(OSError, match="No space left"):
-        server.recording.save(path)
+        hooks.recording.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -93,8 +93,8 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Recording.load(tmp_path / "missing.npz")
 
 
-def test_a_file_without_what_an_older_version_did_not_record_is_read(server: Heard, tmp_path: Path) -> None:
-    path = server.recording.save(tmp_path / "day.npz")
+def test_a_file_without_what_an_older_version_did_not_record_is_read(hooks: Heard, tmp_path: Path) -> None:
+    path = hooks.recording.save(tmp_path / "day.npz")
     with np.load(path) as arrays:
         fields = dict(arrays)
     about = json.loads(fields["about"].tobytes())
@@ -111,8 +111,8 @@ def test_a_file_without_what_an_older_version_did_not_record_is_read(server: Hea
         Recording.load(path)
 
 
-def test_perfetto_shows_batches_requests_and_marks(server: Heard, tmp_path: Path) -> None:
-    events = json.loads(server.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
+def test_perfetto_shows_batches_requests_and_marks(hooks: Heard, tmp_path: Path) -> None:
+    events = json.loads(hooks.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
     lanes = {event["args"]["name"] for event in events if event["ph"] == "M"}
     assert lanes == {"add", "requests", "marks", "add_0_0"}
     batches = [event for event in events if event.get("cat") == "execute" and "closed" in event["args"]]

@@ -8,18 +8,18 @@ from tritonlab.profile.tensor_peek import TensorPeek
 from tritonlab.testing import MS
 
 
-def add_peek(server: Heard) -> TensorPeek:
+def add_peek(hooks: Heard) -> TensorPeek:
     peek = TensorPeek("add")
-    server.instruments.add(peek)
+    hooks.instruments.add(peek)
     return peek
 
 
 def test_the_values_of_a_request_and_its_answer_are_kept() -> None:
-    server = Heard()
-    peek = add_peek(server)
+    hooks = Heard()
+    peek = add_peek(hooks)
     out = np.array([[1.5, 4.0]], np.float32)
-    server.respond(asked(7), at=1, outputs={"OUT": Tensor.from_numpy(out)})
-    server.respond(asked(8, model="other"), at=1, outputs={"OUT": Tensor.from_numpy(out)})
+    hooks.respond(asked(7), at=1, outputs={"OUT": Tensor.from_numpy(out)})
+    hooks.respond(asked(8, model="other"), at=1, outputs={"OUT": Tensor.from_numpy(out)})
     out[:] = 0  # the memory of an answer is used again
     assert peek.lines(7) == [
         "got IN = <Tensor INT32 [1, 2] [[0, 0]]>, 0 to 0",
@@ -29,14 +29,14 @@ def test_the_values_of_a_request_and_its_answer_are_kept() -> None:
 
 
 def test_of_much_only_the_first_is_kept() -> None:
-    server = Heard()
-    peek = add_peek(server)
+    hooks = Heard()
+    peek = add_peek(hooks)
     large = {"OUT": Tensor.from_numpy(np.arange(1_000_000, dtype=np.float32))}
     text = {"OUT": Tensor.from_numpy(np.array([b"x" * 1000] * 50, object))}
     request = asked(1)
-    server.respond(request, at=1, outputs=large, final=False)
+    hooks.respond(request, at=1, outputs=large, final=False)
     for _ in range(5):
-        server.respond(request, at=1, outputs=text, final=False)
+        hooks.respond(request, at=1, outputs=text, final=False)
     lines = peek.lines(1)
     assert lines[1].startswith("sent OUT = <Tensor FP32 [1000000] [0., 1., ")
     assert lines[1].endswith(", …]> in response 1")
@@ -46,14 +46,14 @@ def test_of_much_only_the_first_is_kept() -> None:
 
 
 def test_no_more_is_looked_at_than_can_be_afforded() -> None:
-    server = Heard()
-    peek = add_peek(server)
+    hooks = Heard()
+    peek = add_peek(hooks)
     for serial in range(1, 200):
-        server.respond(asked(serial), at=100)
+        hooks.respond(asked(serial), at=100)
     assert [serial for serial in range(1, 200) if peek.lines(serial)] == list(range(1, 51))
-    server.respond(asked(500), at=100 + 51)
+    hooks.respond(asked(500), at=100 + 51)
     assert peek.lines(500)
-    assert server.clock.now() == 151 * MS
+    assert hooks.clock.now() == 151 * MS
     for serial in range(1000, 4000):
-        server.respond(asked(serial), at=serial)
+        hooks.respond(asked(serial), at=serial)
     assert len(peek._seen) <= 2000 and not peek.lines(1)

@@ -223,7 +223,7 @@ def test_a_request_that_waits_can_be_taken_out() -> None:
     assert bench.scheduler.withdraw(bench.requests["b"])
     assert not bench.scheduler.withdraw(bench.requests["b"])
     assert not bench.scheduler.withdraw(bench.requests["a"])  # it executes
-    assert bench.responses["b"] == []  # whoever took it out answers it
+    assert bench.responses["b"] == []  # the one that took it out answers it
     assert [r.request_id for r in bench.scheduler.waiting()] == ["c"]
 
 

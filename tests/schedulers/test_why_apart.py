@@ -67,7 +67,7 @@ class Bench:
     def why(self, one: str, other: str) -> str:
         places = self.places.of
         answers = {why_apart(places[a], places[b], self.config) for a, b in ((one, other), (other, one))}
-        (answer,) = answers  # the order in which they are asked about does not matter
+        (answer,) = answers  # the order of the questions does not matter
         return answer
 
 

@@ -236,8 +236,8 @@ def call(more: str, then: str, preferred: str = "") -> str:
     return f"""
 code = pb_utils.Tensor('CODE', np.array([{more!r}], dtype=object))
 inputs = [code] + [each for each in request.inputs() if each.name() == 'X']
-asked = pb_utils.InferenceRequest(model_name='device', inputs=inputs, requested_output_names=['OUT']{memory})
-got = asked.exec()
+call = pb_utils.InferenceRequest(model_name='device', inputs=inputs, requested_output_names=['OUT']{memory})
+got = call.exec()
 assert not got.has_error(), got.error().message()
 out = pb_utils.get_output_tensor_by_name(got, 'OUT')
 {then}

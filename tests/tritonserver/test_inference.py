@@ -51,7 +51,7 @@ def stream(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def received_fields(response: InferenceResponse) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(response.outputs["SAID"].to_string_array()[0])
+    found: dict[str, Any] = json.loads(response.outputs["REQUEST"].to_string_array()[0])
     return found
 
 

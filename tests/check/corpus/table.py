@@ -142,7 +142,7 @@ WRONG = (
             "self.cache[prompt] = (zlib.crc32(prompt) % 1000) / 1000 / max(abs(float(temperature)), 0.01)",
             "return self.cache[prompt]",
         ),
-        # what is cached is told apart by a part of the request only
+        # the key of the cache is only a part of the request
         thread="567-labs/instructor#2585",
     ),
     PlantedBug(

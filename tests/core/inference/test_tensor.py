@@ -271,7 +271,7 @@ def test_repr_copies_nothing_of_a_large_tensor() -> None:
 
 @pytest.mark.parametrize("datatype", list(DataType))
 def test_bytes_of_a_client_are_read_as_elements_where_they_are_whole_ones(datatype: DataType) -> None:
-    """BYTES stay in wire form; what is cut off is told by the checks, in Triton's words."""
+    """BYTES stay in wire form; what is cut off is reported by the checks, in Triton's words."""
     data = bytes(range(16))
     read = wire_elements(data, datatype)
     assert read.dtype == (datatype.numpy if datatype.byte_size else np.uint8)
