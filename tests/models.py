@@ -75,6 +75,9 @@ IDENTITY = executes(
     'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]'
 )
 
+#: Answers no request; it imports nothing, where a test looks at imports.
+SILENT = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
+
 ADD_SUB = """
 import triton_python_backend_utils as pb_utils
 
@@ -109,7 +112,7 @@ ECHO = executes(
 #: Answers its inputs as they came, whatever numpy knows of them.
 RETURNS = executes("return [pb_utils.InferenceResponse(request.inputs()) for request in requests]")
 
-#: A cell whose model stops in the debugger at its line 7, and one that asks it.
+#: A cell whose model stops in the debugger at its line 7, and what sends it a request.
 STOPS = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
 import triton_python_backend_utils as pb_utils
 
@@ -120,4 +123,4 @@ class TritonPythonModel:
         x = x + 1
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
 """
-ASK_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"
+CALL_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"

@@ -34,20 +34,20 @@ LONG = "a_classifier_of_images_whose_name_is_longer_than_any_column"
 
 
 def timeline() -> str:
-    heard = Heard()
+    hooks = Heard()
     for serial in range(8):
         instance = f"{LONG}_0_{serial % 2}"
-        heard.execute(asked(serial, at=serial), start=serial * 5, end=serial * 5 + 4, instance=instance)
-    return Timeline(heard.recording, "add").figure()
+        hooks.execute(asked(serial, at=serial), start=serial * 5, end=serial * 5 + 4, instance=instance)
+    return Timeline(hooks.recording, "add").figure()
 
 
 def streams() -> str:
-    heard = Heard()
+    hooks = Heard()
     one = asked(1, request_id=LONG)
-    heard.respond(one, at=10, outputs=one.inputs, final=False)
-    heard.respond(one, at=4_000_000, error=ModelError("no"))
-    heard.execute(one, start=0, end=4_000_000)
-    return Streams(heard.recording, "add").figure()
+    hooks.respond(one, at=10, outputs=one.inputs, final=False)
+    hooks.respond(one, at=4_000_000, error=ModelError("no"))
+    hooks.execute(one, start=0, end=4_000_000)
+    return Streams(hooks.recording, "add").figure()
 
 
 def metrics() -> str:
