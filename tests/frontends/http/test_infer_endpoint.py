@@ -144,7 +144,7 @@ def test_a_slow_model_holds_up_nobody(http: RawHTTP, hold: Path) -> None:
         quick.ask(ECHO % 1)
         slow.send(waiting(hold, 2))
         quick.send(ECHO % 3)
-        assert http.ask("GET", "/v2/health/live").status == 200
+        assert http.request("GET", "/v2/health/live").status == 200
         hold.unlink()
         assert (data(slow.read()), data(quick.read())) == ([2], [3])
 

@@ -106,7 +106,7 @@ def test_others_are_answered_meanwhile(
     headers: dict[str, str],
 ) -> None:
     replies: list[Reply] = []
-    client = threading.Thread(target=lambda: replies.append(http.ask("POST", path, body, headers)), daemon=True)
+    client = threading.Thread(target=lambda: replies.append(http.request("POST", path, body, headers)), daemon=True)
     with held(monkeypatch, owner, name) as begun:
         client.start()
         assert begun.wait(SOON)
