@@ -16,22 +16,22 @@ from tritonlab.profile.recorder import Recorder
 from tritonlab.testing import MS, MockClock
 
 
-def asked(serial: int, at: int = 0, columns: int = 2, model: str = "add", **fields: Any) -> InferenceRequest:
+def make_request(serial: int, at: int = 0, columns: int = 2, model: str = "add", **fields: Any) -> InferenceRequest:
     """Return a request that came at `at` milliseconds."""
     request = InferenceRequest(model, {"IN": Tensor.from_numpy(np.zeros((1, columns), np.int32))}, **fields)
     request.serial, request.request_start, request.queue_start = serial, at * MS, at * MS
     return request
 
 
-def called(serial: int, instance: str, batch: int, at: int = 0, model: str = "add") -> ModelRequest:
+def make_call(serial: int, instance: str, batch: int, at: int = 0, model: str = "add") -> ModelRequest:
     """Return a request that a model made in that execution of that instance."""
-    request = ModelRequest(model, asked(serial).inputs)
+    request = ModelRequest(model, make_request(serial).inputs)
     request.serial, request.request_start, request.queue_start = serial, at * MS, at * MS
     request.caller = instance, batch
     return request
 
 
-class Heard:
+class RecorderHooks:
     """The hooks of a server with a recorder, without the server. Times are milliseconds."""
 
     def __init__(self, events: int = 100_000) -> None:

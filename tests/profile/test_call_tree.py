@@ -1,21 +1,21 @@
 from __future__ import annotations
 
-from tests.profile.events import Heard, asked, called
+from tests.profile.events import RecorderHooks, make_call, make_request
 from tritonlab.core.inference.infer_request import InferenceRequest, StepRequest
 from tritonlab.core.status import ModelError
 from tritonlab.profile.call_tree import CALLS, call_tree, rare_facts
 
 
 def step(parent: InferenceRequest, serial: int, at: int, model: str, number: int) -> StepRequest:
-    made = StepRequest(parent, model, 1, asked(0).inputs, (), lambda *_: None, lambda _: None, number)
+    made = StepRequest(parent, model, 1, make_request(0).inputs, (), lambda *_: None, lambda _: None, number)
     made.serial, made.request_start, made.queue_start = serial, at * 1_000_000, at * 1_000_000
     return made
 
 
 def test_steps_and_calls_are_below_what_made_them() -> None:
-    hooks = Heard()
-    whole = asked(1, at=0, model="pipe", request_id="q")
-    second = called(4, "two_0_0", 2, at=5, model="called")
+    hooks = RecorderHooks()
+    whole = make_request(1, at=0, model="pipe", request_id="q")
+    second = make_call(4, "two_0_0", 2, at=5, model="called")
     hooks.execute(step(whole, 2, 1, "one", 0), start=1, end=3, instance="one_0_0")
     hooks.execute(second, start=6, end=7, instance="called_0_0")
     hooks.execute(step(whole, 3, 3, "two", 1), start=4, end=8, instance="two_0_0")
@@ -35,16 +35,22 @@ def test_steps_and_calls_are_below_what_made_them() -> None:
 
 
 def test_what_few_requests_have_is_described() -> None:
-    hooks = Heard()
-    hooks.execute(asked(1, correlation_id="late", priority=2), asked(2, correlation_id=7), asked(3), start=1, end=2)
+    hooks = RecorderHooks()
+    hooks.execute(
+        make_request(1, correlation_id="late", priority=2),
+        make_request(2, correlation_id=7),
+        make_request(3),
+        start=1,
+        end=2,
+    )
     facts = [rare_facts(hooks.recording, "add", row) for row in range(3)]
     assert facts == ["of sequence late, priority 2", "of sequence 7", ""]
 
 
 def test_calls_belong_to_the_execution_that_made_them_and_not_to_one_of_the_same_number() -> None:
-    hooks = Heard()
-    during, later = called(2, "add_0_0", 1, at=5, model="called"), called(3, "add_0_0", 1, at=50, model="called")
-    hooks.execute(asked(1, at=0), asked(9, at=1), start=4, end=8)
+    hooks = RecorderHooks()
+    during, later = make_call(2, "add_0_0", 1, at=5, model="called"), make_call(3, "add_0_0", 1, at=50, model="called")
+    hooks.execute(make_request(1, at=0), make_request(9, at=1), start=4, end=8)
     hooks.execute(during, start=5, end=6, instance="called_0_0")
     hooks.execute(later, start=50, end=51, instance="called_0_0")
     for row in (0, 1):  # nobody knows for which of the two
@@ -55,8 +61,8 @@ def test_calls_belong_to_the_execution_that_made_them_and_not_to_one_of_the_same
 
 
 def test_a_tree_says_what_it_leaves_out_and_why_a_request_failed() -> None:
-    hooks = Heard()
-    whole = asked(1, model="pipe")
+    hooks = RecorderHooks()
+    whole = make_request(1, model="pipe")
     for n in range(CALLS + 5):
         hooks.execute(step(whole, 10 + n, n, "one", 0), start=n, end=n + 1)
     hooks.execute(whole, start=0, end=900, failed=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.models import ADD_SUB, ADD_SUB_CONFIG, IDENTITY, executes
-from tests.profile.events import Heard, asked, called
+from tests.profile.events import RecorderHooks, make_call, make_request
 from tests.serving import Lab, config, in_threads
 from tritonlab.core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
@@ -34,9 +34,9 @@ def read_rows(ring: Ring, *columns: str) -> list[tuple[float, ...]]:
 
 
 def test_an_execution_is_a_row_with_its_requests() -> None:
-    hooks = Heard()
-    hooks.execute(asked(1, at=0), asked(2, at=1, columns=3), start=5, end=9, reason="delay")
-    hooks.execute(asked(3, at=6), start=9, end=10, instance="add_0_1")
+    hooks = RecorderHooks()
+    hooks.execute(make_request(1, at=0), make_request(2, at=1, columns=3), start=5, end=9, reason="delay")
+    hooks.execute(make_request(3, at=6), start=9, end=10, instance="add_0_1")
     record = hooks.recording.model("add")
     columns = "start", "end", "instance", "size", "count", "reason", "failed", "first"
     assert read_rows(record.batches, *columns) == [
@@ -63,10 +63,10 @@ def test_an_execution_is_a_row_with_its_requests() -> None:
 
 
 def test_shapes_of_requests_with_one_key_are_looked_at_once() -> None:
-    hooks, rules, others = Heard(), object(), object()
+    hooks, rules, others = RecorderHooks(), object(), object()
 
     def of(serial: int, key: object, columns: int, batch_size: int = 1) -> InferenceRequest:
-        request = asked(serial, columns=columns)
+        request = make_request(serial, columns=columns)
         request.shape_key, request.batch_size = key, batch_size
         return request
 
@@ -85,14 +85,14 @@ def test_shapes_of_requests_with_one_key_are_looked_at_once() -> None:
 
 
 def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
-    hooks = Heard()
-    parent = asked(1)
-    step = StepRequest(parent, "add", 1, asked(0).inputs, (), lambda *_: None, lambda _: None, 3)
+    hooks = RecorderHooks()
+    parent = make_request(1)
+    step = StepRequest(parent, "add", 1, make_request(0).inputs, (), lambda *_: None, lambda _: None, 3)
     step.serial = 4
-    made = called(3, "caller_0_0", 17)
-    hooks.execute(asked(2, request_id="two", priority=1, correlation_id=8), made, step, start=1, end=2)
-    hooks.execute(asked(5, correlation_id="text"), asked(6, correlation_id="text"), start=1, end=2)
-    hooks.execute(asked(7, timeout=700), start=2, end=3)
+    made = make_call(3, "caller_0_0", 17)
+    hooks.execute(make_request(2, request_id="two", priority=1, correlation_id=8), made, step, start=1, end=2)
+    hooks.execute(make_request(5, correlation_id="text"), make_request(6, correlation_id="text"), start=1, end=2)
+    hooks.execute(make_request(7, timeout=700), start=2, end=3)
     record = hooks.recording.model("add")
     assert list(record.ids) == [(0, "two")]
     assert record.extras.rows().tolist() == [
@@ -108,9 +108,9 @@ def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
 
 
 def test_large_correlation_ids_stay_apart() -> None:
-    hooks, large = Heard(), [2**53 - 1, 2**53, 2**53 + 1, 2**64 - 1]
+    hooks, large = RecorderHooks(), [2**53 - 1, 2**53, 2**53 + 1, 2**64 - 1]
     for serial, number in enumerate(large):
-        hooks.execute(asked(serial, correlation_id=number), start=serial, end=serial + 1)
+        hooks.execute(make_request(serial, correlation_id=number), start=serial, end=serial + 1)
     record = hooks.recording.model("add")
     assert len({row[2] for row in record.extras.rows().tolist()}) == 4
     assert [rare_facts(hooks.recording, "add", row) for row in range(4)] == [
@@ -119,8 +119,8 @@ def test_large_correlation_ids_stay_apart() -> None:
 
 
 def test_a_stream_is_open_until_its_final_response() -> None:
-    hooks = Heard()
-    request = asked(7, at=1)
+    hooks = RecorderHooks()
+    request = make_request(7, at=1)
     request.execute_start = 2 * MS
     hooks.respond(request, at=4, outputs=request.inputs, final=False)
     hooks.respond(request, at=6, outputs=request.inputs, final=False)
@@ -140,8 +140,8 @@ def test_a_stream_is_open_until_its_final_response() -> None:
 
 
 def test_a_single_answer_is_no_stream() -> None:
-    hooks = Heard()
-    hooks.respond(asked(1), at=1)
+    hooks = RecorderHooks()
+    hooks.respond(make_request(1), at=1)
     assert len(hooks.recording.model("add").responses) == 0
 
 
@@ -150,24 +150,24 @@ def test_a_single_answer_is_no_stream() -> None:
     [(ModelError("no\nTraceback"), "error"), (CancelledError("no"), "cancelled"), (UnavailableError("no"), "timeout")],
 )
 def test_a_failure_is_a_mark(error: TritonError, kind: str) -> None:
-    hooks = Heard()
-    hooks.respond(asked(4, request_id="mine"), at=3, error=error)
+    hooks = RecorderHooks()
+    hooks.respond(make_request(4, request_id="mine"), at=3, error=error)
     (mark,) = hooks.recording.model("add").marks
     assert mark == (0, 3 * MS, kind, "'mine': no", 4)
 
 
 def test_a_request_that_is_not_executed_stands_in_a_table_of_its_own() -> None:
-    hooks = Heard()
+    hooks = RecorderHooks()
     hook = hooks.instruments.request_rejected
     assert hook is not None
-    hook(asked(3, at=2, priority=1, timeout=9), "timeout", 5 * MS)
+    hook(make_request(3, at=2, priority=1, timeout=9), "timeout", 5 * MS)
     record = hooks.recording.model("add")
     assert record.rejected.rows().tolist() == [[3, 2 * MS, 2 * MS, 5 * MS, 1, 1, 0, 1, 9]]
     assert record.words.word("shapes", 0) == (("IN", (1, 2)),)
 
 
 def test_states_and_deaths_are_marks() -> None:
-    hooks = Heard()
+    hooks = RecorderHooks()
     instruments = hooks.instruments
     assert instruments.model_state and instruments.instance_died and instruments.requests_wait
     instruments.model_state("add", 2, "UNAVAILABLE", "Internal: no\nmore", 1)
@@ -181,9 +181,9 @@ def test_states_and_deaths_are_marks() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    hooks = Heard(events=3)
+    hooks = RecorderHooks(events=3)
     for serial in range(5):
-        hooks.execute(asked(serial, request_id=str(serial)), start=serial, end=serial + 1)
+        hooks.execute(make_request(serial, request_id=str(serial)), start=serial, end=serial + 1)
     record = hooks.recording.model("add")
     assert (len(record.batches), len(record.requests), record.dropped) == (3, 3, 4)
     assert [text for _, text in record.ids_since(0)] == ["2", "3", "4"]

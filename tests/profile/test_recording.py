@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tritonlab.core.status import ModelError
 from tritonlab.profile.recording import Recording, RecordingError
 from tritonlab.profile.stream_facts import stream_facts
@@ -15,19 +15,19 @@ from tritonlab.testing import MS
 
 
 @pytest.fixture
-def hooks() -> Heard:
-    hooks = Heard(events=50)
+def hooks() -> RecorderHooks:
+    hooks = RecorderHooks(events=50)
     for serial in range(60):
-        hooks.execute(asked(serial, at=serial, request_id=f"r{serial}"), start=serial, end=serial + 2)
-    stream = asked(99)
+        hooks.execute(make_request(serial, at=serial, request_id=f"r{serial}"), start=serial, end=serial + 2)
+    stream = make_request(99)
     hooks.respond(stream, at=70, outputs=stream.inputs, final=False)
     hooks.respond(stream, at=71, empty=True)
-    hooks.respond(asked(100), at=72, error=ModelError("no"))
+    hooks.respond(make_request(100), at=72, error=ModelError("no"))
     hooks.recording.metrics.add("requests_total", {"kind": "a"}, 3.0, 5)
     return hooks
 
 
-def test_a_file_holds_all_of_it(hooks: Heard, tmp_path: Path) -> None:
+def test_a_file_holds_all_of_it(hooks: RecorderHooks, tmp_path: Path) -> None:
     text = repr(hooks.recording)
     assert text == "<Recording [add: 60 batches of 60 requests, 20 events not kept]>"
     again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
@@ -43,8 +43,8 @@ def test_a_file_holds_all_of_it(hooks: Heard, tmp_path: Path) -> None:
     assert (key, ring.rows().tolist()) == (("requests_total", (("kind", "a"),)), [[5, 3]])
 
 
-def test_a_file_has_the_streams_that_were_open(hooks: Heard, tmp_path: Path) -> None:
-    stream = asked(200, at=80, request_id="slow")
+def test_a_file_has_the_streams_that_were_open(hooks: RecorderHooks, tmp_path: Path) -> None:
+    stream = make_request(200, at=80, request_id="slow")
     hooks.execute(stream, start=81, end=82)
     hooks.respond(stream, at=83, outputs=stream.inputs, final=False)
     hooks.respond(stream, at=85, outputs=stream.inputs, final=False)
@@ -55,7 +55,7 @@ def test_a_file_has_the_streams_that_were_open(hooks: Heard, tmp_path: Path) -> 
     assert again.model("add").open[200].first == 83 * MS
 
 
-def test_a_file_says_how_many_changes_of_metrics_were_not_kept(hooks: Heard, tmp_path: Path) -> None:
+def test_a_file_says_how_many_changes_of_metrics_were_not_kept(hooks: RecorderHooks, tmp_path: Path) -> None:
     for number in range(1_003):
         hooks.recording.metrics.add("users_total", {"user": str(number)}, 1.0, number)
     again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
@@ -64,7 +64,7 @@ def test_a_file_says_how_many_changes_of_metrics_were_not_kept(hooks: Heard, tmp
 
 
 def test_a_disk_that_is_full_leaves_the_file_of_before(
-    hooks: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hooks: RecorderHooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = hooks.recording.save(tmp_path / "day.npz")
     before = path.read_bytes()
@@ -93,7 +93,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Recording.load(tmp_path / "missing.npz")
 
 
-def test_a_file_without_what_an_older_version_did_not_record_is_read(hooks: Heard, tmp_path: Path) -> None:
+def test_a_file_without_what_an_older_version_did_not_record_is_read(hooks: RecorderHooks, tmp_path: Path) -> None:
     path = hooks.recording.save(tmp_path / "day.npz")
     with np.load(path) as arrays:
         fields = dict(arrays)
@@ -111,7 +111,7 @@ def test_a_file_without_what_an_older_version_did_not_record_is_read(hooks: Hear
         Recording.load(path)
 
 
-def test_perfetto_shows_batches_requests_and_marks(hooks: Heard, tmp_path: Path) -> None:
+def test_perfetto_shows_batches_requests_and_marks(hooks: RecorderHooks, tmp_path: Path) -> None:
     events = json.loads(hooks.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
     lanes = {event["args"]["name"] for event in events if event["ph"] == "M"}
     assert lanes == {"add", "requests", "marks", "add_0_0"}
