@@ -158,10 +158,10 @@ def test_a_model_that_refuses_everything_is_recognised(load: Load) -> None:
 
 def test_an_example_is_what_a_picky_model_takes(load: Load) -> None:
     model = load(Planted("picky", VECTOR, PICKY))
-    assert not model.check(8, relations=["company"]).checked
+    assert not model.check(4, relations=["company"]).checked
     values = [np.full(4, 2e6, np.float32), np.full(4, 5e6, np.float32)]
     for options in ({"example": {"X": values[0][None]}}, {"strategies": {"X": values}}):
-        found = model.check(SECONDS, relations=["company"], **options).findings
+        found = model.check(SECONDS, relations=["company"], progress=until_found, **options).findings
         assert [one.case.kind for one in found] == ["state"]
 
 
