@@ -34,7 +34,7 @@ def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def request(replica: Any, path: str, document: Any = None) -> Answer:
     body = b"" if document is None else json.dumps(document).encode()
     host = AsgiHost(replica.__serve_build_asgi_app__())
-    return asyncio.run(host.ask("GET" if document is None else "POST", path, body))
+    return asyncio.run(host.request("GET" if document is None else "POST", path, body))
 
 
 DATA = {"name": "IN", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
