@@ -127,7 +127,7 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     option(lab, "Deploy files").get_by_label("Docker and compose").check()
     option(lab, "Deploy files").get_by_label("KServe").check()
     option(lab, "Proof").get_by_role("checkbox").check()
-    lab.wait_text(said(lab, "Proof"), "Triton 2.51")
+    lab.wait_text(note(lab, "Proof"), "Triton 2.51")
     press_accept(lab)
     lab.wait_text(panel(lab).locator(".tritonlab-now"), "Triton 2.51")
     lab.shot("export_panel_running")
