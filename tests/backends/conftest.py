@@ -13,7 +13,7 @@ from tritonlab import Server
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call() -> None:
-    """Keep what has imported torch for one test for the next: a process is started anew where variables differ."""
+    """Keep what has imported torch for one test for the next: where variables differ, another process is started."""
     os.environ.pop("PYTEST_CURRENT_TEST", None)
 
 

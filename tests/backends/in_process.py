@@ -1,4 +1,4 @@
-"""A backend's model.py in the test's own process, to look into it."""
+"""A backend's model.py in the process of the test, which can look into it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def in_process(backend: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> An
 
 
 class Spy:
-    """What a model is called with and returns, in the place of the function `called`."""
+    """A record of the arguments and the result of the function `called`, in its place."""
 
     def __init__(self, called: Any) -> None:
         self._called = called
-        self.given: Any = None
+        self.arguments: Any = None
         self.returned: Any = None
 
-    def __call__(self, *given: Any) -> Any:
-        self.given, self.returned = given, self._called(*given)
+    def __call__(self, *arguments: Any) -> Any:
+        self.arguments, self.returned = arguments, self._called(*arguments)
         return self.returned

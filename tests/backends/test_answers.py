@@ -1,4 +1,4 @@
-"""What the card, the status table, the graph and exports say of models that do not answer themselves."""
+"""The card, the status table, the graph and exports of models that do not answer themselves."""
 
 from __future__ import annotations
 

@@ -44,11 +44,11 @@ class TritonPythonModel:
                 continue
             if number[0] > 1000:
                 time.sleep(0.2)
-            said = f"{request.request_id()} {request.correlation_id()} {request.flags()} {request.parameters()}"
+            fields = f"{request.request_id()} {request.correlation_id()} {request.flags()} {request.parameters()}"
             outputs = [
                 pb_utils.Tensor("DOUBLE", number * 2),
                 pb_utils.Tensor("SHOUT", np.array([each.upper() for each in text], np.object_)),
-                pb_utils.Tensor("SAID", np.array([said], np.object_)),
+                pb_utils.Tensor("SAID", np.array([fields], np.object_)),
             ]
             responses.append(pb_utils.InferenceResponse(outputs))
         return responses
@@ -222,8 +222,8 @@ def test_requests_reach_the_server_with_all_they_say(server: Server) -> None:
     inputs = {"NUMBER": numbers(3, 4), "TEXT": text("a", "")}
     (found,) = answers(server, "same", inputs, request_id="r7", parameters={"s": "v", "i": 5, "b": True})
     assert (found["DOUBLE"], found["SHOUT"]) == ([6, 8], [b"A", b""])
-    said = found["SAID"][0].decode()
-    assert said.startswith("r7 0 0 {") and json.loads(said.split(" ", 3)[3]) == {"s": "v", "i": 5, "b": True}
+    fields = found["SAID"][0].decode()
+    assert fields.startswith("r7 0 0 {") and json.loads(fields.split(" ", 3)[3]) == {"s": "v", "i": 5, "b": True}
     with pytest.raises(TritonError, match=r"^negative$") as caught:
         answers(server, "same", {**inputs, "NUMBER": numbers(-1)})
     assert caught.value.code.name == "INVALID_ARG"
@@ -268,9 +268,9 @@ def test_bls_calls_and_ensembles_reach_the_server(server: Server) -> None:
 
 @rule("2.17.2")
 def test_the_timeout_of_a_request_counts_in_the_servers_queue(server: Server) -> None:
-    """What the server refuses is told in its own words: it has not gone."""
+    """A refusal of the server is an error with its own text: it is still there."""
 
-    def ask(seconds: float, outcome: list[Any], **fields: Any) -> None:
+    def infer(seconds: float, outcome: list[Any], **fields: Any) -> None:
         try:
             outcome.append(answers(server, "queued", {"SECONDS": np.array([[seconds]], np.float32)}, **fields))
         except TritonError as error:
@@ -279,13 +279,13 @@ def test_the_timeout_of_a_request_counts_in_the_servers_queue(server: Server) ->
     first: list[Any] = []
     second: list[Any] = []
     third: list[Any] = []
-    slow = threading.Thread(target=ask, args=(1.5, first))
+    slow = threading.Thread(target=infer, args=(1.5, first))
     slow.start()
     time.sleep(0.5)
-    waiting = threading.Thread(target=ask, args=(0, second), kwargs={"timeout": 200_000})
+    waiting = threading.Thread(target=infer, args=(0, second), kwargs={"timeout": 200_000})
     waiting.start()
     time.sleep(0.1)
-    ask(0, third)  # the queue is full
+    infer(0, third)  # the queue is full
     for thread in (slow, waiting):
         thread.join(SOON)
     assert first == [[{"DONE": [[1.5]]}]]
@@ -304,7 +304,7 @@ def client(server: Server) -> Iterator[Any]:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
-def asked(model: str, name: str, array: Any) -> Any:
+def message(model: str, name: str, array: Any) -> Any:
     request = service_pb2.ModelInferRequest(model_name=model, raw_input_contents=[array.tobytes()])
     datatype = {"int32": "INT32", "float32": "FP32"}[array.dtype.name]
     request.inputs.add(name=name, datatype=datatype, shape=array.shape)
@@ -314,8 +314,8 @@ def asked(model: str, name: str, array: Any) -> Any:
 @rule("2.17.2")
 def test_the_deadline_of_a_client_ends_the_request_there(client: Any, borrowed: Borrowed) -> None:
     for call in (
-        lambda: list(client.ModelStreamInfer(iter([asked("count", "N", numbers(100_000))]), timeout=0.5)),
-        lambda: client.ModelInfer(asked("queued", "SECONDS", np.array([[60]], np.float32)), timeout=0.5),
+        lambda: list(client.ModelStreamInfer(iter([message("count", "N", numbers(100_000))]), timeout=0.5)),
+        lambda: client.ModelInfer(message("queued", "SECONDS", np.array([[60]], np.float32)), timeout=0.5),
     ):
         borrowed.cancelled.unlink(missing_ok=True)
         with pytest.raises(grpc.RpcError) as caught:
@@ -346,20 +346,20 @@ def test_recorded_answers_carry_on_when_the_server_is_killed_under_load(borrowed
         answers(server, "count", {"N": numbers(3)})
         outcomes: list[Any] = []
 
-        def load(asked: Server, inputs: dict[str, Any]) -> None:
+        def load(borrowing: Server, inputs: dict[str, Any]) -> None:
             until = time.monotonic() + 2
             while time.monotonic() < until:
                 try:
-                    outcomes.append(answers(asked, "same", inputs)[0]["DOUBLE"])
+                    outcomes.append(answers(borrowing, "same", inputs)[0]["DOUBLE"])
                 except TritonError as error:
                     outcomes.append(error)
 
         streams: list[list[Any]] = []
 
-        def stream(asked: Server) -> None:
+        def stream(borrowing: Server) -> None:
             parts: list[Any] = []
             try:
-                for response in asked.model("count").infer(inputs={"N": numbers(100_000)}):
+                for response in borrowing.model("count").infer(inputs={"N": numbers(100_000)}):
                     parts.append(response)
             except TritonError as error:
                 parts.append(error)

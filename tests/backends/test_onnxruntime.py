@@ -87,7 +87,7 @@ TYPES = {
 
 @st.composite
 def tensors(draw: st.DrawFn, batches: bool) -> tuple[int, list[Any], list[int], list[int]]:
-    """An element type, the shape in the model, the shape of a request, and how the model transposes it."""
+    """Draw an element type, the shape in the model, the shape of a request, and how the model transposes it."""
     shape = draw(st.lists(st.integers(1, 3), min_size=0 if not batches else 1, max_size=4))
     variable = [draw(st.booleans()) for _ in shape]
     if batches:
@@ -120,7 +120,7 @@ def test_all_types_ranks_and_variable_dimensions(
     server: Server, repository: Path, data: st.DataObject, batches: bool
 ) -> None:
     found = data.draw(st.lists(tensors(batches), min_size=1, max_size=5))
-    nodes, inputs, outputs, given_inputs, expected = [], {}, {}, {}, {}
+    nodes, inputs, outputs, arrays, expected = [], {}, {}, {}, {}
     for number, (kind, described, shape, order) in enumerate(found):
         inputs[f"x{number}"] = (kind, described)
         outputs[f"y{number}"] = (kind, [described[axis] for axis in order])
@@ -129,13 +129,13 @@ def test_all_types_ranks_and_variable_dimensions(
         array = elements(kind, shape, number)
         # what has no dimension besides the batch has one of size 1 in the config
         outside = (*shape, 1) if len(shape) == int(batches) else shape
-        given_inputs[f"x{number}"] = array.reshape(outside)
+        arrays[f"x{number}"] = array.reshape(outside)
         expected[f"y{number}"] = array.reshape(outside) if outside != shape else np.transpose(array, order)
     name = f"generated{next(_names)}"
     write(repository, name, {"model.onnx": onnx_model(nodes, inputs, outputs)})
     server.load(name)
     try:
-        answer = one(server, name, **given_inputs)
+        answer = one(server, name, **arrays)
         assert {key: (value.dtype, value.shape) for key, value in answer.items()} == {
             key: (value.dtype, value.shape) for key, value in expected.items()
         }
@@ -337,15 +337,15 @@ def test_what_the_compiled_backend_has_and_this_one_does_not(server: Server, rep
 
 @rule("2.14.6")
 def test_settings_of_the_server(tmp_path: Path) -> None:
-    """The batch size of a model that does not say it; one for all backends counts where this one has none."""
+    """The batch size of a model that has none of its own; one for all backends counts where this one has none."""
     for name in ("a", "b"):
         write(tmp_path, name, {"model.onnx": three_layers()})
-    for given_settings, size in (
+    for backend_config, size in (
         ({"default-max-batch-size": "8"}, 8),
         ({"default-max-batch-size": "8", "onnxruntime": {"default-max-batch-size": "2"}, "pytorch": {"x": "1"}}, 2),
         ({"onnxruntime": {"default-max-batch-size": "0"}}, 0),
     ):
-        with Server(tmp_path, model_control_mode="explicit", backend_config=given_settings) as server:
+        with Server(tmp_path, model_control_mode="explicit", backend_config=backend_config) as server:
             config = server.load("a").config()
             assert config["max_batch_size"] == size
             assert config["input"][0]["dims"] == ([64] if size else [-1, 64])
@@ -386,7 +386,7 @@ def test_tensors_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(instance, "_session", SimpleNamespace(run=spy))
     request = build_request({"x": np.ones((2, 64), np.float32)}, requested_outputs=["y"])
     (response,) = instance.execute([request])
-    _, fed, _ = spy.given
+    _, fed, _ = spy.arguments
     assert np.shares_memory(fed["x"], request.inputs()[0].as_numpy())
     assert np.shares_memory(response.output_tensors()[0].as_numpy(), spy.returned[0])
     assert not spy.returned[0].flags.owndata  # it is ONNX Runtime's own memory

@@ -1,4 +1,4 @@
-"""OpenVINO models; these tests run where its package is installed: `pip install 'tritonlab[openvino]'`."""
+"""OpenVINO models, where its package is installed: `pip install 'tritonlab[openvino]'`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _names = iter(range(1_000_000))
 
 @st.composite
 def drawn(draw: st.DrawFn) -> tuple[str, list[int], list[int], list[int]]:
-    """A data type, the shape of a request, the one of the model, and how it turns the axes."""
+    """Draw a data type, the shape of a request, the one of the model, and how it turns the axes."""
     shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     described = [-1 if draw(st.booleans()) else size for size in shape]
     return draw(st.sampled_from(list(ELEMENTS))), shape, described, list(draw(st.permutations(range(len(shape)))))

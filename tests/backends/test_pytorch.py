@@ -46,8 +46,8 @@ class Subtract(torch.nn.Module):
 
 
 class Named(torch.nn.Module):
-    def forward(self, given: Dict[str, torch.Tensor]) -> torch.Tensor:
-        return given["a"] - given["b"]
+    def forward(self, pair: Dict[str, torch.Tensor]) -> torch.Tensor:
+        return pair["a"] - pair["b"]
 
 
 class Words(torch.nn.Module):
@@ -204,7 +204,7 @@ DTYPES = {name: kind for name, kind in ELEMENTS.items() if name not in ("UINT16"
 
 @st.composite
 def turned(draw: st.DrawFn, batches: bool) -> tuple[str, list[int], list[int], list[int]]:
-    """A data type, the shape of a request, its dims in the config, and how the model turns the axes."""
+    """Draw a data type, the shape of a request, its dims in the config, and how the model turns the axes."""
     shape = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     if batches:
         shape[0] = 2

@@ -31,7 +31,7 @@ def server(repository: Path) -> Iterator[Server]:
 
 
 def engine(inputs: str, outputs: str, *rest: str) -> str:
-    """A config.pbtxt of a TensorRT model."""
+    """Return a config.pbtxt of a TensorRT model."""
     return (
         config(inputs, outputs, *rest, kind="KIND_GPU").replace('"python"', '"tensorrt"') + 'platform: "tensorrt_plan"'
     )

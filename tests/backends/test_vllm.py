@@ -1,5 +1,5 @@
-"""NVIDIA's vLLM backend as it is, over the stand-in for its engine. Its sources are not ours: TRITONLAB_VLLM_BACKEND
-names the folder src/ of a checkout of github.com/triton-inference-server/vllm_backend."""
+"""NVIDIA's vLLM backend without a change, over the stand-in for its engine. Its sources are not ours:
+TRITONLAB_VLLM_BACKEND names the folder src/ of a checkout of github.com/triton-inference-server/vllm_backend."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def server(repository: Path) -> Iterator[Server]:
         yield server
 
 
-def ask(server: Server, name: str, prompt: str, stream: bool = False, **parameters: Any) -> list[dict[str, Any]]:
+def generate(server: Server, name: str, prompt: str, stream: bool = False, **parameters: Any) -> list[dict[str, Any]]:
     inputs = {"text_input": np.array([prompt.encode()], np.object_), "stream": np.array([stream])}
     switches = {key: value for key, value in parameters.items() if key.startswith(("return_", "exclude_"))}
     inputs |= {key: np.array([value]) for key, value in switches.items()}
-    said = {key: value for key, value in parameters.items() if key not in switches}
-    if said:
-        inputs["sampling_parameters"] = np.array([json.dumps(said).encode()], np.object_)
+    sampling = {key: value for key, value in parameters.items() if key not in switches}
+    if sampling:
+        inputs["sampling_parameters"] = np.array([json.dumps(sampling).encode()], np.object_)
     responses = server.model(name).infer(inputs=inputs)
     return [{key: each.numpy() for key, each in response.outputs.items()} for response in responses]
 
@@ -78,42 +78,42 @@ def test_the_config_is_what_nvidias_code_completes(server: Server) -> None:
 @needs_nvidias
 @rule("2.17.4")
 def test_one_answer_and_a_stream(server: Server) -> None:
-    assert texts(ask(server, "echo", "the quick brown fox")) == ["the quick brown fox the quick brown fox"]
-    assert texts(ask(server, "echo", "a b", exclude_input_in_output=True)) == [" a b"]
-    assert [text for text in texts(ask(server, "echo", "the quick fox", stream=True)) if text] == [
+    assert texts(generate(server, "echo", "the quick brown fox")) == ["the quick brown fox the quick brown fox"]
+    assert texts(generate(server, "echo", "a b", exclude_input_in_output=True)) == [" a b"]
+    assert [text for text in texts(generate(server, "echo", "the quick fox", stream=True)) if text] == [
         " the",
         " quick",
         " fox",
     ]
-    assert texts(ask(server, "answering", "Who?", exclude_input_in_output=True)) == [" The cat did it."]
+    assert texts(generate(server, "answering", "Who?", exclude_input_in_output=True)) == [" The cat did it."]
     with pytest.raises(TritonError, match=r"has no answer for the prompt 'What\?'"):
-        ask(server, "answering", "What?")
+        generate(server, "answering", "What?")
 
 
 @needs_nvidias
 @rule("2.17.4")
 def test_parameters_and_additional_outputs(server: Server) -> None:
     switches = {"return_finish_reason": True, "return_num_input_tokens": True, "return_num_output_tokens": True}
-    (found,) = ask(server, "random", "a b c", max_tokens=4, n=2, logprobs=1, return_logprobs=True, **switches)
+    (found,) = generate(server, "random", "a b c", max_tokens=4, n=2, logprobs=1, return_logprobs=True, **switches)
     assert [len(each.decode().split()) for each in found["text_output"]] == [7, 7]
     assert found["finish_reason"].tolist() == [b"length", b"length"]
     assert (int(found["num_input_tokens"].reshape(-1)[0]), found["num_output_tokens"].tolist()) == (3, [4, 4])
     assert len(json.loads(found["logprobs"][0])) == 4
-    again = ask(server, "random", "a b c", max_tokens=4, n=2)
+    again = generate(server, "random", "a b c", max_tokens=4, n=2)
     assert again[0]["text_output"].tolist() == found["text_output"].tolist()
-    assert ask(server, "random", "a b c", max_tokens=4, seed=9)[0]["text_output"][0] != found["text_output"][0]
+    assert generate(server, "random", "a b c", max_tokens=4, seed=9)[0]["text_output"][0] != found["text_output"][0]
     for wrong in ({"max_tokens": 0}, {"nonsense": 1}):
         with pytest.raises(TritonError, match="Error generating stream"):
-            ask(server, "random", "a", **wrong)
+            generate(server, "random", "a", **wrong)
     with pytest.raises(TritonError, match="LoRA feature is not enabled"):
-        ask(server, "random", "a", lora_name="alpaca")
+        generate(server, "random", "a", lora_name="alpaca")
 
 
 @needs_nvidias
 @rule("2.17.4")
 def test_timing_cancellation_and_metrics(server: Server) -> None:
     started = time.perf_counter()
-    ask(server, "slow", "x", max_tokens=5)
+    generate(server, "slow", "x", max_tokens=5)
     assert time.perf_counter() - started >= 0.1
     inputs = {
         "text_input": np.array([b"x"], np.object_),

@@ -125,7 +125,7 @@ def repository(place: Path, hidden: int) -> None:
     write(place, "large_input", {"model.py": LARGE.format("")}, unbatched)
 
 
-def ask(model: Model, name: str, array: Any) -> Any:
+def infer(model: Model, name: str, array: Any) -> Any:
     (response,) = model.infer(inputs={name: array})
     return next(iter(response.outputs.values())).numpy()
 
@@ -168,15 +168,15 @@ def measure(hidden: int, rounds: int) -> bool:
 def measure_ensemble(server: Server, hidden: int, rounds: int, network: str, plain: Callable[[Any], Any]) -> bool:
     pipeline, before, middle, after = map(server.model, (f"pipeline_{network}", "before", network, "after"))
     raw = np.random.default_rng(0).random((1, WIDTH), np.float32) * 255
-    scaled = ask(before, "IN", raw)
-    scores = ask(middle, "x", scaled)
+    scaled = infer(before, "IN", raw)
+    scores = infer(middle, "x", scaled)
     assert np.allclose(scores, plain(scaled), rtol=0 if network == "onnx" else 1e-5, atol=1e-5)
     found = by_turns(
         {
-            "ensemble": lambda: ask(pipeline, "RAW", raw),
-            "before": lambda: ask(before, "IN", raw),
-            network: lambda: ask(middle, "x", scaled),
-            "after": lambda: ask(after, "IN", scores),
+            "ensemble": lambda: infer(pipeline, "RAW", raw),
+            "before": lambda: infer(before, "IN", raw),
+            network: lambda: infer(middle, "x", scaled),
+            "after": lambda: infer(after, "IN", scores),
             "plain calls": lambda: plain(raw / 255).argmax(1),
         },
         rounds,
@@ -193,7 +193,7 @@ def measure_large(server: Server) -> None:
     array = np.random.default_rng(0).random(4 << 20, np.float32)
     models = {name: server.model(f"large_{name}") for name in ("onnx", "torch", "python", "input")}
     calls: dict[str, Callable[[], object]] = {
-        name: functools.partial(ask, model, "x", array) for name, model in models.items()
+        name: functools.partial(infer, model, "x", array) for name, model in models.items()
     }
     took = {name: statistics.median(times) / 1000 for name, times in by_turns(calls, 30).items()}
     print("  16 MB through: " + ", ".join(f"{name} {value:.1f} ms" for name, value in took.items()))

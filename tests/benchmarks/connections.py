@@ -32,48 +32,48 @@ _PATIENCE = 10
 
 
 class Busy(NamedTuple):
-    """What one side did: requests a second, and seconds of processor time for each."""
+    """The work of one side: requests a second, and seconds of processor time for each."""
 
     rate: float
     cpu: float
 
 
 class Talk(Protocol):
-    """One connection, on which one request is under way at a time."""
+    """A connection on which one request is under way at a time."""
 
     sock: socket.socket
 
-    def ask(self) -> None:
-        """Sends a request."""
+    def send(self) -> None:
+        """Send a request."""
 
-    def hear(self, data: bytes) -> bool:
-        """Takes bytes that came; returns whether the answer is complete."""
+    def receive(self, data: bytes) -> bool:
+        """Take bytes that came; return whether the answer is complete."""
 
 
 class HttpTalk:
-    """Sends the same request again and again; all answers have the size of the first."""
+    """The same HTTP request again and again; all answers have the size of the first."""
 
     def __init__(self, address: str, request: bytes) -> None:
         self.sock = _connected(address)
         self._request = request
-        self._size = self._came = 0
+        self._size = self._received = 0
 
-    def ask(self) -> None:
-        self._came = 0
+    def send(self) -> None:
+        self._received = 0
         self.sock.sendall(self._request)
 
-    def hear(self, data: bytes) -> bool:
-        if not self._came and not data.startswith(b"HTTP/1.1 200 "):
+    def receive(self, data: bytes) -> bool:
+        if not self._received and not data.startswith(b"HTTP/1.1 200 "):
             raise RuntimeError(data.decode(errors="replace"))
-        self._came += len(data)
+        self._received += len(data)
         if not self._size:
             head, _, _ = data.lower().partition(b"\r\n\r\n")
             self._size = len(head) + 4 + int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
-        return self._came == self._size
+        return self._received == self._size
 
 
 class GrpcTalk:
-    """Sends the same unary call again and again, each on a stream of its own."""
+    """The same unary call again and again, each on a stream of its own."""
 
     _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
     _ACK = _END_STREAM = 1
@@ -98,13 +98,13 @@ class GrpcTalk:
             + self._frame(self._WINDOW, 0, 0, (1 << 30).to_bytes(4, "big"))
         )
 
-    def ask(self) -> None:
+    def send(self) -> None:
         self._stream += 2
         self._answered = False
         head = self._frame(self._HEADERS, self._END_HEADERS, self._stream, self._block)
         self.sock.sendall(head + self._frame(self._DATA, self._END_STREAM, self._stream, self._body))
 
-    def hear(self, data: bytes) -> bool:
+    def receive(self, data: bytes) -> bool:
         buffer, at, over = self._buffer + data, 0, False
         while len(buffer) - at >= 9:
             end = at + 9 + int.from_bytes(buffer[at : at + 3], "big")
@@ -143,7 +143,7 @@ def _connected(address: str) -> socket.socket:
 
 
 def binary_talk(address: str, model: str, shape: Sequence[int]) -> HttpTalk:
-    """A request whose tensors are behind the JSON, both ways."""
+    """Return a connection for a request whose tensors are behind the JSON, both ways."""
     inputs = [tritonclient.http.InferInput(name, list(shape), "FP32") for name in ("INPUT0", "INPUT1")]
     for tensor, array in zip(inputs, (A, B), strict=True):
         tensor.set_data_from_numpy(array.reshape(shape))
@@ -173,7 +173,7 @@ def grpc_talk(address: str, model: str, shape: Sequence[int]) -> GrpcTalk:
 
 
 class Side:
-    """One server and its connections."""
+    """A server and its connections."""
 
     def __init__(self, pid: int, talks: Sequence[Talk]) -> None:
         self._pid = pid
@@ -193,7 +193,7 @@ class Side:
     def _run(self, end: float) -> int:
         talks, poll = self._talks, self._epoll.poll
         for talk in talks.values():
-            talk.ask()
+            talk.send()
         under_way, count, goes_on = len(talks), 0, True
         while under_way:
             events = poll(_PATIENCE)
@@ -204,17 +204,17 @@ class Side:
                 data = talk.sock.recv(_RECEIVED)
                 if not data:
                     raise ConnectionError("the server closed a connection")
-                if talk.hear(data):
+                if talk.receive(data):
                     count += 1
                     if goes_on:
-                        talk.ask()
+                        talk.send()
                     else:
                         under_way -= 1
             goes_on = goes_on and time.perf_counter() < end
         return count
 
     def found(self) -> Busy:
-        """Of all rounds but the first, in which the server warms up."""
+        """Return the work in all rounds but the first, in which the server warms up."""
         rounds = self._found[1:]
         return Busy(statistics.median(each.rate for each in rounds), statistics.median(each.cpu for each in rounds))
 
@@ -225,7 +225,7 @@ class Side:
 
 
 def compared(ours: Any, real: Any) -> Iterator[tuple[str, int, Busy, Busy]]:
-    """Each way to ask with each number of connections: its name, the number, and what each side did."""
+    """Yield each kind of request with each number of connections: its name, the number, and the work of each side."""
     ways: list[tuple[str, Any, str, Sequence[int]]] = [
         ("HTTP binary", binary_talk, "add_sub", [4]),
         ("HTTP JSON, dynamic batching", json_talk, "add_sub_batch", [1, 4]),

@@ -38,7 +38,8 @@ from .measuring import (
 
 
 def cell_to_ready(real: ReferenceServer, scratch: Path) -> tuple[float, float]:
-    """Seconds from running an edited add_sub cell until the model is READY and its card shown; Triton: a reload."""
+    """Measure the seconds from running an edited add_sub cell until the model is READY and its card shown; Triton: a
+    reload."""
     client = tritonclient.http.InferenceServerClient(real.http, network_timeout=60)
     shell = InteractiveShell.instance()
     edits = iter(range(1000))
@@ -74,7 +75,7 @@ def cell_to_ready(real: ReferenceServer, scratch: Path) -> tuple[float, float]:
 
 
 def one_caller(real: ReferenceServer, scratch: Path, requests: int = 1000) -> tuple[float, float]:
-    """Seconds per request, the median of a round's requests."""
+    """Measure the seconds per request, the median of a round's requests."""
     place(real.repository, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
     client = tritonclient.http.InferenceServerClient(real.http, network_timeout=60)
     client.load_model("add_sub")
@@ -101,7 +102,7 @@ def one_caller(real: ReferenceServer, scratch: Path, requests: int = 1000) -> tu
 
 
 def in_flight(real: ReferenceServer, scratch: Path, requests: int = 4000, depth: int = 32) -> tuple[float, float]:
-    """Inferences per second with `depth` requests under way all the time."""
+    """Measure the inferences per second with `depth` requests under way all the time."""
     place(real.repository, "add_sub_batch", ADD_SUB, BATCHING_CONFIG)
     client = tritonclient.grpc.InferenceServerClient(real.grpc)
     client.load_model("add_sub_batch")
@@ -132,7 +133,7 @@ def in_flight(real: ReferenceServer, scratch: Path, requests: int = 4000, depth:
 
 
 def identity(real: ReferenceServer, scratch: Path, megabytes: int = 64) -> tuple[float, float]:
-    """GB/s of input and output together."""
+    """Measure GB/s of input and output together."""
     place(real.repository, "identity", IDENTITY, IDENTITY_CONFIG)
     client = tritonclient.http.InferenceServerClient(real.http, network_timeout=120, connection_timeout=120)
     client.load_model("identity")
@@ -166,7 +167,8 @@ def identity(real: ReferenceServer, scratch: Path, megabytes: int = 64) -> tuple
 
 
 def strings(real: ReferenceServer, scratch: Path, count: int = 10_000, requests: int = 20) -> tuple[float, float]:
-    """Seconds of `compute_infer` for an identity over `count` strings of 20 bytes: decoding, execute, encoding."""
+    """Measure the seconds of `compute_infer` for an identity over `count` strings of 20 bytes: decoding, execute,
+    encoding."""
     place(real.repository, "strings", IDENTITY, config("IN STRING -1", "OUT STRING -1"))
     client = tritonclient.http.InferenceServerClient(real.http)
     client.load_model("strings")
@@ -204,7 +206,7 @@ def strings(real: ReferenceServer, scratch: Path, count: int = 10_000, requests:
 
 
 def streamed(real: ReferenceServer, scratch: Path, responses: int = 5000) -> tuple[float, float]:
-    """Responses per second of one decoupled request; Triton: over a gRPC stream."""
+    """Measure the responses per second of one decoupled request; Triton: over a gRPC stream."""
     place(real.repository, "repeat", REPEAT, REPEAT_CONFIG)
     client = tritonclient.grpc.InferenceServerClient(real.grpc)
     client.load_model("repeat")

@@ -1,4 +1,4 @@
-"""This module watches a kernel from outside: what it keeps, and what it leaves behind."""
+"""A kernel watched from outside: what it keeps, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .measuring import place
 
 
 def child(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A kernel of its own: `python -m tests.benchmarks.kernel_process ...`, which prints JSON lines."""
+    """Start a kernel, `python -m tests.benchmarks.kernel_process ...`, which prints JSON lines."""
     repository = scratch / "child"
     place(repository, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
     place(repository, "pair", ADD_SUB, ADD_SUB_CONFIG.replace("KIND_CPU", "KIND_CPU count: 2"))
@@ -26,7 +26,7 @@ def child(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def growth(scratch: Path) -> float:
-    """MB by which kernel and stub together grew between request 1,000 and request 20,000."""
+    """Return the MB by which kernel and stub together grew between request 1,000 and request 20,000."""
     with child(scratch, "soak") as process:
         assert process.stdout is not None
         early, late = (json.loads(process.stdout.readline()) for _ in range(2))
@@ -34,8 +34,8 @@ def growth(scratch: Path) -> float:
 
 
 def churned(scratch: Path, models: int = 50) -> dict[str, float]:
-    """By how much a kernel grew between 20,000 and 100,000 requests to models loaded and unloaded at random: MB of
-    memory, descriptors, threads."""
+    """Return by how much a kernel grew between 20,000 and 100,000 requests to models loaded and unloaded at random:
+    MB of memory, descriptors, threads."""
     for number in range(models):
         place(scratch / "child", f"model_{number}", ADD_SUB, ADD_SUB_CONFIG)
     with child(scratch, "churn") as process:
@@ -46,7 +46,7 @@ def churned(scratch: Path, models: int = 50) -> dict[str, float]:
 
 
 def left_after_sigkill(scratch: Path) -> int:
-    """How many processes of a killed kernel are there 2 s later, and how many new names in /dev/shm."""
+    """Return how many processes of a killed kernel are there 2 s later, and how many new names in /dev/shm."""
     before = set(os.listdir("/dev/shm"))
     with child(scratch, "wait") as process:
         assert process.stdout is not None

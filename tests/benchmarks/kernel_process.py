@@ -20,7 +20,7 @@ import psutil
 import tritonlab
 
 
-def tell(**reading: object) -> None:
+def print_reading(**reading: object) -> None:
     print(json.dumps(reading), flush=True)
 
 
@@ -37,11 +37,11 @@ def soak(server: tritonlab.Server) -> None:
         model(INPUT0=a, INPUT1=a)
         if number in (1_000, 20_000):
             gc.collect()
-            tell(kernel=resident(psutil.Process().pid), stub=resident(stub))
+            print_reading(kernel=resident(psutil.Process().pid), stub=resident(stub))
 
 
 def churn(server: tritonlab.Server, requests: int = 100_000, models: int = 50, turn: int = 200) -> None:
-    """Every `turn` requests one model is loaded, or unloaded if it is; the requests go to any that are loaded."""
+    """Load or unload one model every `turn` requests; the requests go to any that are loaded."""
     chance = random.Random(0)
     a = np.ones(4, dtype=np.float32)
     loaded: dict[str, tritonlab.Model] = {}
@@ -59,11 +59,11 @@ def churn(server: tritonlab.Server, requests: int = 100_000, models: int = 50, t
             for name in loaded:
                 server.unload(name)
             loaded.clear()
-            tell(**held(server))
+            print_reading(**held(server))
 
 
 def held(server: tritonlab.Server) -> dict[str, int]:
-    """What this process holds once it has come to rest."""
+    """Return what this process holds once it has come to rest."""
     server.core.pool.wait_warm()
     time.sleep(3)
     gc.collect()
@@ -75,7 +75,7 @@ def wait(server: tritonlab.Server) -> None:
     for name in ("add_sub", "pair"):
         server.load(name)
     time.sleep(1)  # spare stubs are there by then, and must go too
-    tell(children=[p.pid for p in psutil.Process().children(recursive=True)])
+    print_reading(children=[p.pid for p in psutil.Process().children(recursive=True)])
     time.sleep(60)
 
 

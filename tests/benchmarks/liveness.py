@@ -1,4 +1,4 @@
-"""This module measures how long `/v2/health/live` takes while other clients give the HTTP endpoint much work."""
+"""The time that `/v2/health/live` takes while other clients give the HTTP endpoint much work."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def large_document(count: int = COUNT) -> bytes:
-    """An infer request of `count` numbers for the identity model, answered as JSON, too."""
+    """Return an infer request of `count` numbers for the identity model, answered as JSON, too."""
     numbers = b"[" + b",".join([b"%d.%d" % (number % 100, number % 10) for number in range(count)]) + b"]"
     return b'{"inputs":[{"name":"IN","shape":[%d],"datatype":"FP32","data":%b}]}' % (count, numbers)
 
 
-def asked(address: str, path: str, body: bytes, headers: Mapping[str, str]) -> int:
-    """Sends the request over a connection of its own; the bytes of its answer."""
+def post(address: str, path: str, body: bytes, headers: Mapping[str, str]) -> int:
+    """Send the request over a connection of its own, and return how many bytes its answer has."""
     with closing(http.client.HTTPConnection(address, timeout=300)) as connection:
         connection.request("POST", path, body, dict(headers))
         answer = connection.getresponse()
@@ -38,7 +38,7 @@ def asked(address: str, path: str, body: bytes, headers: Mapping[str, str]) -> i
 
 
 def live_times(address: str, work: Callable[[], object]) -> list[float]:
-    """Seconds that each question for liveness took while `work()` ran in a thread."""
+    """Return the seconds that each request for liveness took while `work()` ran in a thread."""
     found: list[float] = []
     over = threading.Event()
 
@@ -69,7 +69,7 @@ def p99(times: list[float]) -> float:
 
 
 def works(address: str) -> dict[str, Callable[[], object]]:
-    """What keeps a server busy."""
+    """Return what keeps a server busy."""
     path = "/v2/models/identity/infer"
     plain = large_document()
     packed = gzip.compress(plain, 1)
@@ -85,13 +85,13 @@ def works(address: str) -> dict[str, Callable[[], object]]:
     binary = head + np.random.default_rng(0).random(count, np.float32).tobytes()
     size = {"Inference-Header-Content-Length": str(len(head))}
     return {
-        "5 million numbers as JSON": lambda: asked(address, path, plain, {}),
-        "the same compressed": lambda: asked(
+        "5 million numbers as JSON": lambda: post(address, path, plain, {}),
+        "the same compressed": lambda: post(
             address, path, packed, {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
         ),
-        "64 MB binary": lambda: [asked(address, path, binary, size) for _ in range(5)],
-        "64 MB answered compressed": lambda: asked(address, path, binary, {**size, "Accept-Encoding": "gzip"}),
-        "generate with 5 million": lambda: asked(
+        "64 MB binary": lambda: [post(address, path, binary, size) for _ in range(5)],
+        "64 MB answered compressed": lambda: post(address, path, binary, {**size, "Accept-Encoding": "gzip"}),
+        "generate with 5 million": lambda: post(
             address, "/v2/models/identity/generate", b'{"IN":' + plain[plain.index(b'"data":') + 7 : -3] + b"}", {}
         ),
     }

@@ -63,7 +63,7 @@ _PACKAGES = (
 
 
 def _link_torch(directory: Path) -> None:
-    """Puts this Python's torch beside a model, where the real server's stub finds it."""
+    """Put this Python's torch beside a model, where the real server's stub finds it."""
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
@@ -75,7 +75,7 @@ def _link_torch(directory: Path) -> None:
 
 
 class Authors:
-    """Somebody at a notebook, and somebody with a model repository."""
+    """An author at a notebook, and one with a model repository."""
 
     def __init__(self, real: ReferenceServer) -> None:
         self.real = real
@@ -118,7 +118,7 @@ class Authors:
 
 
 def paced(authors: Authors, kind: str) -> tuple[float, float]:
-    """An edit every three seconds; the median."""
+    """Measure an edit every three seconds; the median."""
     authors.ours(kind), authors.theirs(kind)  # the first load is no reload
     found: dict[Any, list[float]] = {authors.ours: [], authors.theirs: []}
     for _ in range(_PACED):
@@ -129,7 +129,7 @@ def paced(authors: Authors, kind: str) -> tuple[float, float]:
 
 
 def burst(authors: Authors, kind: str) -> tuple[float, float]:
-    """Edits without a pause; the slowest of ours, and the median of Triton's."""
+    """Measure edits without a pause; the slowest of ours, and the median of Triton's."""
     authors.ours(kind), authors.theirs(kind)
     time.sleep(_PACE)
     ours = [authors.ours(kind) for _ in range(_BURST)]
@@ -139,8 +139,8 @@ def burst(authors: Authors, kind: str) -> tuple[float, float]:
 
 
 def instances(authors: Authors, kind: str, count: int = 8) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Seconds until that many are READY, and bytes of all processes but the two servers, shared pages by their
-    share."""
+    """Measure the seconds until that many are READY, and bytes of all processes but the two servers, shared pages by
+    their share."""
     authors.ours(kind), authors.theirs(kind)
     time.sleep(_PACE)
     times = authors.ours(kind, count), authors.theirs(kind, count)
@@ -156,7 +156,7 @@ def _below(pid: int, besides: int = 0) -> float:
 
 
 def restart(authors: Authors, kind: str, times: int = 5) -> float:
-    """Seconds from the death of a stub until another is READY; the median."""
+    """Measure the seconds from the death of a stub until another is READY; the median."""
     authors.ours(kind)
     model = tritonlab.default_server().model(f"loop_{kind}")
     found = []
@@ -173,8 +173,8 @@ def restart(authors: Authors, kind: str, times: int = 5) -> float:
 
 
 def new_kernel(rounds: int = 5) -> tuple[float, float]:
-    """Seconds that `%load_ext tritonlab` takes in a new Jupyter kernel, and the first model's cell, sent as soon as it
-    has ended, as Run All does. Each from the message to the kernel until its answer; the medians.
+    """Measure the seconds that `%load_ext tritonlab` takes in a new Jupyter kernel, and the first model's cell, sent as
+    soon as it has ended, as Run All does. Each from the message to the kernel until its answer; the medians.
 
     The package's bytecode is there, as pip leaves it: the first kernel writes it, and does not count.
     """

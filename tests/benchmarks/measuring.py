@@ -1,4 +1,5 @@
-"""What the measurements share: rounds that take turns, the models, Triton's client with many requests under way."""
+"""The parts that the measurements share: rounds that take turns, the models, Triton's client with many requests
+under way."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ B = np.ones(4, dtype=np.float32)
 
 
 def in_turn(ours: Callable[[], float], real: Callable[[], float], rounds: int = ROUNDS) -> tuple[float, float]:
-    """The median of each side's rounds; the side that goes first changes from round to round."""
+    """Return the median of each side's rounds; the side that goes first changes from round to round."""
     results: dict[Callable[[], float], list[float]] = {ours: [], real: []}
     for number in range(rounds):
         for side in (ours, real) if number % 2 == 0 else (real, ours):
@@ -79,7 +80,7 @@ def server(scratch: Path) -> tritonlab.Server:
 
 
 def timed(once: Callable[[], object], calls: int) -> Callable[[], float]:
-    """A round of `calls` calls; their median in seconds."""
+    """Return a round of `calls` calls, whose result is their median in seconds."""
 
     def round_() -> float:
         times = []
@@ -93,7 +94,7 @@ def timed(once: Callable[[], object], calls: int) -> Callable[[], float]:
 
 
 class Flow:
-    """Keeps `depth` add_sub requests of a gRPC client under way until `requests` are answered; answers per second."""
+    """`depth` add_sub requests of a gRPC client under way until `requests` are answered, as answers per second."""
 
     def __init__(self, client: Any, model: str, requests: int, depth: int) -> None:
         self._client = client
@@ -116,7 +117,7 @@ class Flow:
         return self._run(lambda: self._client.async_infer(self._model, self._inputs, self._answered))
 
     def fastest(self) -> Callable[[], float]:
-        """The faster of tritonclient's two ways to keep requests under way, with this server."""
+        """Return the faster of tritonclient's two ways to keep requests under way, with this server."""
         return max(self.by_stream, self.by_calls, key=lambda way: way())
 
     def _answered(self, result: Any, error: Any) -> None:
@@ -142,7 +143,7 @@ class Flow:
 
 
 def stream_reader(client: Any, model: str, count: NDArray[np.int32]) -> Callable[[], float]:
-    """A round of one request to the REPEAT model over a gRPC stream; responses per second."""
+    """Return a round of one request to the REPEAT model over a gRPC stream, whose result is responses per second."""
     tensor = tritonclient.grpc.InferInput("IN", [1], "INT32")
     tensor.set_data_from_numpy(count)
 

@@ -140,7 +140,7 @@ class Pair:
 
 
 def sender(client: Any, protocol: Any) -> Callable[[], None]:
-    """Sends an add_sub request and reads its answer."""
+    """Return what sends an add_sub request and reads its answer."""
     inputs = [protocol.InferInput(name, [4], "FP32") for name in ("INPUT0", "INPUT1")]
     for tensor, array in zip(inputs, (A, B), strict=True):
         tensor.set_data_from_numpy(array)
@@ -154,29 +154,30 @@ def sender(client: Any, protocol: Any) -> Callable[[], None]:
 
 
 def one_caller(client: Any, protocol: Any, requests: int = 1000) -> Callable[[], float]:
-    """Seconds per add_sub request, the median of a round's."""
+    """Return a round of add_sub requests, whose result is the median of their seconds."""
     return timed(sender(client, protocol), requests)
 
 
 def in_flight(client: Any, requests: int = 4000, depth: int = 32) -> Callable[[], float]:
-    """Inferences per second with `depth` requests under way all the time, by the faster of the client's two ways."""
+    """Return a round of inferences with `depth` requests under way all the time, by the faster of the two ways of the
+    client, whose result is inferences per second."""
     return Flow(client, "add_sub_batch", requests, depth).fastest()
 
 
 def streamed(client: Any, responses: int = 5000) -> Callable[[], float]:
-    """Responses per second of one decoupled request."""
+    """Return a round of one decoupled request, whose result is responses per second."""
     return stream_reader(client, "repeat", np.array([responses], dtype=np.int32))
 
 
 def bls(client: Any, calls: int = 500) -> Callable[[], float]:
-    """Seconds per `exec` of a model that calls another."""
+    """Return a round of calls of a model to another, whose result is the seconds per `exec`."""
     tensor = tritonclient.grpc.InferInput("IN", [1], "INT32")
     tensor.set_data_from_numpy(np.array([calls], dtype=np.int32))
     return lambda: float(client.infer("bls", [tensor]).as_numpy("OUT")[0])
 
 
 def identity(client: Any, protocol: Any, megabytes: int = 64) -> Callable[[], float]:
-    """GB/s of input and output together."""
+    """Return a round of large tensors, whose result is GB/s of input and output together."""
     array = np.arange(megabytes * 1_000_000 // 4, dtype=np.float32)
 
     def round_() -> float:

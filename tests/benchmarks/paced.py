@@ -29,7 +29,7 @@ ROUNDS = 8
 
 
 class Paced(NamedTuple):
-    """Seconds of one side: half, and 99 of 100 requests, took no longer; `cpu` is what one cost the processes."""
+    """The seconds of one side: half, and 99 of 100 requests, took no longer; `cpu` is what one cost the processes."""
 
     p50: float
     p99: float
@@ -40,7 +40,7 @@ Found = tuple[Paced, Paced]
 
 
 class PacedSide:
-    """One side: `once` sends a request and returns the seconds it took; `pids` tells the processes that work for it."""
+    """A side: `once` sends a request and returns the seconds it took; `pids` are the processes that work for it."""
 
     def __init__(self, once: Callable[[], float], pids: Callable[[], Sequence[int]]) -> None:
         self._once = once
@@ -60,7 +60,7 @@ class PacedSide:
         self._rounds.append(times)
 
     def found(self) -> Paced:
-        """Of all rounds but the first, in which each side warms up."""
+        """Return the times of all rounds but the first, in which each side warms up."""
         rounds = self._rounds[1:]
         p50 = statistics.median(statistics.median(times) for times in rounds)
         p99 = float(np.quantile([each for times in rounds for each in times], 0.99))
@@ -75,7 +75,7 @@ def in_turn(ours: PacedSide, real: PacedSide) -> Found:
 
 
 def over_protocol(protocol: Any, ours: Any, real: Any) -> Found:
-    """add_sub over HTTP or gRPC."""
+    """Measure add_sub over HTTP or gRPC."""
     clients = [protocol.InferenceServerClient(address(side, protocol)) for side in (ours, real)]
     found = in_turn(
         *(
@@ -89,7 +89,7 @@ def over_protocol(protocol: Any, ours: Any, real: Any) -> Found:
 
 
 def over_bls(protocol: Any, ours: Any, real: Any) -> Found:
-    """A model that calls another: the seconds of its `exec`, the processor time of all."""
+    """Measure a model that calls another: the seconds of its `exec`, the processor time of all."""
     clients = [protocol.InferenceServerClient(side.grpc) for side in (ours, real)]
     found = in_turn(
         *(
@@ -103,7 +103,7 @@ def over_bls(protocol: Any, ours: Any, real: Any) -> Found:
 
 
 def in_kernel(real: ReferenceServer, scratch: Path) -> Found:
-    """add_sub in the kernel; Triton: over HTTP. The client's processor time counts on both sides."""
+    """Measure add_sub in the kernel; Triton: over HTTP. The client's processor time counts on both sides."""
     place(real.repository, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
     client = tritonclient.http.InferenceServerClient(real.http, network_timeout=60)
     client.load_model("add_sub")
@@ -124,7 +124,7 @@ def address(side: Any, protocol: Any) -> str:
 
 
 def took(once: Callable[[], object]) -> Callable[[], float]:
-    """`once`, as seconds."""
+    """Return a function that calls `once` and returns the seconds it took."""
 
     def timed() -> float:
         started = time.perf_counter()
@@ -135,7 +135,7 @@ def took(once: Callable[[], object]) -> Callable[[], float]:
 
 
 def idle(pid: int, seconds: float = 60) -> float:
-    """Percent of a core that a server uses while nobody asks it anything."""
+    """Return the percent of a core that a server uses while it has no requests."""
     time.sleep(5)  # it has come to rest then
     before = cpu_seconds(tree(pid))
     time.sleep(seconds)
@@ -143,12 +143,12 @@ def idle(pid: int, seconds: float = 60) -> float:
 
 
 def tree(root: int) -> list[int]:
-    """A process and all that it started."""
+    """Return a process and all that it started."""
     return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
 
 
 def cpu_seconds(pids: Sequence[int]) -> dict[int, float]:
-    """Processor time that each process has used, to the nanosecond: Linux has a clock for each (`man
+    """Return the processor time that each process has used, to the nanosecond: Linux has a clock for each (`man
     clock_getcpuclockid`), while utime and stime of /proc count in steps of 10 ms."""
     found = {}
     for pid in pids:
@@ -158,5 +158,5 @@ def cpu_seconds(pids: Sequence[int]) -> dict[int, float]:
 
 
 def spent(before: dict[int, float]) -> float:
-    """Seconds since then, of those that have not ended."""
+    """Return the seconds used since then, by those that have not ended."""
     return sum(now - before[pid] for pid, now in cpu_seconds(list(before)).items())

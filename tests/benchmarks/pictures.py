@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.load_testing.fakes import row
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.stored_picture import stored_picture
 from tritonlab.load_testing.load_result import LoadResult
@@ -29,17 +29,17 @@ MS = 1_000_000
 
 
 def timeline() -> Timeline:
-    """10,000 events, of which the last 120 executions are drawn."""
-    heard, random, at = Heard(), Random(1), 0
+    """Return a timeline of 10,000 events, of which the last 120 executions are drawn."""
+    events, random, at = RecorderHooks(), Random(1), 0
     for number in range(2_000):
-        requests = [asked(number * 4 + n, at=at - random.randint(0, 9)) for n in range(4)]
+        requests = [make_request(number * 4 + n, at=at - random.randint(0, 9)) for n in range(4)]
         at += 3
-        heard.execute(*requests, start=at, end=at + 2, instance=f"add_0_{number % 4}")
-    return Timeline(heard.recording, "add")
+        events.execute(*requests, start=at, end=at + 2, instance=f"add_0_{number % 4}")
+    return Timeline(events.recording, "add")
 
 
 def metrics() -> Metrics:
-    """12 series of 10,000 changes."""
+    """Return metrics of 12 series of 10,000 changes."""
     recording, random = Recording(), Random(1)
     for series in range(12):
         for number in range(10_000):

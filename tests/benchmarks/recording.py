@@ -51,7 +51,7 @@ def one_by_one(model: tritonlab.Model, requests: int = 1000) -> None:
 
 
 class Closed:
-    """No recorder, as before any was made. Subclasses say what else goes on while a block is measured."""
+    """No recorder, as before any was made. Subclasses add what else goes on while a block is measured."""
 
     def __init__(self, lab: tritonlab.Server) -> None:
         self.instruments = lab.instruments
@@ -105,7 +105,7 @@ class Viewed(Recorded):
 def measured(
     load: Callable[[tritonlab.Model, int], None], model: tritonlab.Model, requests: int
 ) -> tuple[float, float]:
-    """Answers per second, and microseconds of CPU of this process per request."""
+    """Return answers per second, and microseconds of CPU of this process per request."""
     started, busy = time.perf_counter(), time.process_time()
     load(model, requests)
     taken, busy = time.perf_counter() - started, time.process_time() - busy
@@ -119,8 +119,8 @@ def costs(
     rounds: int,
     sides: dict[str, Closed],
 ) -> dict[str, tuple[float, float]]:
-    """The medians of each side's blocks, which take some ticks of a view and come in another order each round: other
-    work on the machine hits all of them alike."""
+    """Return the medians of each side's blocks, which take some ticks of a view and come in another order each
+    round: other work on the machine hits all of them."""
     load(model, requests)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     order, random = list(sides), Random(1)
@@ -137,13 +137,13 @@ def costs(
 
 
 def hook_us(requests: int) -> float:
-    """Microseconds of the recorder's hook per request, in batches of so many."""
+    """Return the microseconds of the recorder's hook per request, in batches of so many."""
     instruments = Instruments()
     instruments.add(Recorder())
-    asked = [
+    sent = [
         InferenceRequest("m", {"INPUT0": Tensor.from_numpy(A), "INPUT1": Tensor.from_numpy(B)}) for _ in range(requests)
     ]
-    for request in asked:
+    for request in sent:
         request.shape_key = "m"  # as the rules of a model with fixed dims say
     times, hook, calls = ExecuteTimes(1, 2, 3), instruments.batch_executed, 2000
     assert hook is not None
@@ -151,7 +151,7 @@ def hook_us(requests: int) -> float:
     for _ in range(10):
         started = time.process_time()
         for _ in range(calls):
-            hook("m", 1, "m_0_0", 1, asked, requests, "full", times, False, 1)
+            hook("m", 1, "m_0_0", 1, sent, requests, "full", times, False, 1)
         rounds.append((time.process_time() - started) / calls / requests * 1e6)
     return min(rounds)
 

@@ -66,7 +66,7 @@ _REQUEST = json.dumps({"inputs": [{"name": "IN", "shape": [4], "datatype": "FP32
 
 @dataclass(frozen=True)
 class Recoveries:
-    """Milliseconds from each kill to the first good answer."""
+    """The milliseconds from each kill to the first good answer."""
 
     p50: float
     p99: float
@@ -82,8 +82,8 @@ class Recoveries:
         return f"p50 {self.p50:.0f} ms, p99 {self.p99:.0f} ms, max {self.longest:.0f} ms of {self.count}"
 
 
-def ask(connection: http.client.HTTPConnection, model: str) -> int:
-    """The process id of the stub that answers, 0 if it is not a good answer."""
+def serving_stub(connection: http.client.HTTPConnection, model: str) -> int:
+    """Return the process id of the stub that answers, 0 if it is not a good answer."""
     connection.request("POST", f"/v2/models/{model}/infer", _REQUEST)
     answer = connection.getresponse()
     body = answer.read()
@@ -105,13 +105,13 @@ def under_load(address: str, clients: dict[str, int]) -> Iterator[None]:
 
 
 def send(address: str, model: str, count: int) -> None:
-    """The load."""
+    """Send the load."""
     over = threading.Event()
 
     def work() -> None:
         with closing(http.client.HTTPConnection(address, timeout=60)) as connection:
             while not over.is_set():
-                ask(connection, model)
+                serving_stub(connection, model)
 
     threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
@@ -122,7 +122,7 @@ def send(address: str, model: str, count: int) -> None:
 
 @contextlib.contextmanager
 def loaded(server: LabServer) -> Iterator[http.client.HTTPConnection]:
-    """The model "struck", whose stub is killed, and the one beside it, both under load."""
+    """Load the model "struck", whose stub is killed, and the one beside it, both with requests all the time."""
     with tritonclient.http.InferenceServerClient(server.http, network_timeout=60) as client:
         for name in ("struck", "beside"):
             place(server.repository, name, _MODEL, _CONFIG)
@@ -136,7 +136,7 @@ def loaded(server: LabServer) -> Iterator[http.client.HTTPConnection]:
 
 
 def children(server: LabServer) -> dict[int, float]:
-    """When each child of the server began, by process id."""
+    """Return when each child of the server began, by process id."""
     found = {}
     for child in psutil.Process(server.pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -153,16 +153,16 @@ def kill(pids: Iterable[int]) -> None:
 def in_turn(
     server: LabServer, kills: int, also: Callable[[dict[int, float]], Iterable[int]], least: float = 0.0
 ) -> Recoveries:
-    """Kills the stub, and those of the zygotes that `also` chooses, when the last kill has been recovered from."""
+    """Kill the stub, and those of the zygotes that `also` chooses, when the last kill has been recovered from."""
     chance, times = random.Random(0), []
     with loaded(server) as connection:
-        beside = ask(connection, "beside")
+        beside = serving_stub(connection, "beside")
         for _ in range(kills):
-            stub = ask(connection, "struck")
+            stub = serving_stub(connection, "struck")
             zygotes = {pid: began for pid, began in children(server).items() if pid not in (beside, stub)}
             started = time.perf_counter()
             kill([*also(zygotes), stub])  # the stub last: its replacement begins at once
-            while ask(connection, "struck") in (0, stub):
+            while serving_stub(connection, "struck") in (0, stub):
                 time.sleep(0.001)
             times.append(time.perf_counter() - started)
             time.sleep(least + chance.uniform(0, _PAUSE))
@@ -174,23 +174,23 @@ def stub_killed(server: LabServer, kills: int = KILLS) -> Recoveries:
 
 
 def zygote_killed(server: LabServer, kills: int = ZYGOTE_KILLS) -> Recoveries:
-    """The zygote that forks the stubs goes, too: the one that has been there for longest."""
+    """Kill the zygote that forks the stubs, too: the one that has been there for longest."""
     return in_turn(server, kills, lambda zygotes: sorted(zygotes, key=lambda pid: zygotes[pid])[:1], _ZYGOTE_PAUSE)
 
 
 def all_killed(server: LabServer, kills: int = ZYGOTE_KILLS) -> Recoveries:
-    """All processes go that could become a stub."""
+    """Kill all processes that could become a stub, too."""
     return in_turn(server, kills, lambda zygotes: zygotes)
 
 
 def stormed(server: LabServer, kills: int = KILLS) -> Recoveries:
-    """Stubs are killed at any moment, also while they start: from the last kill before an answer."""
+    """Kill stubs at any moment, also while they start: a time is from the last kill before an answer."""
     answers: list[tuple[float, int]] = []
     over = threading.Event()
 
     def probe(connection: http.client.HTTPConnection) -> None:
         while not over.is_set():
-            if pid := ask(connection, "struck"):
+            if pid := serving_stub(connection, "struck"):
                 answers.append((time.perf_counter(), pid))
             else:
                 time.sleep(0.001)
@@ -198,7 +198,7 @@ def stormed(server: LabServer, kills: int = KILLS) -> Recoveries:
     chance = random.Random(0)
     killed: dict[int, float] = {}
     with loaded(server) as connection:
-        kept = children(server).keys() - {ask(connection, "struck")}
+        kept = children(server).keys() - {serving_stub(connection, "struck")}
         thread = threading.Thread(target=probe, args=(connection,))
         thread.start()
         while len(killed) < kills:
@@ -220,7 +220,7 @@ def stormed(server: LabServer, kills: int = KILLS) -> Recoveries:
 
 
 def starts_of_service(answers: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    """The first answer of each stub, and when it came."""
+    """Return the first answer of each stub, and when it came."""
     first: dict[int, float] = {}
     for at, pid in answers:
         first.setdefault(pid, at)

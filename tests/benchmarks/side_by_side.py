@@ -60,8 +60,8 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `ratio` is ours / real; `bar` says what it must be, or what ours must be alone; without
-    one it is only told. `ratios`: of all passes."""
+    """A line of the table. `ratio` is ours / real; `bar` is what it must be, or what ours must be alone; without one
+    it is only printed. `ratios`: of all passes."""
 
     name: str
     unit: str
@@ -75,8 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one measurement found; times are the better the less they are, rates the more. `bar`: of the ratio;
-    `busy_bar`: of that beside busy processes, if the two are told `apart`."""
+    """The result of one measurement; times are the better the less they are, rates the more. `bar`: of the ratio;
+    `busy_bar`: of that beside busy processes, if the two are kept `apart`."""
 
     name: str
     unit: str
@@ -88,7 +88,7 @@ class Comparison:
     busy_bar: float | None = None
 
     def beside_others(self) -> Comparison:
-        """The same, as what was found beside busy processes is told."""
+        """Return this comparison as one beside busy processes."""
         return replace(self, name=f"{self.name}, busy", bar=self.busy_bar) if self.apart else self
 
 
@@ -97,17 +97,17 @@ def limited(name: str, unit: str, ours: float, bar: str, met: bool) -> Row:
 
 
 def faster(name: str, unit: str, scale: float, found: tuple[float, float], bar: float | None) -> Comparison:
-    """Of times: `scale` units make a second."""
+    """Return a comparison of times; `scale` units make a second."""
     return Comparison(name, unit, found[0] * scale, found[1] * scale, bar)
 
 
 def more(name: str, unit: str, found: tuple[float, float], bar: float) -> Comparison:
-    """Of rates."""
+    """Return a comparison of rates."""
     return Comparison(name, unit, *found, bar, at_most=False)
 
 
 def kernel_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
-    """The server in the notebook's process."""
+    """Measure the server in the notebook's process."""
     yield faster("cell run -> READY, add_sub", "s", 1, in_kernel.cell_to_ready(real, scratch), 0.08)
     yield faster("add_sub, one caller, p50 (real: HTTP)", "us", 1e6, in_kernel.one_caller(real, scratch), 0.3)
     yield more("32 in flight, dynamic batching (real: gRPC)", "infer/s", in_kernel.in_flight(real, scratch), 4)
@@ -118,7 +118,7 @@ def kernel_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
 
 
 def network_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
-    """`tritonlab serve`."""
+    """Measure `tritonlab serve`."""
     http, grpc = tritonclient.http, tritonclient.grpc
     with LabServer(scratch / "served") as ours:
         pair = Pair(ours, real)
@@ -136,7 +136,7 @@ def network_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
 
 
 def connection_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
-    """Clients that have a request under way all the time, each on a connection of its own."""
+    """Measure clients that have a request under way all the time, each on a connection of its own."""
     with LabServer(scratch / "served") as ours:
         Pair(ours, real)
         for name, count, lab, triton in connections.compared(ours, real):
@@ -148,7 +148,7 @@ def connection_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison
 
 
 def paced_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
-    """Clients that send 100 requests a second."""
+    """Measure clients that send 100 requests a second."""
     http, grpc = tritonclient.http, tritonclient.grpc
     with LabServer(scratch / "served") as ours:
         Pair(ours, real)
@@ -160,7 +160,7 @@ def paced_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
 
 
 def loop_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
-    """What an author waits for."""
+    """Measure what an author waits for."""
     if not loop.has_torch():
         print("no torch: nothing of the loop is measured")
         return
@@ -182,7 +182,7 @@ def of_paced(name: str, found: paced.Found, p50: float | None, cpu: float | None
 
 
 def limit_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
-    """What is ours alone."""
+    """Measure what is ours alone."""
     growth = kernel_life.growth(scratch)
     yield limited("20,000 requests: growth of kernel and stub after 1,000", "MB", growth, "< 5 MB", growth < 5)
     grown = kernel_life.churned(scratch)
@@ -215,7 +215,7 @@ def limit_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
 
 
 def recovery_rows(scratch: Path) -> Iterator[Row]:
-    """A stub that is killed while clients ask."""
+    """Measure a stub that is killed while clients send requests."""
     with LabServer(scratch / "recovery") as ours:
         for what, found in (
             ("stub killed under load -> answer", recovery.stub_killed(ours)),
@@ -239,7 +239,7 @@ def limits(scratch: Path) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def others(count: int) -> Iterator[None]:
-    """Processes that want a core each, all the time."""
+    """Run processes that want a core each, all the time."""
     # they end with this process, also if that is killed
     busy = f"import os\nwhile os.getppid() == {os.getpid()}:\n    for _ in range(1_000_000): pass"
     processes = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(count)]
@@ -255,7 +255,7 @@ Compared = Callable[[ReferenceServer, Path], Iterator[Comparison]]
 
 
 def in_passes(measure: Compared, passes: int, scratch: Path) -> Iterator[Row]:
-    """The median of all passes, without and with others beside."""
+    """Return the median of all passes, without and with others beside."""
     found: dict[str, list[Comparison]] = {}
     for number in range(passes):
         for count in (0, max(1, (os.cpu_count() or 1) // 2)):
@@ -270,8 +270,8 @@ def in_passes(measure: Compared, passes: int, scratch: Path) -> Iterator[Row]:
 
 
 def measured(measure: Compared, scratch: Path) -> list[Comparison]:
-    """What was found beside a real server of its own. 2.51 crashes now and then where many requests share a stream; all
-    of it is measured again then."""
+    """Measure beside a real server that this measurement alone uses. 2.51 crashes now and then where many requests
+    share a stream; all of it is measured again then."""
     tries = 0
     while True:
         tries += 1

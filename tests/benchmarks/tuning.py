@@ -79,14 +79,14 @@ dynamic_batching {{ }}
 
 
 def grid() -> Iterator[tuple[Settings, Load]]:
-    """Every settings and load that is measured live to know the optimum."""
+    """Return all settings and loads that are measured live to know the optimum."""
     for instances, delay, largest, clients in itertools.product((1, 2), (0, 2_000), (2, LARGEST), (4, 16, 32)):
         yield Settings(largest, True, (), delay, instances), Load(concurrency=clients)
 
 
 def share_of_optimum(model: Any, result: TuneResult, until: float) -> tuple[float, Trial, Trial]:
-    """What share of the optimum's throughput the winner has, the winner, and the optimum, measured in turns. No other
-    turn begins after `until`, of `time.monotonic`."""
+    """Return what share of the optimum's throughput the winner has, the winner, and the optimum, measured in turns.
+    No other turn begins after `until`, of `time.monotonic`."""
     live, best = LiveModel(model, {}), result.best
     assert best is not None
 
@@ -114,8 +114,8 @@ def share_of_optimum(model: Any, result: TuneResult, until: float) -> tuple[floa
 def order_on_triton(
     result: TuneResult, source: str, scratch: Path, until: float
 ) -> list[tuple[MeasuredCandidate, float]]:
-    """What was confirmed, the best here first, with its requests per second on the reference server: the median of
-    windows that take turns, as here."""
+    """Return what was confirmed, the best here first, with its requests per second on the reference server: the
+    median of windows that take turns, as here."""
     repository = scratch / "real"
     repository.mkdir(parents=True)
     for number, one in enumerate(result.confirmed[:3]):
@@ -133,7 +133,7 @@ def order_on_triton(
 
 
 def agreement(result: TuneResult, there: list[tuple[MeasuredCandidate, float]]) -> tuple[int, int]:
-    """How many pairs are told apart here, and how many of them stand in the same order there."""
+    """Return how many pairs differ here, and how many of them stand in the same order there."""
     pairs = [pair for pair in itertools.combinations(there, 2) if result.noise.differ(pair[0][0], pair[1][0])]
     same = sum(first[1] > second[1] for first, second in pairs)
     return len(pairs), same
@@ -145,7 +145,7 @@ def config_of(settings: Settings) -> str:
 
 
 def judged(lab: Any, name: str, scratch: Path) -> None:
-    """Tunes one model, and prints how good that was."""
+    """Tune one model, and print how good that was."""
     began = time.monotonic()
     source, until = SOURCE.format(cost=COSTS[name]), began + _PATIENCE_S
     place(scratch / "ours", name, source, CONFIG)

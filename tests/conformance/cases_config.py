@@ -1,4 +1,4 @@
-"""Configurations and what a server says to them: data for both sides and for the unit tests of `core`.
+"""Configurations and what a server answers to them: data for both sides and for the unit tests of `core`.
 
 Every text was read from tritonserver 2.51. `{m}` stands for the model's name, which is the caller's choice. Each model
 directory has `1/model.py`, a class with `execute` alone, unless the case has `completion`: the body of its
@@ -20,7 +20,7 @@ MODEL = "model"
 
 
 class ConfigCase(NamedTuple):
-    """`config` is the text of config.pbtxt, None for no such file."""
+    """A configuration and what its load ends with. `config` is the text of config.pbtxt, None for no such file."""
 
     id: str
     rules: tuple[str, ...]
@@ -95,7 +95,7 @@ FILE_CASES = [
         "at least one version must be available under the version policy of model '{m}'"),
 ]
 
-#: Two things are wrong: which one is said.
+#: Two things are wrong: which one is reported.
 ORDER_CASES = [
     ConfigCase("name_after_size", ("5.3.1",), _python('name: "other" max_batch_size: -1'), POLL,
         "'max_batch_size' must be non-negative value for other"),

@@ -6,7 +6,7 @@ from .cases_config import MODEL, POLL, ConfigCase
 
 
 def _step(inputs: str, outputs: str, model: str = "absent") -> str:
-    """`inputs`, `outputs`: ensemble tensors, one letter each."""
+    """Return a step; `inputs` and `outputs` are ensemble tensors, one letter each."""
     maps = [f'input_map {{ key: "IN{n}" value: "{t}" }}' for n, t in enumerate(inputs)]
     maps += [f'output_map {{ key: "OUT{n}" value: "{t}" }}' for n, t in enumerate(outputs)]
     return f'step {{ model_name: "{model}" {" ".join(maps)} }} '

@@ -1,4 +1,4 @@
-"""These tables list `infer` requests over HTTP, and what both servers answer (sections 6.3 to 6.6)."""
+"""Tables of `infer` requests over HTTP, and what both servers answer (sections 6.3 to 6.6)."""
 
 from __future__ import annotations
 

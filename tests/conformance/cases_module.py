@@ -1069,7 +1069,7 @@ result = {n: list(inspect.signature(getattr(pb_utils.ModelConfig, n)).parameters
 ]
 
 #: As CASES, but the server refuses, and Triton crashes at random where it does (rule 1.14.9, and measured with model
-#: control as well): ask it last, and again if it went away.
+#: control as well): run it last, and again if the server went away.
 REFUSALS: list[tuple[str, str, str]] = [
     ("counter-down", "1.14.5", "f = F('cr_a', 'd', F.COUNTER); f.Metric().increment(-1)"),
     ("counter-set", "1.14.5", "f = F('cr_b', 'd', F.COUNTER); f.Metric().set(1)"),

@@ -1,4 +1,4 @@
-"""One small client interface for the real server (`real_client.py`) and for tritonlab (`lab_client.py`).
+"""The client interface that the real server (`real_client.py`) and tritonlab (`lab_client.py`) share.
 
 A test says what to place in the model repository and what to ask; both clients answer in the same words, so that one
 comparison serves both. Error codes are `tritonlab.core.status.Code` names. Paths of the repository are shown as
@@ -51,7 +51,8 @@ Inputs = Mapping[str, NDArray[Any] | Raw]
 
 @dataclass
 class Answer:
-    """One response: `outputs` (BF16 as uint16 bits) and their `datatypes` as the server said; or `error` and `code`."""
+    """A response: `outputs` (BF16 as uint16 bits) and their `datatypes` as the server sent them; or `error` and
+    `code`."""
 
     outputs: dict[str, NDArray[Any]] = field(default_factory=dict)
     datatypes: dict[str, str] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Answer:
     final: bool = True
 
     def plain(self) -> dict[str, Any]:
-        """Everything that both sides must agree on, comparable with ==."""
+        """Return everything that both sides must agree on, comparable with ==."""
         return {
             "outputs": {k: (self.datatypes[k], v.shape, v.tolist()) for k, v in sorted(self.outputs.items())},
             "error": (self.code, self.error),
@@ -77,7 +78,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a control call failed: what the client reads, and the reason, which Triton only logs (rule 2.5.3)."""
+    """The failure of a control call: what the client reads, and the reason, which Triton only logs (rule 2.5.3)."""
 
     code: str
     text: str
@@ -86,7 +87,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Options:
-    """What a request may carry besides its inputs. `timeout` in microseconds; `outputs` empty means all."""
+    """The fields of a request besides its inputs. `timeout` in microseconds; `outputs` empty means all."""
 
     version: int = -1
     request_id: str = ""
@@ -98,7 +99,7 @@ class Options:
     timeout: int = 0
 
     def all_parameters(self) -> dict[str, Any]:
-        """The parameters as the protocol has them, those of sequences, priorities and timeouts among them."""
+        """Return the parameters as the protocol has them, those of sequences, priorities and timeouts among them."""
         sequence = {
             "sequence_id": self.correlation_id,
             "sequence_start": bool(self.flags & 1),
@@ -128,7 +129,7 @@ class Pending(NamedTuple):
 
 
 class Client(ABC):
-    """What a conformance test may do with a server."""
+    """The calls that a conformance test makes to a server."""
 
     side: str
 
@@ -138,7 +139,7 @@ class Client(ABC):
     # the model repository, which is a directory on both sides
 
     def place(self, name: str, files: Files) -> None:
-        """Makes `<repository>/<name>` hold exactly `files`."""
+        """Make `<repository>/<name>` hold exactly `files`."""
         directory = self.repository / name
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -148,12 +149,12 @@ class Client(ABC):
             target.write_bytes(content.encode() if isinstance(content, str) else content)
 
     def placed(self, name: str, files: Files) -> Failure | None:
-        """`place`, then `load`."""
+        """Place the model, then load it."""
         self.place(name, files)
         return self.load(name)
 
     def load_all(self, models: Mapping[str, Files]) -> dict[str, Failure | None]:
-        """Places and loads many models, several at a time: one load of the real server mostly sleeps (rule 2.2.2)."""
+        """Place and load many models, several at a time: one load of the real server mostly sleeps (rule 2.2.2)."""
         for name, files in models.items():
             self.place(name, files)
         with ThreadPoolExecutor(6) as pool:
@@ -174,7 +175,7 @@ class Client(ABC):
 
     @abstractmethod
     def ready(self, name: str = "", version: int = -1) -> bool:
-        """Of one model, or of the server."""
+        """Return whether a model, or the server, is ready."""
 
     @abstractmethod
     def index(self, ready: bool = False) -> list[dict[str, Any]]: ...
@@ -193,36 +194,38 @@ class Client(ABC):
 
     @abstractmethod
     def log(self) -> str:
-        """All that the server and its models printed or logged so far."""
+        """Return everything that the server and its models have printed or logged so far."""
 
     @abstractmethod
     def logged(self, message: str) -> list[Logged]:
-        """The Logger records with this message so far."""
+        """Return the Logger records with this message so far."""
 
     @abstractmethod
     def log_verbosely(self, on: bool) -> None:
-        """Whether records of the verbose level are kept; a server starts without."""
+        """Keep records of the verbose level or not; a server starts without them."""
 
     # inference
 
     @abstractmethod
     def stream(self, model: str, inputs: Inputs, options: Options = PLAIN) -> list[Answer]:
-        """Every response in order; the empty final of a decoupled model is an Answer without outputs (rule 3.7.5)."""
+        """Return every response in order; the empty final of a decoupled model is an Answer without outputs (rule
+        3.7.5)."""
 
     @abstractmethod
     def submit(self, model: str, inputs: Inputs, options: Options = PLAIN) -> Pending:
-        """Sends without waiting."""
+        """Send without waiting."""
 
     @abstractmethod
     def in_order(self, model: str, requests: Sequence[tuple[Inputs, Options]]) -> list[Answer]:
-        """Sends all at once so that they arrive in this order; the one answer of each, without error codes."""
+        """Send all at once so that they arrive in this order, and return the one answer of each, without error
+        codes."""
 
     def infer(self, model: str, inputs: Inputs, **options: Any) -> Answer:
         return self.submit(model, inputs, Options(**options)).answer.result(DEADLINE + 5)
 
 
 def to_array(datatype: str, shape: tuple[int, ...], data: bytes) -> NDArray[Any]:
-    """The elements of a tensor in its wire form."""
+    """Return the elements of a tensor in its wire form."""
     if datatype == "BYTES":
         array: NDArray[Any] = deserialize_bytes_tensor(data)
     else:

@@ -1,7 +1,7 @@
-"""The fixtures here start both sides of a comparison, each on a repository of its own.
+"""Fixtures that start both sides of a comparison, each on a repository of its own.
 
-If a test module says `MODELS = {name: {path: text}}`, the `client` that its tests get has these models loaded; a test
-that takes `client` runs once per side. If it says `OPTIONS = (flags of tritonserver, arguments of Server)`, it gets
+If a test module has `MODELS = {name: {path: text}}`, the `client` that its tests get has these models loaded; a test
+that takes `client` runs once per side. If it has `OPTIONS = (flags of tritonserver, arguments of Server)`, it gets
 servers of its own.
 """
 
@@ -26,8 +26,8 @@ from .reference import ReferenceServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Handles cases marked `not_yet(why)`: Triton must pass them, and ours must fail; when ours passes, the mark has to
-    go."""
+    """Let cases marked `not_yet(why)` fail on our side: Triton must pass them, and ours must fail; when ours passes,
+    the mark has to go."""
     for item in items:
         mark = item.get_closest_marker("not_yet")
         callspec = getattr(item, "callspec", None)
@@ -37,8 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Runs a test once more if the real server crashed under it. 2.51 crashes now and then, on a busy machine in every
-    third run: SIGSEGV in libtriton_python.so, under TRITONBACKEND_ModelInstanceExecute, mostly with batches."""
+    """Run a test once more if the real server crashed under it. 2.51 crashes now and then, on a busy machine in
+    every third run: SIGSEGV in libtriton_python.so, under TRITONBACKEND_ModelInstanceExecute, mostly with batches."""
     try:
         return (yield)
     except (Exception, pytest.fail.Exception):
@@ -49,7 +49,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def _revived(item: pytest.Function) -> bool:
-    """Tells whether a server that the test asks had crashed; it was restarted and serves the module's models again."""
+    """Start a server of the test again if it crashed, with the module's models, and return whether it had."""
     clients = [found for found in item.funcargs.values() if isinstance(found, RealClient)]
     return any([client.revive() for client in dict.fromkeys(clients)])
 
@@ -72,7 +72,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabClient]:
 
 @pytest.fixture(scope="module", params=["real", "lab"])
 def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """The server that is asked, with whatever models it has."""
+    """Return the server under test, with whatever models it has."""
     found: RealClient | LabClient
     own = getattr(request.module, "OPTIONS", None)
     if own is None:
@@ -94,7 +94,7 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(params=["real", "lab"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
-    """A server that nobody has asked before, for tests of the server as a whole."""
+    """Start a server for this test alone, for tests of the server as a whole."""
     found: RealClient | LabClient
     if request.param == "real":
         found = RealClient(request.getfixturevalue("reference_server")(tmp_path))
@@ -106,7 +106,7 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def grpc_address(side: Client) -> Iterator[str]:
-    """Where `side` serves gRPC, with clients' shared memory allowed."""
+    """Return the address at which `side` serves gRPC, with clients' shared memory allowed."""
     if isinstance(side, RealClient):
         yield side.server.grpc
         return
@@ -118,14 +118,14 @@ def grpc_address(side: Client) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def rpc(client: Client, grpc_address: str) -> Iterator[Rpc]:
-    """The generated gRPC stub at `side`, with the module's models loaded."""
+    """Return the generated gRPC stub at `side`, with the module's models loaded."""
     with grpc.insecure_channel(grpc_address) as channel:
         yield Rpc(channel)
 
 
 @pytest.fixture(scope="module")
 def client(side: Client, request: pytest.FixtureRequest) -> Iterator[Client]:
-    """The client of `side`, with the module's MODELS loaded."""
+    """Return the client of `side`, with the module's MODELS loaded."""
     models: dict[str, Files] = request.module.MODELS
     failed = _failed(side, models)
     if failed and isinstance(side, RealClient) and side.revive():
@@ -146,8 +146,8 @@ def _failed(side: Client, models: dict[str, Files]) -> dict[str, Failure]:
 
 @pytest.fixture(scope="module")
 def http(client: Client, request: pytest.FixtureRequest) -> Iterator[RawHTTP]:
-    """The HTTP endpoint of `side`, with the module's models loaded and clients' shared memory allowed; on our side with
-    the module's HTTP_OPTIONS."""
+    """Return the HTTP endpoint of `side`, with the module's models loaded and clients' shared memory allowed; on our
+    side with the module's HTTP_OPTIONS."""
     if isinstance(client, RealClient):
         yield RawHTTP("real", client.server.http)
         return

@@ -30,13 +30,13 @@ def pass_gate(directory, names):
 
 
 def started(client: Client, model: str) -> list[str]:
-    """The names of the requests whose call has begun, in that order."""
+    """Return the names of the requests whose call has begun, in that order."""
     file = client.repository / model / "started"
     return file.read_text().split() if file.exists() else []
 
 
 def open_gate(client: Client, model: str, name: str) -> None:
-    """Lets the call of a request named `hold…` go on."""
+    """Let the call of a request named `hold…` go on."""
     _gate(client, model, name).touch()
 
 
@@ -46,8 +46,8 @@ def _gate(client: Client, model: str, name: str) -> Path:
 
 @contextmanager
 def held(client: Client, model: str, inputs: Inputs, options: Options = PLAIN, name: str = "hold") -> Iterator[Pending]:
-    """An instance of the model is busy inside; what is sent to it meanwhile has to queue. The request is named `name`:
-    `inputs` or `options` must say so."""
+    """Keep an instance of the model busy with a request; what is sent to it meanwhile has to queue. The request is
+    named `name`, which `inputs` or `options` must have."""
     _gate(client, model, name).unlink(missing_ok=True)
     before = started(client, model).count(name)
     pending = client.submit(model, inputs, options)
@@ -59,7 +59,7 @@ def held(client: Client, model: str, inputs: Inputs, options: Options = PLAIN, n
 
 
 def queued(client: Client, model: str) -> int:
-    """How many requests of the model the server has taken and not begun to execute."""
+    """Return how many requests of the model the server has accepted and not begun to execute."""
     start = f'nv_inference_pending_request_count{{model="{model}",'
     line = next(line for line in client.metrics().splitlines() if line.startswith(start))
     return int(float(line.rpartition(" ")[2]))
@@ -68,7 +68,7 @@ def queued(client: Client, model: str) -> int:
 def submit_next(
     client: Client, model: str, inputs: Inputs, options: Options = PLAIN, name: str = "", patience: float = 0.5
 ) -> Pending:
-    """Sends a request, and returns when the server has it: calls of a client may overtake one another on their way.
+    """Send a request, and return when the server has it: calls of a client may overtake one another on their way.
 
     Then it waits, has begun, was refused or answered. Where none of it can be seen, as it left the queue together with
     another that came, the next is sent after `patience` seconds.

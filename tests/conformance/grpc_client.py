@@ -1,4 +1,4 @@
-"""What both servers are asked over gRPC: inference with the messages and the generated stub that tritonclient ships."""
+"""Inference over gRPC at both servers, with the messages and the generated stub that tritonclient ships."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class GRPCClient(Client):
         return Pending(answer, call.cancel)
 
     def in_order(self, model: str, requests: Sequence[tuple[Inputs, Options]]) -> list[Answer]:
-        """Over one stream: separate calls may overtake one another. Its answers are told apart by their id."""
+        """Send over one stream, as separate calls may overtake one another. The id tells its answers apart."""
         sent = [
             self._request(model, inputs, replace(options, request_id=str(number)))
             for number, (inputs, options) in enumerate(requests)

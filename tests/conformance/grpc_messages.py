@@ -25,20 +25,20 @@ class Rpc:
         self.stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
     def __call__(self, method: str, request: Any = None, **fields: Any) -> Any:
-        """One unary call; the request is made of the fields if it is not given."""
+        """Make a unary call; the request is made of the fields if there is none."""
         if request is None:
             request = getattr(service_pb2, f"{method}Request")(**fields)
         return answer(getattr(self.stub, method), request)
 
     def raw(self, method: str, message: bytes) -> Any:
-        """One unary call with bytes for a message; what comes back are bytes."""
+        """Make a unary call with bytes for a message, and return bytes."""
         return answer(self.channel.unary_unary(method, None, None), message)
 
     def infer(self, *arguments: Any, **fields: Any) -> Any:
         return self("ModelInfer", message(*arguments, **fields))
 
     def stream(self, requests: Iterable[Any], metadata: Sequence[tuple[str, str]] = (), timeout: float = 5) -> Any:
-        """All messages of one stream, the error that ended it last, if one did."""
+        """Return all messages of one stream; the last is the error that ended it, if one did."""
         found: list[Any] = []
         try:
             found.extend(self.stub.ModelStreamInfer(iter(requests), metadata=metadata, timeout=timeout))
@@ -67,7 +67,7 @@ def with_parameters(message: Any, **parameters: Any) -> Any:
 def tensor(
     name: str = "IN", datatype: str = "FP32", shape: Sequence[int] = (2,), parameters: Any = None, **contents: Any
 ) -> Any:
-    """An input; `contents` as in InferTensorContents, `typed=True` for ones that are there and empty."""
+    """Return an input; `contents` as in InferTensorContents, `typed=True` for ones that are there and empty."""
     found = service_pb2.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=shape)
     if contents.pop("typed", False):
         found.contents.SetInParent()
@@ -91,7 +91,7 @@ def message(
     outputs: Sequence[Any] = (),
     **parameters: Any,
 ) -> Any:
-    """A ModelInferRequest."""
+    """Return a ModelInferRequest."""
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=id)
     request.inputs.extend(inputs)
     request.outputs.extend(outputs)
@@ -100,6 +100,6 @@ def message(
 
 
 def ok(request: Any) -> Any:
-    """What an answer must be for tests that ask for one: no error."""
+    """Return the answer, which must not be an error."""
     assert not isinstance(request, tuple), request
     return request

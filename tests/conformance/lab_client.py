@@ -22,8 +22,8 @@ from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Logged, O
 
 
 class LabClient(Client):
-    """tritonlab in this process, through the API a notebook uses. With TRITONLAB_TEST_WARM=0 every stub is started
-    anew."""
+    """tritonlab in this process, through the API a notebook uses. With TRITONLAB_TEST_WARM=0 every stub is a new
+    process."""
 
     side = "lab"
 
@@ -93,7 +93,7 @@ class LabClient(Client):
         return [Logged(letters[r.level], r.file.rsplit("/", 1)[-1], r.line) for r in records]
 
     def log_verbosely(self, on: bool) -> None:
-        """Nothing to do: it keeps every record with its level, and who shows them chooses."""
+        """Do nothing: the server keeps every record with its level, and who shows them chooses."""
 
     def _responses(self, model: str, inputs: Inputs, options: Options) -> Any:
         return self.server.model(model, options.version).infer(
@@ -150,10 +150,11 @@ class LabClient(Client):
 
     @staticmethod
     def _single(answers: list[Answer]) -> Answer:
-        """The one answer of a model that is not decoupled; a separate empty final is the protocol's, not an answer."""
-        given = [a for a in answers if a.outputs or a.error] or answers
-        assert len(given) == 1, given
-        return given[0]
+        """Return the one answer of a model that is not decoupled; a separate empty final is the protocol's, not an
+        answer."""
+        found = [a for a in answers if a.outputs or a.error] or answers
+        assert len(found) == 1, found
+        return found[0]
 
     def stream(self, model: str, inputs: Inputs, options: Options = PLAIN) -> list[Answer]:
         try:

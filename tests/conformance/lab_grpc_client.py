@@ -1,4 +1,4 @@
-"""The client of tritonlab over its gRPC frontend, so that cases written for both servers can be asked of that, too."""
+"""The client of tritonlab over its gRPC frontend, so that cases written for both servers can be sent to that, too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .lab_client import LabClient
 
 
 class LabGRPCClient(GRPCClient, LabClient):
-    """Inference goes over gRPC; models are controlled, and documents read, through the API a notebook uses."""
+    """A client with inference over gRPC; models are controlled, and documents read, through the API a notebook uses."""
 
     def __init__(self, repository: Path, **options: Any) -> None:
         super().__init__(repository, **options)

@@ -1,4 +1,4 @@
-"""The client of tritonlab over its HTTP frontend, so that cases written for both servers can be asked of that, too."""
+"""The client of tritonlab over its HTTP frontend, so that cases written for both servers can be sent to that, too."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CODES = {400: "INVALID_ARG", 404: "NOT_FOUND", 500: "INTERNAL", 501: "UNSUPPORT
 
 
 class LabHTTPClient(LabClient):
-    """Requests with one response go over HTTP, and documents are read there; models are controlled, and streams made,
-    through the API a notebook uses."""
+    """A client whose requests with one response go over HTTP, where documents are read, too; models are controlled,
+    and streams made, through the API a notebook uses."""
 
     def __init__(self, repository: Path, http: HTTPOptions | None = None, **options: Any) -> None:
         super().__init__(repository, **options)
@@ -37,14 +37,14 @@ class LabHTTPClient(LabClient):
         path = f"/v2/models/{model}{_version(options.version)}/infer"
         head, blobs = _body(inputs, options)
 
-        def ask() -> None:
+        def send() -> None:
             try:
-                reply = self.http.ask("POST", path, head + blobs, {JSON_SIZE: str(len(head))})
+                reply = self.http.request("POST", path, head + blobs, {JSON_SIZE: str(len(head))})
                 answer.set_result(self._answer(reply))
             except BaseException as error:
                 answer.set_exception(error)
 
-        threading.Thread(target=ask, daemon=True).start()
+        threading.Thread(target=send, daemon=True).start()
         return Pending(answer, lambda: None)  # going away cancels nothing over HTTP (rule 3.10.1)
 
     def _answer(self, reply: Reply) -> Answer:

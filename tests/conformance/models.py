@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.models import ADD_SUB, ECHO, RETURNS
+from tests.models import ADD_SUB, ECHO, RETURNS, executes
 
 from .clients import Files
 
-__all__ = ["ADD_SUB", "ADD_SUB_CONFIG", "CPU", "ECHO", "RETURNS", "SCRIPTED", "config", "model"]
+__all__ = ["ADD_SUB", "ADD_SUB_CONFIG", "CPU", "ECHO", "PARAMETERS", "RETURNS", "SCRIPTED", "config", "model"]
 
 CPU = "instance_group { kind: KIND_CPU }"
 
@@ -29,6 +29,12 @@ class TritonPythonModel:
         return scope["script"](self, requests)
 """
 
+#: Answers with the parameters of its request as they are.
+PARAMETERS = executes(
+    "texts = [np.array([request.parameters().encode()], dtype=object) for request in requests]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]'
+)
+
 ADD_SUB_CONFIG = """
 backend: "python"
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "INPUT1" data_type: TYPE_FP32 dims: [ 4 ] } ]
@@ -38,12 +44,13 @@ instance_group [ { kind: KIND_CPU } ]
 
 
 def model(source: str, config: str | None = None, **more: str) -> Files:
-    """A model directory with version 1."""
+    """Return a model directory with version 1."""
     return {"1/model.py": source, **({"config.pbtxt": config} if config is not None else {}), **more}
 
 
 def config(inputs: str, outputs: str, *rest: str) -> str:
-    """A config.pbtxt text. A tensor is `NAME TYPE dims`, several by `;`: `IN FP32 -1,4; MASK BOOL 1 optional`."""
+    """Return the text of a config.pbtxt. A tensor is `NAME TYPE dims`, several by `;`: `IN FP32 -1,4; MASK BOOL 1
+    optional`."""
     lines = ['backend: "python"']
     for kind, tensors in (("input", inputs), ("output", outputs)):
         for tensor in filter(None, (t.strip() for t in tensors.split(";"))):

@@ -1,4 +1,4 @@
-"""This module starts a server of either side with settings of its own, for tests of what a server says about itself."""
+"""Servers of either side with settings of their own, for tests of what a server reports about itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ STATUS = {
 def serving(
     program: str, scratch: Path, models: Mapping[str, Files], arguments: Sequence[str], **options: Any
 ) -> Iterator[Client]:
-    """The real server with `arguments` or ours with `options`, the models loaded. Skips where there is no real one."""
+    """Start the real server with `arguments`, or ours with `options`, and load the models. Skip where there is no
+    real one."""
     repository = scratch / "models"
     repository.mkdir()
     if program == "lab":
@@ -50,7 +51,8 @@ def serving(
 
 
 def trace_settings(client: Client, settings: Mapping[str, Any] | None = None, model: str = "") -> Any:
-    """Updates, if there is something, and reads the settings: `{name: text, or list of levels}`, or the Failure."""
+    """Update the settings, if there is something, and return them: `{name: text, or list of levels}`, or the
+    Failure."""
     if isinstance(client, LabClient):
         core = client.server.core.trace_settings
         try:
@@ -66,7 +68,7 @@ def trace_settings(client: Client, settings: Mapping[str, Any] | None = None, mo
 
 
 def log_settings(client: Client, settings: Mapping[str, Any] | None = None) -> Any:
-    """Updates, if there is something, and reads the settings, or the Failure."""
+    """Update the settings, if there is something, and return them, or the Failure."""
     if isinstance(client, LabClient):
         try:
             client.server.log_settings.update(settings or {})

@@ -16,8 +16,8 @@ JSON_SIZE = "Inference-Header-Content-Length"
 
 @dataclass(frozen=True)
 class Reply:
-    """`headers` by their names in lower case; `chunks` are the pieces of a chunked body, which `body` joins. `protocol`
-    is what the first line begins with."""
+    """A reply of a server. `headers` by their names in lower case; `chunks` are the pieces of a chunked body, which
+    `body` joins. `protocol` is what the first line begins with."""
 
     status: int
     headers: dict[str, str]
@@ -46,7 +46,7 @@ class Reply:
 
 
 class RawHTTP:
-    """Asks one server, each time over a connection of its own."""
+    """A client of one server that opens a connection for each request."""
 
     def __init__(self, side: str, address: str) -> None:
         self.side = side
@@ -57,7 +57,9 @@ class RawHTTP:
     def connect(self) -> socket.socket:
         return socket.create_connection((self._host, self._port), timeout=DEADLINE)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
         sent = {"Host": self.address, **(headers or {})}
         if body is not None:
             sent.setdefault("Content-Length", str(len(body)))
@@ -65,22 +67,22 @@ class RawHTTP:
         return self.send("\r\n".join(lines).encode("latin-1") + (body or b""))
 
     def get(self, path: str) -> Reply:
-        return self.ask("GET", path)
+        return self.request("GET", path)
 
     def post(self, path: str, body: Any = b"", **headers: str) -> Reply:
-        """`body`: bytes, or what is sent as JSON. Headers with `_` for `-`."""
+        """Send a body: bytes, or what is written as JSON. Headers have `_` for `-`."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.ask("POST", path, data, {name.replace("_", "-"): value for name, value in headers.items()})
+        return self.request("POST", path, data, {name.replace("_", "-"): value for name, value in headers.items()})
 
     def infer(self, model: str, document: Any, blobs: bytes = b"", **headers: str) -> Reply:
-        """An infer request of JSON, or text as it is, and the binary data behind it."""
+        """Send an infer request of JSON, or text as it is, and the binary data behind it."""
         head = document.encode() if isinstance(document, str) else json.dumps(document).encode()
         if blobs:
             headers.setdefault(JSON_SIZE.replace("-", "_"), str(len(head)))
         return self.post(f"/v2/models/{model}/infer", head + blobs, **headers)
 
     def send(self, data: bytes) -> Reply:
-        """Any bytes, and the reply to them."""
+        """Send any bytes, and return the reply to them."""
         with closing(self.connect()) as connection:
             connection.sendall(data)
             with connection.makefile("rb") as stream:
@@ -88,7 +90,7 @@ class RawHTTP:
 
 
 def read_reply(stream: BinaryIO) -> Reply:
-    """The next reply on a connection. Raises ConnectionError if there is none."""
+    """Return the next reply on a connection. Raise ConnectionError if there is none."""
     line = stream.readline()
     if not line:
         raise ConnectionError("the server closed the connection")

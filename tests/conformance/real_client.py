@@ -31,7 +31,8 @@ class RealClient(GRPCClient):
         self._connect(self.server.grpc)
 
     def revive(self) -> bool:
-        """Starts the server again if it crashed, as 2.51 does now and then, and loads `serving`; True if it did."""
+        """Start the server again if it crashed, as 2.51 does now and then, and load `serving`. Return whether it
+        did."""
         if self.server.live():
             return False
         self.close()
@@ -101,7 +102,7 @@ class RealClient(GRPCClient):
         return found if isinstance(found, Failure) else dict(found)
 
     def _http(self, path: str, body: bytes | None = None) -> Any:
-        """The JSON of a reply, None for an empty one, or a Failure with the status as its code."""
+        """Return the JSON of a reply, None for an empty one, or a Failure with the status as its code."""
         try:
             with urllib.request.urlopen(f"http://{self.server.http}{path}", data=body, timeout=DEADLINE) as reply:
                 text = reply.read()

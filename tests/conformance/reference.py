@@ -1,7 +1,7 @@
-"""The judge is a real tritonserver 2.51 from nvidia-pytriton's wheel, started on a repository of the test's own.
+"""The judge: a real tritonserver 2.51 from nvidia-pytriton's wheel, started on a repository of the test's own.
 
 The wheel lives in a virtual environment of its own (`build/reference/venv`, made by `make test`), as its stub needs
-numpy < 2. This module uses subprocesses and files only; it imports nothing of the wheel.
+numpy < 2. Only subprocesses and files are used; nothing of the wheel is imported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STOP_SECONDS = 20
 
 
 def missing() -> str | None:
-    """Why no reference server can be started here, or None if one can."""
+    """Return why no reference server can be started here, or None if one can."""
     if not (VENV / "bin" / "python").exists():
         return f"{VENV.relative_to(ROOT)} is not there; `make test` builds it"
     if not _server_files().is_dir():
@@ -38,7 +38,8 @@ def missing() -> str | None:
 
 @functools.cache
 def _interpreter() -> tuple[str, str, str]:
-    """Of the environment's Python: major.minor version, the folder of its libpython, the folder of its packages."""
+    """Return, of the environment's Python, the major.minor version, the folder of its libpython, the folder of its
+    packages."""
     code = "import sys, sysconfig as s; print('%d.%d' % sys.version_info[:2]); print(s.get_config_var('LIBDIR'))"
     done = subprocess.run(
         [str(VENV / "bin" / "python"), "-c", code + "; print(s.get_path('purelib'))"],
@@ -56,7 +57,8 @@ def _server_files() -> Path:
 
 
 def backend_directory() -> Path:
-    """A backend directory as tritonserver wants it: library, helper module and the stub of the environment's Python."""
+    """Return a backend directory as tritonserver wants it: library, helper module and the stub of the environment's
+    Python."""
     version = _interpreter()[0]
     made = REFERENCE / f"backends-{version}"
     if not made.exists():
@@ -72,19 +74,20 @@ def backend_directory() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """The stub embeds a Python: it finds libpython by LD_LIBRARY_PATH and its packages by the first python3 on PATH."""
+    """Return the variables of a server. The stub embeds a Python, which finds libpython by LD_LIBRARY_PATH and its
+    packages by the first python3 on PATH."""
     _, libdir, packages = _interpreter()
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "COV_", "TRITON"))}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "COV_", "TRITON"))}
     return {
-        **kept,
+        **inherited,
         "PATH": f"{VENV / 'bin'}:{os.environ.get('PATH', '')}",
         "LD_LIBRARY_PATH": f"{Path(packages) / 'nvidia_pytriton.libs'}:{libdir}",
     }
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; below those that the system gives to whoever asks for any, as others do until a
-    server listens there. All are held open together, so that they differ."""
+    """Return ports nobody listens on now, below those that the system gives to a socket without a port, as others
+    open some until a server listens there. All are held open together, so that they differ."""
     ports: list[int] = []
     with contextlib.ExitStack() as held:
         while len(ports) < count:
@@ -96,7 +99,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def server_command(*arguments: str) -> list[str]:
-    """A tritonserver that is told nothing but `arguments`; to be run in `environment()`."""
+    """Return the command of a tritonserver with `arguments` alone, to be run in `environment()`."""
     return [*_dies_with_us(), str(_server_files() / "bin" / "tritonserver"), *arguments]
 
 
@@ -118,7 +121,7 @@ class ReferenceServer:
         self.start()
 
     def start(self) -> None:
-        """Also after it crashed: on the same repository and ports, with nothing loaded."""
+        """Start the server, also after it crashed: on the same repository and ports, with nothing loaded."""
         http_port, grpc_port, metrics_port = self._ports
         self.http = f"127.0.0.1:{http_port}"
         self.grpc = f"127.0.0.1:{grpc_port}"
@@ -164,7 +167,7 @@ class ReferenceServer:
         raise RuntimeError(f"tritonserver was not live within {START_SECONDS} s:\n{self.log()[-4000:]}")
 
     def live(self) -> bool:
-        """Whether it answers: one that crashed is a while about it."""
+        """Return whether it answers; one that crashed takes a while to end."""
         try:
             with urllib.request.urlopen(f"http://{self.http}/v2/health/live", timeout=5):
                 return True
@@ -172,14 +175,15 @@ class ReferenceServer:
             return False
 
     def log(self) -> str:
-        """What the server and its stubs printed so far."""
+        """Return what the server and its stubs have printed so far."""
         return self.log_file.read_text(errors="replace")
 
     def running(self) -> bool:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """Asks, waits, then kills the whole process group (the stubs are in it); takes its shared memory away."""
+        """Ask the server to end, wait, then kill the whole process group (the stubs are in it), and remove its
+        shared memory."""
         if self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -187,8 +191,8 @@ class ReferenceServer:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        for left in Path("/dev/shm").glob(self.region_prefix + "*"):
-            left.unlink(missing_ok=True)
+        for region in Path("/dev/shm").glob(self.region_prefix + "*"):
+            region.unlink(missing_ok=True)
 
     def __enter__(self) -> ReferenceServer:
         return self
@@ -198,6 +202,7 @@ class ReferenceServer:
 
 
 def _dies_with_us() -> list[str]:
-    """A killed test run must not leave a server behind; setpriv (util-linux) sets the parent-death signal and execs."""
+    """Return the words before a command that end it with us. A killed test run must not leave a server behind:
+    setpriv (util-linux) sets the parent-death signal and execs."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL"] if setpriv else []

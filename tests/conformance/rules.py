@@ -1,7 +1,7 @@
-"""This module tells which rules of `semantics.md` are proved; `make rules` prints them one by one.
+"""The rules of `semantics.md` that are proved; `make rules` prints them one by one.
 
-A test names the rules that it proves, `@rule("3.2.1")`. A rule is proved if its tests ask the real server and ours. A
-number that is not in the book is an error.
+A test names the rules that it proves, `@rule("3.2.1")`. A rule is proved if its tests run on the real server and
+on ours. A number that is not in the book is an error.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ REASONS = {
     "6.16.7": "the in-process package comes with Triton's container only",
 }
 
-#: Fixtures whose parameter says which server a test asks, and fixtures that are one.
+#: Fixtures whose parameter is the server that a test runs on, and fixtures that are one.
 _SIDES = ("side", "fresh", "program", "rpc")
 _REAL = {"real", "reference_server"}
 
@@ -75,7 +75,8 @@ rule = pytest.mark.rule
 
 
 def numbers(book: str) -> list[str]:
-    """Every rule of sections 1-6 in order: `1.4.7`, and `1.16` for what a section says outside its numbered rules."""
+    """Return every rule of sections 1-6 in order: `1.4.7`, and `1.16` for what a section says outside its numbered
+    rules."""
     found: list[str] = []
     section, own_text = "", False
     for line in book.splitlines():
@@ -92,7 +93,8 @@ def numbers(book: str) -> list[str]:
 
 
 class Collector:
-    """Counts, for each rule that the tests pytest collects cite, how many ask the real server and how many ask ours."""
+    """A count, for each rule that the collected tests cite, of those that run on the real server and those that run
+    on ours."""
 
     def __init__(self) -> None:
         self.real: dict[str, int] = {}
@@ -101,8 +103,8 @@ class Collector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("not_yet"):
-                continue  # shown open: Triton is asked, ours is expected to fail
-            counts = [self.real] * asks_the_real_server(item) + [self.ours] * asks_ours(item)
+                continue  # counted as open: it runs on Triton, and ours is expected to fail
+            counts = [self.real] * runs_on_the_real_server(item) + [self.ours] * runs_on_ours(item)
             for number in (number for mark in item.iter_markers("rule") for number in mark.args):
                 for count in counts:
                     count[number] = count.get(number, 0) + 1
@@ -111,12 +113,12 @@ class Collector:
         return self.real.keys() | self.ours.keys()
 
 
-def asks_the_real_server(item: pytest.Item) -> bool:
+def runs_on_the_real_server(item: pytest.Item) -> bool:
     return side_of(item) == "real" if side_of(item) else bool(_REAL & set(fixtures(item)))
 
 
-def asks_ours(item: pytest.Item) -> bool:
-    """All tests do that are not of the real server alone."""
+def runs_on_ours(item: pytest.Item) -> bool:
+    """Return whether a test is not of the real server alone."""
     return side_of(item) == "lab" if side_of(item) else "lab" in fixtures(item) or not _REAL & set(fixtures(item))
 
 

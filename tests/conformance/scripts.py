@@ -1,4 +1,4 @@
-"""Scripts for SCRIPTED models: what they may use, how a test sends them and reads what they say."""
+"""Scripts for SCRIPTED models: what they may use, how a test sends them and reads their answers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .clients import DEADLINE, Answer, Client
 #: Inputs and outputs of a model that runs these scripts, for `config`.
 TENSORS = ("CODE STRING 1", "OUT INT32 -1;TEXT STRING -1")
 
-#: `ask` makes a BLS request that has another model run `code`, `got` reads a response, `told` is the list `execute`
-#: returns to say `value`, `mark` tells it in a file, at once or not at all.
+#: `request_to` makes a BLS request that has another model run `code`, `got` reads a response, `reply` makes the list
+#: that `execute` returns to answer with `value`, `mark` writes it into a file, at once or not at all.
 PRELUDE = """
 import asyncio, gc, json, os, threading, time
 T, R, E = pb_utils.Tensor, pb_utils.InferenceResponse, pb_utils.TritonError
 request = requests[0]
 sender = request.get_response_sender
 
-def ask(name, code, outputs=(), **more):
+def request_to(name, code, outputs=(), **more):
     text = T("CODE", np.array([code.encode()], dtype=object).reshape((1, 1) if "batch" in name else (1,)))
     return pb_utils.InferenceRequest(inputs=[text], requested_output_names=list(outputs), model_name=name, **more)
 
@@ -38,7 +38,7 @@ def number(n):
 def text(value):
     return R([T("TEXT", np.array([repr(value)], dtype=object))])
 
-def told(value):
+def reply(value):
     return [text(value)]
 
 def mark(path, value=None):
@@ -55,33 +55,33 @@ def until(holds):
 
 
 def code(body: str, **names: object) -> str:
-    """The script `body` after constants of it."""
+    """Return the script `body` after constants of it."""
     return PRELUDE + "".join(f"{name} = {value!r}\n" for name, value in names.items()) + body
 
 
 def script(body: str, **names: object) -> dict[str, np.ndarray[Any, Any]]:
-    """The inputs of a request that has a model run `body`."""
+    """Return the inputs of a request that lets a model run `body`."""
     return {"CODE": np.array([code(body, **names).encode()], dtype=np.object_)}
 
 
 def batched(inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """The same as a batch of one."""
+    """Return the inputs as a batch of one."""
     return {name: array[None] for name, array in inputs.items()}
 
 
 def read(answer: Answer) -> Any:
-    """What a script said with `told`."""
+    """Return what a script answered with `reply`."""
     assert answer.error == ""
     return ast.literal_eval(answer.outputs["TEXT"].reshape(-1)[0].decode())
 
 
 def run(client: Client, name: str, body: str, **names: object) -> Any:
-    """What the model says; its script ends with `told`."""
+    """Let a model run a script that ends with `reply`, and return its value."""
     return read(client.infer(name, script(body, **names)))
 
 
 def eventually(holds: Callable[[], Any]) -> Any:
-    """Waits for something that happens in another process, and gives its value."""
+    """Wait for something that happens in another process, and return its value."""
     end = time.monotonic() + DEADLINE
     while not (value := holds()):
         assert time.monotonic() < end, "it did not happen"
@@ -90,6 +90,6 @@ def eventually(holds: Callable[[], Any]) -> Any:
 
 
 def marked(path: Path) -> Any:
-    """Waits for what a script says with `mark`."""
+    """Wait for what a script writes with `mark`, and return it."""
     eventually(path.exists)
     return ast.literal_eval(path.read_text())

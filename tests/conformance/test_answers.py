@@ -1,11 +1,12 @@
-"""These tests check what becomes of an answer: which outputs are sent, which requests are never answered, what is
-counted (sections 3.1 to 3.11)."""
+"""The ways of an answer: which outputs are sent, which requests are never answered, what is counted (sections 3.1 to
+3.11)."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tritonlab.core.status import UnsupportedError
 
 from .clients import Client, Failure, Options, Raw
@@ -14,17 +15,11 @@ from .models import CPU, ECHO, RETURNS, SCRIPTED, config, model
 from .rules import rule
 from .scripts import TENSORS, eventually, read, run, script
 
-#: Says the names of its inputs, sorted.
-NAMES = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        names = [sorted(t.name() for t in request.inputs()) for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("NAMES", np.array([n], dtype=object))]) for n in names]
-"""
+#: Answers with the names of its inputs, sorted.
+NAMES = executes(
+    "names = [sorted(t.name() for t in request.inputs()) for request in requests]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("NAMES", np.array([n], dtype=object))]) for n in names]'
+)
 SEQUENCE = """
 max_batch_size: 2
 sequence_batching {
@@ -69,7 +64,7 @@ BOTH = "both = R([*number(5).output_tensors(), T('TEXT', np.array([b'x']))])\n"
 
 @rule("1.9.5", "3.4.1")
 @pytest.mark.parametrize("name", ["plain", "plain_flow"])
-def test_a_sender_drops_what_was_not_asked_for(client: Client, name: str) -> None:
+def test_a_sender_drops_what_was_not_requested(client: Client, name: str) -> None:
     end = "" if name == "plain_flow" else "\nreturn [None]"
     answers = client.stream(name, script(BOTH + "sender().send(both, 1)" + end), Options(outputs=["OUT"]))
     assert [{k: v.tolist() for k, v in a.outputs.items()} for a in answers] == [{"OUT": [5]}]
@@ -104,7 +99,7 @@ def test_bfloat16_passes_through_without_numpy(client: Client) -> None:
 
 @rule("1.6.3")
 def test_strings_come_in_the_shape_of_their_tensor(client: Client) -> None:
-    body = "x = request.inputs()[0].as_numpy()\nreturn told([x.shape, str(x.dtype), x.ravel()[1:].tolist()])"
+    body = "x = request.inputs()[0].as_numpy()\nreturn reply([x.shape, str(x.dtype), x.ravel()[1:].tolist()])"
     inputs = {"CODE": np.array([*script(body)["CODE"], b"", b"a\0", "ü".encode()], dtype=np.object_).reshape(2, 2)}
     assert read(client.infer("grid", inputs)) == [(2, 2), "object", [b"", b"a\0", "ü".encode()]]
 
@@ -115,12 +110,12 @@ def test_strings_come_in_the_shape_of_their_tensor(client: Client) -> None:
 @rule("3.2.1", "3.2.2")
 @pytest.mark.parametrize("value", ["None", "[None]"])
 def test_a_request_nobody_answers_waits_in_triton_and_fails_here(client: Client, value: str) -> None:
-    """Better than Triton: the model is told what it did."""
+    """Better than Triton: the model gets an error that names its mistake."""
     pending = client.submit("plain", script(f"self.kept = request\nreturn {value}"))
     if client.side == "real":
-        eventually(lambda: run(client, "plain", "return told(hasattr(self, 'kept'))"))
+        eventually(lambda: run(client, "plain", "return reply(hasattr(self, 'kept'))"))
         assert not pending.answer.done()
-        late = "kept = self.kept\ndel self.kept\nkept.get_response_sender().send(number(3), 1)\nreturn told(1)"
+        late = "kept = self.kept\ndel self.kept\nkept.get_response_sender().send(number(3), 1)\nreturn reply(1)"
         assert run(client, "plain", late) == 1
         assert pending.answer.result(60).outputs["OUT"].tolist() == [3]
         return
@@ -134,7 +129,7 @@ def test_a_request_nobody_answers_waits_in_triton_and_fails_here(client: Client,
 
 
 @rule("3.7.4")
-def test_one_answer_cannot_be_asked_of_a_decoupled_model(client: Client) -> None:
+def test_one_answer_cannot_be_requested_of_a_decoupled_model(client: Client) -> None:
     refused = "ModelInfer RPC doesn't support models with decoupled transaction policy"
     if isinstance(client, LabClient):
         with pytest.raises(UnsupportedError) as raised:
@@ -169,7 +164,7 @@ def test_the_time_of_a_call_is_that_of_the_model(client: Client) -> None:
         return {**times, "calls": found["execution_count"]}
 
     before = ended()
-    run(client, "plain", "time.sleep(0.05)\nreturn told(1)")
+    run(client, "plain", "time.sleep(0.05)\nreturn reply(1)")
     eventually(lambda: ended()["calls"] == before["calls"] + 1)
     spent = {name: ended()[name] - before[name] for name in PARTS}
     assert spent["compute_infer"] >= 50_000_000

@@ -48,19 +48,19 @@ MODELS = {
 
 @rule("3.8.1")
 def test_a_coroutine_is_run_to_its_end_and_answers(client: Client) -> None:
-    assert run(client, "async_run", "await asyncio.sleep(0)\nreturn told(5)") == 5
+    assert run(client, "async_run", "await asyncio.sleep(0)\nreturn reply(5)") == 5
 
 
 @rule("3.8.1")
 def test_what_counts_is_the_coroutine_that_is_returned(client: Client) -> None:
-    assert run(client, "wrapped_run", "await asyncio.sleep(0)\nreturn told(5)") == 5
+    assert run(client, "wrapped_run", "await asyncio.sleep(0)\nreturn reply(5)") == 5
     answers = client.stream("wrapped_flow", script("await asyncio.sleep(0)\nsender().send(number(7), 1)"))
     assert [a.outputs["OUT"].tolist() for a in answers] == [[7]]
 
 
 @rule("3.8.1", "3.8.3")
 def test_all_calls_run_on_one_loop_in_a_thread_of_its_own(client: Client) -> None:
-    body = "return told([id(asyncio.get_running_loop()), threading.current_thread() is threading.main_thread()])"
+    body = "return reply([id(asyncio.get_running_loop()), threading.current_thread() is threading.main_thread()])"
     loop, main = run(client, "async_run", body)
     assert run(client, "async_run", body) == [loop, main]
     assert not main
@@ -73,7 +73,7 @@ def test_calls_of_a_default_model_follow_one_another(client: Client) -> None:
         "log.append('in')\n"
         "await asyncio.sleep(0.01)\n"
         "log.append('out')\n"
-        "return told(log)"
+        "return reply(log)"
     )
     pending = [client.submit("async_run", script(body)) for _ in range(3)]
     longest = max((p.answer.result(60).outputs["TEXT"][0] for p in pending), key=len)
@@ -85,12 +85,15 @@ def test_bls_calls_of_a_coroutine_overlap(client: Client, tmp_path: Path) -> Non
     meet = "mark(here)\nuntil(lambda: os.path.exists(there))\nreturn [number(1)]"
     one, other = str(tmp_path / "one"), str(tmp_path / "other")
     scripts = [code(meet, here=one, there=other), code(meet, here=other, there=one)]
-    body = "return told([got(r) for r in await asyncio.gather(*[ask('helper', s).async_exec() for s in scripts])])"
+    body = (
+        "calls = [request_to('helper', s).async_exec() for s in scripts]\n"
+        "return reply([got(r) for r in await asyncio.gather(*calls)])"
+    )
     assert run(client, "async_run", body, scripts=scripts) == [{"OUT": [1]}] * 2
 
 
 @rule("3.8.1", "3.5.1")
-def test_an_exception_of_a_coroutine_is_told_as_any_other(client: Client) -> None:
+def test_an_exception_of_a_coroutine_is_reported_as_any_other(client: Client) -> None:
     answer = client.infer("async_run", script("await asyncio.sleep(0)\nraise ValueError('late')"))
     text = r"Failed to process the request\(s\) for model 'async_run_0_0', message: ValueError: late\n\nAt:\n"
     assert answer.code == "INTERNAL"
@@ -135,9 +138,9 @@ def test_an_exception_of_a_decoupled_coroutine_is_only_logged_by_triton_and_answ
 
 @rule("2.8.3")
 def test_the_loop_has_stopped_when_the_model_finalizes(side: Client) -> None:
-    """Triton asks it to, in a way that an idle loop does not notice."""
+    """Triton stops it in a way that an idle loop does not notice."""
     assert side.placed("async_ends", MODELS["async_run"]) is None
-    body = "self.loop, self.thread = asyncio.get_running_loop(), threading.current_thread()\nreturn told(1)"
+    body = "self.loop, self.thread = asyncio.get_running_loop(), threading.current_thread()\nreturn reply(1)"
     assert run(side, "async_ends", body) == 1
     side.unload("async_ends")
     assert marked(side.repository / "async_ends" / "ended") == [side.side == "real"] * 2

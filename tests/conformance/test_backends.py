@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.interpreters import pack_environment
+from tests.models import answers
 from tritonlab.core.status import InvalidArgumentError
 
 from .clients import Client, Failure, Files
@@ -21,18 +22,18 @@ from .models import config, model
 from .real_client import RealClient
 from .reference import VENV, ReferenceServer, backend_directory, missing
 from .rules import rule
-from .test_load import TELLING, TELLING_CONFIG, told
+from .test_load import ANSWERING, ANSWERING_CONFIG, answer_of
 
-#: Tells all that a model can find out about where it is.
-WHERE = TELLING.format(
+#: Answers with all that a model can find out about where it is.
+WHERE = ANSWERING.format(
     "added = [p for p in sys.path if 'backends' in p or 'repository' in p or p == '']\n"
     "        config = json.loads(args.pop('model_config'))\n"
-    "        told = ('backend', 'runtime', 'platform', 'default_model_filename')\n"
-    "        config = {key: config[key] for key in told}\n"
-    "        self.told = [args, config, __name__, __file__, sys.argv, added, pb_utils.get_model_dir()]"
+    "        keys = ('backend', 'runtime', 'platform', 'default_model_filename')\n"
+    "        config = {key: config[key] for key in keys}\n"
+    "        self.answer = [args, config, __name__, __file__, sys.argv, added, pb_utils.get_model_dir()]"
 )
-#: Tells what the helper module beside it is.
-HELPED = "import helper\n" + TELLING.format("self.told = helper.WHERE")
+#: Answers with what the helper module beside it is.
+HELPED = "import helper\n" + ANSWERING.format("self.answer = helper.WHERE")
 LAZY = "class TritonPythonModel:\n    pass\n"
 
 BACKENDS: dict[str, Files] = {
@@ -45,10 +46,10 @@ BACKENDS: dict[str, Files] = {
         "model.py": "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('x')\n"
     },
     "nomodel": {"readme.txt": ""},
-    "packed": {"model.py": TELLING.format("self.told = [sys.prefix, open(sys.prefix + '/mark').read()]")},
+    "packed": {"model.py": ANSWERING.format("self.answer = [sys.prefix, open(sys.prefix + '/mark').read()]")},
     # found before the stock one, because the backend's directory comes first on sys.path (rule 2.11.3)
     "utils": {
-        "model.py": TELLING.format("self.told = pb_utils.MARK"),
+        "model.py": ANSWERING.format("self.answer = pb_utils.MARK"),
         "triton_python_backend_utils.py": "<the stock module>\nMARK = 'of the backend'\n",
     },
 }
@@ -65,7 +66,7 @@ def place_backends(directory: Path, stock: Path) -> None:
 
 @pytest.fixture(scope="module", params=["real", "lab"])
 def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server whose backend directory holds BACKENDS, `backends` beside its `repository`."""
+    """Start a server whose backend directory holds BACKENDS, `backends` beside its `repository`."""
     if (why := missing()) is not None:
         pytest.skip(why)  # both sides use the utils module of its wheel
     root = tmp_path_factory.mktemp(request.param)
@@ -85,23 +86,23 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         lab.close()
 
 
-def shown(side: Client, value: Any) -> Any:
-    """`value` with the paths that differ between the sides named by what they are."""
+def with_named_paths(side: Client, value: Any) -> Any:
+    """Return `value` with the paths that differ between the sides named by what they are."""
     text = side.plain(json.dumps(value)).replace(str(side.repository.parent / "backends"), "<backends>")
     return json.loads(text)
 
 
 def based(backend: str, *rest: str) -> str:
-    """A config.pbtxt for a model of a Python-based backend."""
-    return TELLING_CONFIG.replace('"python"', f'"{backend}"') + "\n".join(rest)
+    """Return a config.pbtxt for a model of a Python-based backend."""
+    return ANSWERING_CONFIG.replace('"python"', f'"{backend}"') + "\n".join(rest)
 
 
 def reason(side: Client, name: str, files: Files) -> str:
-    """Why the version could not be loaded: `<Code>: <text>`."""
+    """Return why the version could not be loaded: `<Code>: <text>`."""
     failure = side.placed(name, files)
     side.unload(name)
     assert failure is not None
-    text: str = shown(side, failure.text)
+    text: str = with_named_paths(side, failure.text)
     head, tail = f"load failed for model '{name}': version 1 is at UNAVAILABLE state: ", ";\n"
     assert failure.code == "INVALID_ARG" and text.startswith(head) and text.endswith(tail), text
     return text.removeprefix(head).removesuffix(tail)
@@ -120,7 +121,7 @@ def reason(side: Client, name: str, files: Files) -> str:
 )
 def test_a_backend_runs_a_model_that_has_no_code(side: Client, files: Files) -> None:
     assert side.placed("m", files) is None
-    args, known, name, file, argv, added, directory = shown(side, told(side, "m"))
+    args, known, name, file, argv, added, directory = with_named_paths(side, answer_of(side, "m"))
     assert args == {
         "model_instance_kind": "CPU",
         "model_instance_name": "m_0_0",
@@ -148,17 +149,17 @@ def test_a_backend_runs_a_model_that_has_no_code(side: Client, files: Files) -> 
 def test_a_backends_models_may_name_any_file(side: Client, file: str) -> None:
     files = {"1/empty": "", "config.pbtxt": based("mine", f'default_model_filename: "{file}"')}
     assert side.placed("m", files) is None
-    assert shown(side, told(side, "m"))[3] == "<backends>/mine/model.py"
+    assert with_named_paths(side, answer_of(side, "m"))[3] == "<backends>/mine/model.py"
     side.unload("m")
 
 
 @rule("5.1.2", "2.11.1")
 @pytest.mark.parametrize(("name", "backend"), [("m.mine", "mine"), ("m.of.mine", "of.mine")])
-def test_a_backend_may_be_told_by_the_models_name(side: Client, name: str, backend: str) -> None:
+def test_a_backend_may_be_chosen_by_the_models_name(side: Client, name: str, backend: str) -> None:
     assert (
         side.placed(name, {"1/empty": "", "config.pbtxt": based(backend).replace(f'backend: "{backend}"', "")}) is None
     )
-    known = shown(side, told(side, name))[1]
+    known = with_named_paths(side, answer_of(side, name))[1]
     assert (known["backend"], known["default_model_filename"]) == (backend, f"model.{backend}")
     side.unload(name)
 
@@ -167,36 +168,36 @@ def test_a_backend_may_be_told_by_the_models_name(side: Client, name: str, backe
 def test_a_backends_helper_modules_stand_beside_its_model(side: Client) -> None:
     files = {"1/helper.py": "WHERE = 'the version'\n", "helper.py": "WHERE = 'the model'\n"}
     assert side.placed("m", {**files, "config.pbtxt": based("helped")}) is None
-    assert told(side, "m") == "the backend"
+    assert answer_of(side, "m") == "the backend"
     side.unload("m")
 
 
 @rule("2.11.3")
 def test_a_backends_own_utils_module_is_the_one_it_imports(side: Client) -> None:
     assert side.placed("m", {"1/empty": "", "config.pbtxt": based("utils")}) is None
-    assert told(side, "m") == "of the backend"
+    assert answer_of(side, "m") == "of the backend"
     side.unload("m")
 
 
 @rule("2.11.3")
 def test_a_backend_may_bring_an_environment(side: Client) -> None:
     assert side.placed("m", {"1/empty": "", "config.pbtxt": based("packed")}) is None
-    prefix, mark = told(side, "m")
+    prefix, mark = answer_of(side, "m")
     assert (Path(prefix).parent.name[:11], mark) == ("python_env_", "of the backend")
     found = side.config("m")
     assert not isinstance(found, Failure)
     path = {"EXECUTION_ENV_PATH": {"string_value": "<backends>/packed/pb_exec_env_model.py.tar.gz"}}
-    assert shown(side, found["parameters"]) == path
+    assert with_named_paths(side, found["parameters"]) == path
     side.unload("m")
 
 
 @rule("2.1.5")
 def test_a_models_own_utils_module_is_the_one_it_imports(side: Client) -> None:
     stock = (backend_directory() / "python" / "triton_python_backend_utils.py").read_text()
-    source = TELLING.format("self.told = pb_utils.MARK")
+    source = ANSWERING.format("self.answer = pb_utils.MARK")
     files = {"triton_python_backend_utils.py": stock + "\nMARK = 'of the model'\n"}
-    assert side.placed("m", {**model(source, TELLING_CONFIG), **files}) is None
-    assert told(side, "m") == "of the model"
+    assert side.placed("m", {**model(source, ANSWERING_CONFIG), **files}) is None
+    assert answer_of(side, "m") == "of the model"
     side.unload("m")
 
 
@@ -204,7 +205,7 @@ def test_a_models_own_utils_module_is_the_one_it_imports(side: Client) -> None:
 def test_many_models_share_a_backend(side: Client) -> None:
     files: Files = {"1/empty": "", "config.pbtxt": based("mine")}
     assert set(side.load_all({"a": files, "b": files}).values()) == {None}
-    assert [shown(side, told(side, name))[0]["model_name"] for name in ("a", "b")] == ["a", "b"]
+    assert [with_named_paths(side, answer_of(side, name))[0]["model_name"] for name in ("a", "b")] == ["a", "b"]
     for name in ("a", "b"):
         side.unload(name)
 
@@ -213,7 +214,7 @@ def test_many_models_share_a_backend(side: Client) -> None:
 def test_a_backend_without_execute_loads_and_is_named_in_the_error(side: Client) -> None:
     assert side.placed("m", {"1/empty": "", "config.pbtxt": based("lazy")}) is None
     answer = side.infer("m", {"IN": np.zeros(1, dtype=np.int32)})
-    assert shown(side, answer.error) == (
+    assert with_named_paths(side, answer.error) == (
         "Failed to process the request(s) for model 'm_0_0', message: "
         "Python model <backends>/lazy/model.py does not implement `execute` method."
     )
@@ -284,9 +285,9 @@ def test_a_runtime_that_leads_out_of_its_directory_is_refused(side: Client) -> N
 
 @rule("2.11.4")
 def test_the_python_backends_library_may_be_named(side: Client) -> None:
-    text = TELLING_CONFIG + 'runtime: "libtriton_python.so"'
-    assert side.placed("m", model(TELLING.format("self.told = __name__"), text)) is None
-    assert told(side, "m") == "1.model"
+    text = ANSWERING_CONFIG + 'runtime: "libtriton_python.so"'
+    assert side.placed("m", model(ANSWERING.format("self.answer = __name__"), text)) is None
+    assert answer_of(side, "m") == "1.model"
     side.unload("m")
 
 
@@ -302,9 +303,9 @@ def test_the_python_backends_library_may_be_named(side: Client) -> None:
 def test_the_models_file_may_have_another_name(
     side: Client, file: str, name: str, directory: str, added: list[str]
 ) -> None:
-    text = TELLING_CONFIG + f'default_model_filename: "{file}"'
+    text = ANSWERING_CONFIG + f'default_model_filename: "{file}"'
     assert side.placed("m", {f"1/{file}": WHERE, "config.pbtxt": text}) is None
-    _, _, found_name, found_file, _, found_added, found_directory = shown(side, told(side, "m"))
+    _, _, found_name, found_file, _, found_added, found_directory = with_named_paths(side, answer_of(side, "m"))
     assert (found_name, found_file, found_directory) == (name, f"<repository>/m/1/{file}", directory)
     assert [p for p in found_added if p.startswith("<repository>")] == added
     side.unload("m")
@@ -312,7 +313,7 @@ def test_the_models_file_may_have_another_name(
 
 @rule("2.1.2")
 def test_a_dot_in_the_file_name_is_a_package_that_is_not_there(side: Client) -> None:
-    text = TELLING_CONFIG + 'default_model_filename: "my.model.py"'
+    text = ANSWERING_CONFIG + 'default_model_filename: "my.model.py"'
     found = reason(side, "m", {"1/my.model.py": WHERE, "config.pbtxt": text})
     assert found == "Internal: ModuleNotFoundError: No module named '1.my'"
 
@@ -323,23 +324,14 @@ CPU_ONLY = 'parameters {{ key: "FORCE_CPU_ONLY_INPUT_TENSORS" value: {{ string_v
 @rule("2.12.1")
 @pytest.mark.parametrize("value", ["maybe", "", "YES"])
 def test_another_word_than_yes_or_no_is_refused(side: Client, value: str) -> None:
-    files = model(TELLING.format("self.told = 1"), TELLING_CONFIG + CPU_ONLY.format(value))
+    files = model(ANSWERING.format("self.answer = 1"), ANSWERING_CONFIG + CPU_ONLY.format(value))
     assert reason(side, "m", files) == f"Unsupported: Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: {value}'"
 
 
 @rule("2.12.1", "2.12.2")
 @pytest.mark.parametrize("value", ["yes", "no"])
 def test_without_a_gpu_all_inputs_are_in_cpu_memory(side: Client, value: str) -> None:
-    source = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        cpu = [all(tensor.is_cpu() for tensor in request.inputs()) for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([flag]))]) for flag in cpu]
-"""
+    source = answers("np.array([all(tensor.is_cpu() for tensor in request.inputs())])")
     text = config("IN FP32 -1; TEXT STRING -1", "OUT BOOL 1") + CPU_ONLY.format(value)
     assert side.placed("m", model(source, text)) is None
     inputs = {"IN": np.zeros(3, dtype=np.float32), "TEXT": np.array([b"x"], dtype=np.object_)}
@@ -349,9 +341,9 @@ class TritonPythonModel:
 
 @rule("2.1.5")
 def test_the_working_directory_is_looked_into_first(side: Client) -> None:
-    source = TELLING.format("self.told = [sys.path.index(''), os.getcwd()]")
-    assert side.placed("m", model(source, TELLING_CONFIG)) is None
-    assert told(side, "m") == [0, str(Path.cwd())]
+    source = ANSWERING.format("self.answer = [sys.path.index(''), os.getcwd()]")
+    assert side.placed("m", model(source, ANSWERING_CONFIG)) is None
+    assert answer_of(side, "m") == [0, str(Path.cwd())]
     side.unload("m")
 
 
@@ -373,7 +365,7 @@ def test_a_wrong_setting_fails_every_load_of_triton_and_the_server_here(
     repository.mkdir()
     with ReferenceServer(repository, tmp_path, [f"--backend-config=python,{setting}"]) as server:
         real = RealClient(server)
-        found = reason(real, "m", model(TELLING.format("self.told = 1"), TELLING_CONFIG))
+        found = reason(real, "m", model(ANSWERING.format("self.answer = 1"), ANSWERING_CONFIG))
         real.close()
     assert found == f"Invalid argument: {SETTINGS[setting]}"
     key, _, value = setting.partition("=")

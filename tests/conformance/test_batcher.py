@@ -1,4 +1,4 @@
-"""The dynamic batcher, seen by a model that tells the batch it was executed in."""
+"""The dynamic batcher, seen by a model that answers with the batch it was executed in."""
 
 from __future__ import annotations
 
@@ -76,15 +76,16 @@ def tensor(batch: int, width: int = 1, hold: bool = False) -> dict[str, np.ndarr
 
 
 def send(client: Client, name: str, *requests: dict[str, np.ndarray[Any, Any]]) -> list[tuple[int, int]]:
-    """Sends all at once, in this order; (sum of the batch, requests in it) of the call each was executed in."""
+    """Send all at once, in this order, and return (sum of the batch, requests in it) of the call each was executed
+    in."""
     answers = client.in_order(name, [(inputs, PLAIN) for inputs in requests])
     assert [a.error for a in answers] == [""] * len(answers)
     return [(int(a.outputs["SEEN"][0][0]), int(a.outputs["SEEN"][0][1])) for a in answers]
 
 
 def queue_up(client: Client, name: str, *requests: tuple[dict[str, np.ndarray[Any, Any]], Options]) -> list[list[int]]:
-    """Sends all at once, in this order, while the instance is busy; what the answers say: the first is that of the call
-    that kept it busy."""
+    """Send all at once, in this order, while the instance is busy, and return what the answers say; the first is
+    that of the call that kept it busy."""
     with held(client, name, tensor(1, hold=True)) as first, ThreadPoolExecutor(1) as pool:
         answers = pool.submit(client.in_order, name, requests)
         eventually(lambda: queued(client, name) == len(requests))
@@ -95,7 +96,8 @@ def queue_up(client: Client, name: str, *requests: tuple[dict[str, np.ndarray[An
 
 
 def behind(client: Client, name: str, *requests: dict[str, np.ndarray[Any, Any]]) -> list[tuple[int, int]]:
-    """(sum of the batch, requests in it) of the call each of the requests was executed in, after one that was busy."""
+    """Return (sum of the batch, requests in it) of the call each of the requests was executed in, after one that was
+    busy."""
     first, *rest = queue_up(client, name, *[(r, PLAIN) for r in requests])
     assert first[:2] == [1, 1]
     return [(batch, count) for batch, count, _ in rest]

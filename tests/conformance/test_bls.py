@@ -58,7 +58,7 @@ MODELS = {
 
 
 def call(client: Client, body: str, **names: object) -> Any:
-    """What the caller says it saw."""
+    """Return what the caller reports that it saw."""
     return run(client, "caller", body, **names)
 
 
@@ -74,14 +74,14 @@ THREE_ITEMS = [{"OUT": [0]}, {"OUT": [1]}, {"OUT": [2]}, {}]
 @rule("1.18.1")
 def test_it_is_refused_before_execute(client: Client) -> None:
     refusal = ("TritonModelException", "BLS is only supported during the 'execute' function.")
-    assert run(client, "early", "return told(self.seen)") == [refusal] * 3
+    assert run(client, "early", "return reply(self.seen)") == [refusal] * 3
 
 
 @rule("4.1.1", "4.3.1")
 def test_exec_gives_one_response_or_an_iterator(client: Client) -> None:
     body = (
-        "r = ask('callee', five)\n"
-        "return told([got(r.exec()), [got(x) for x in r.exec(decoupled=True)], [got(x) for x in r.exec(1)]])"
+        "r = request_to('callee', five)\n"
+        "return reply([got(r.exec()), [got(x) for x in r.exec(decoupled=True)], [got(x) for x in r.exec(1)]])"
     )
     assert call(client, body, five=FIVE) == [{"OUT": [5]}, [{"OUT": [5]}], [{"OUT": [5]}]]
 
@@ -91,10 +91,10 @@ def test_async_exec_gives_the_same(client: Client) -> None:
     body = (
         "import asyncio\n"
         "async def both():\n"
-        "    one = await ask('callee', five).async_exec()\n"
-        "    several = await ask('callee_flow', three).async_exec(decoupled=True)\n"
+        "    one = await request_to('callee', five).async_exec()\n"
+        "    several = await request_to('callee_flow', three).async_exec(decoupled=True)\n"
         "    return [got(one), [got(x) for x in several]]\n"
-        "return told(asyncio.run(both()))"
+        "return reply(asyncio.run(both()))"
     )
     assert call(client, body, five=FIVE, three=THREE) == [{"OUT": [5]}, THREE_ITEMS]
 
@@ -106,7 +106,7 @@ def test_exec_lets_other_threads_run_while_it_blocks(client: Client, tmp_path: P
         "    until(lambda: os.path.exists(called))\n"
         "    mark(go)\n"
         "threading.Thread(target=release).start()\n"
-        "return told(got(ask('callee', waits).exec()))"
+        "return reply(got(request_to('callee', waits).exec()))"
     )
     paths = {"called": str(tmp_path / "called"), "go": str(tmp_path / "go")}
     waits = code("mark(called)\nuntil(lambda: os.path.exists(go))\nreturn [number(1)]", **paths)
@@ -117,11 +117,11 @@ def test_exec_lets_other_threads_run_while_it_blocks(client: Client, tmp_path: P
 def test_requests_of_two_threads_meet_in_the_called_models_batcher(client: Client) -> None:
     body = (
         "seen = []\n"
-        "work = lambda: seen.append(got(ask('callee_batch', size).exec()))\n"
+        "work = lambda: seen.append(got(request_to('callee_batch', size).exec()))\n"
         "threads = [threading.Thread(target=work) for _ in '12']\n"
         "for t in threads: t.start()\n"
         "for t in threads: t.join()\n"
-        "return told(seen)"
+        "return reply(seen)"
     )
     size = code("return [R([T('OUT', np.array([[len(requests)]], np.int32))]) for r in requests]")
     assert call(client, body, size=size) == [{"OUT": [[2]]}] * 2
@@ -129,20 +129,20 @@ def test_requests_of_two_threads_meet_in_the_called_models_batcher(client: Clien
 
 @rule("4.1.3")
 def test_a_request_may_be_executed_again(client: Client) -> None:
-    body = "r = ask('callee', five)\nreturn told([got(r.exec()), got(r.exec())])"
+    body = "r = request_to('callee', five)\nreturn reply([got(r.exec()), got(r.exec())])"
     assert call(client, body, five=FIVE) == [{"OUT": [5]}] * 2
 
 
 @rule("4.1.4")
 def test_outputs_stay_what_they_are_while_later_calls_are_made(client: Client) -> None:
     body = (
-        "first = ask('callee', full % 1).exec()\n"
+        "first = request_to('callee', full % 1).exec()\n"
         "view = np.from_dlpack(first.output_tensors()[0])\n"
-        "later = [ask('callee', full % n).exec() for n in (2, 3)]\n"
+        "later = [request_to('callee', full % n).exec() for n in (2, 3)]\n"
         "del later\n"
         "gc.collect()\n"
         "array = first.output_tensors()[0].as_numpy()\n"
-        "return told([view.tolist(), array.tolist(), got(ask('callee', full % 4).exec())])"
+        "return reply([view.tolist(), array.tolist(), got(request_to('callee', full % 4).exec())])"
     )
     full = "return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.full(3, %d, np.int32))])]"
     assert call(client, body, full=full) == [[1, 1, 1], [1, 1, 1], {"OUT": [4, 4, 4]}]
@@ -155,7 +155,7 @@ UNKNOWN_OUTPUT = "Model callee - Error when running inference: unexpected infere
 
 @rule("4.3.2")
 @pytest.mark.parametrize(
-    ("outputs", "seen"),
+    ("outputs", "expected"),
     [
         pytest.param([], {"OUT": [5], "TEXT": [b"x"]}, id="all"),
         pytest.param(["TEXT"], {"TEXT": [b"x"]}, id="one"),
@@ -163,14 +163,15 @@ UNKNOWN_OUTPUT = "Model callee - Error when running inference: unexpected infere
         pytest.param(["NOPE"], UNKNOWN_OUTPUT, id="unknown"),
     ],
 )
-def test_outputs_are_those_that_were_asked_for(client: Client, outputs: list[str], seen: object) -> None:
+def test_outputs_are_those_that_were_requested(client: Client, outputs: list[str], expected: object) -> None:
     two = code("return [R([*number(5).output_tensors(), T('TEXT', np.array([b'x']))])]")
-    assert call(client, "return told(got(ask('callee', two, outputs).exec()))", two=two, outputs=outputs) == seen
+    body = "return reply(got(request_to('callee', two, outputs).exec()))"
+    assert call(client, body, two=two, outputs=outputs) == expected
 
 
 @rule("4.2.3")
 def test_an_iterator_has_a_failure_as_its_only_item(client: Client) -> None:
-    body = "return told([got(x) for x in ask('callee', five, ['NOPE']).exec(True)])"
+    body = "return reply([got(x) for x in request_to('callee', five, ['NOPE']).exec(True)])"
     assert call(client, body, five=FIVE) == [UNKNOWN_OUTPUT]
 
 
@@ -178,37 +179,37 @@ def test_an_iterator_has_a_failure_as_its_only_item(client: Client) -> None:
 @pytest.mark.parametrize("model", ["callee", "nobody"])
 def test_an_input_that_is_there_twice_is_refused(client: Client, model: str) -> None:
     body = (
-        "inputs = ask(model, five).inputs()\n"
+        "inputs = request_to(model, five).inputs()\n"
         "twice = pb_utils.InferenceRequest('r', inputs=inputs * 2, requested_output_names=[], model_name=model)\n"
-        "return told(got(twice.exec()))"
+        "return reply(got(twice.exec()))"
     )
-    told = call(client, body, five=FIVE, model=model)
+    error = call(client, body, five=FIVE, model=model)
     if model == "callee":
         start = "Model callee - Error when running inference: "
-        assert told == start + "[request id: r] input 'CODE' already exists in request"
+        assert error == start + "[request id: r] input 'CODE' already exists in request"
     else:
-        assert "already exists" not in told  # that there is no such model is found first
+        assert "already exists" not in error  # that there is no such model is found first
 
 
 @rule("4.3.2")
 def test_an_output_that_was_not_produced_is_missing(client: Client) -> None:
-    assert call(client, "return told(got(ask('callee', five, ['TEXT']).exec()))", five=FIVE) == {}
+    assert call(client, "return reply(got(request_to('callee', five, ['TEXT']).exec()))", five=FIVE) == {}
 
 
 @rule("4.3.3")
 def test_version_minus_one_is_the_highest(client: Client) -> None:
     body = (
-        "seen = [got(ask('callee_versions', says, model_version=v).exec()) for v in (-1, 1, 3)]\n"
-        "return told([seen, got(ask('callee_versions', says).exec())])"
+        "seen = [got(request_to('callee_versions', answers_version, model_version=v).exec()) for v in (-1, 1, 3)]\n"
+        "return reply([seen, got(request_to('callee_versions', answers_version).exec())])"
     )
-    says = code("return told(self.args['model_version'])")
+    answers_version = code("return reply(self.args['model_version'])")
     answers = [{"TEXT": [f"'{version}'".encode()]} for version in (3, 1, 3)]
-    assert call(client, body, says=says) == [answers, answers[0]]
+    assert call(client, body, answers_version=answers_version) == [answers, answers[0]]
 
 
 @rule("4.3.3", "1.7.8")
 def test_a_timeout_reaches_the_called_model_and_does_not_bound_exec(client: Client) -> None:
-    body = "return told(got(ask('callee', slow, timeout=1000).exec()))"
+    body = "return reply(got(request_to('callee', slow, timeout=1000).exec()))"
     slow = code("time.sleep(0.02)\nreturn [number(request.timeout())]")
     assert call(client, body, slow=slow) == {"OUT": [1000]}
 
@@ -216,21 +217,21 @@ def test_a_timeout_reaches_the_called_model_and_does_not_bound_exec(client: Clie
 @rule("4.3.3", "1.7.8")
 @pytest.mark.parametrize("timeout", [1, 11_000_000, 2**31 + 5, 2**32 + 5, 2**63 - 1, 2**63 + 5, 2**64 - 1])
 def test_a_timeout_of_any_size_reaches_the_called_model(client: Client, timeout: int) -> None:
-    body = f"return told(got(ask('callee', seen, timeout={timeout}).exec()))"
-    seen = code("return told(request.timeout())")
-    assert call(client, body, seen=seen) == {"TEXT": [str(timeout).encode()]}
+    body = f"return reply(got(request_to('callee', reads, timeout={timeout}).exec()))"
+    reads = code("return reply(request.timeout())")
+    assert call(client, body, reads=reads) == {"TEXT": [str(timeout).encode()]}
 
 
-SEEN = code(
+FIELDS = code(
     "r = request\n"
-    "return told([r.request_id(), r.correlation_id(), r.flags(), r.timeout(), json.loads(r.parameters()),"
+    "return reply([r.request_id(), r.correlation_id(), r.flags(), r.timeout(), json.loads(r.parameters()),"
     " sorted(r.requested_output_names())])"
 )
 
 
 @rule("4.3.4")
 @pytest.mark.parametrize(
-    ("options", "seen"),
+    ("options", "expected"),
     [
         ({}, ["", 0, 0, 0, {}, ["OUT", "TEXT"]]),
         (
@@ -258,17 +259,17 @@ SEEN = code(
     ],
     ids=["none", "all", "texts with a NUL", "a parameter with a NUL", "text id", "parameters", "reserved parameters"],
 )
-def test_the_called_model_sees_what_was_said_of_the_request(
-    client: Client, options: dict[str, object], seen: list[object]
+def test_the_called_model_sees_the_fields_of_the_request(
+    client: Client, options: dict[str, object], expected: list[object]
 ) -> None:
-    body = "return told(got(ask('callee', code, **options).exec()))"
-    (text,) = call(client, body, code=SEEN, options=options)["TEXT"]
-    assert ast.literal_eval(text.decode()) == seen
+    body = "return reply(got(request_to('callee', code, **options).exec()))"
+    (text,) = call(client, body, code=FIELDS, options=options)["TEXT"]
+    assert ast.literal_eval(text.decode()) == expected
 
 
 @rule("4.3.4")
 def test_a_parameter_whose_name_has_a_nul_is_refused(client: Client) -> None:
-    body = "return told(ask('callee', code, parameters={'a\\0b': 1}).exec().error().message())"
+    body = "return reply(request_to('callee', code, parameters={'a\\0b': 1}).exec().error().message())"
     refused = "Model callee - Error when running inference: Unexpected missing key on parameters"
     assert call(client, body, code=FIVE) == refused
 
@@ -278,7 +279,7 @@ def test_a_parameter_whose_name_has_a_nul_is_refused(client: Client) -> None:
 def test_parameters_of_a_response_reach_the_caller(client: Client) -> None:
     """Newer than 2.51 (section 8)."""
     with_parameters = code("return [R(number(1).output_tensors(), parameters={'s': 'v', 'i': -5, 'b': True})]")
-    body = "return told(json.loads(ask('callee', code).exec().parameters()))"
+    body = "return reply(json.loads(request_to('callee', code).exec().parameters()))"
     assert call(client, body, code=with_parameters) == {"s": "v", "i": -5, "b": True}
 
 
@@ -295,15 +296,15 @@ def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client,
         "    mark(outer)\n"
         "watcher = threading.Thread(target=watch)\n"
         "watcher.start()\n"
-        "answer = got(ask('callee', code).exec())\n"
+        "answer = got(request_to('callee', code).exec())\n"
         "watcher.join()\n"
-        "return told(answer)"
+        "return reply(answer)"
     )
     pending = client.submit("caller", script(body, code=inner, **names))
     marked(tmp_path / "called")
     pending.cancel()
     assert marked(tmp_path / "inner") is False
-    assert call(client, "return told(1)") == 1
+    assert call(client, "return reply(1)") == 1
 
 
 # models that are not there
@@ -311,12 +312,12 @@ def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client,
 #: Calls the model in every form; says what each gave, and whether the model is ready.
 EVERY_FORM = (
     "version = '' if number == -1 else str(number)\n"
-    "def request(): return ask(callee, five, model_version=number)\n"
+    "def request(): return request_to(callee, five, model_version=number)\n"
     "async def wait():\n"
     "    return [await request().async_exec(), list(await request().async_exec(decoupled=True))]\n"
     "one, several = asyncio.run(wait())\n"
     "seen = [got(request().exec()), [got(x) for x in request().exec(True)], got(one), [got(x) for x in several]]\n"
-    "return told([seen, pb_utils.is_model_ready(callee, version)])"
+    "return reply([seen, pb_utils.is_model_ready(callee, version)])"
 )
 
 
@@ -408,7 +409,7 @@ def test_a_call_loads_nothing(client: Client) -> None:
 def test_an_iterator_yields_each_response_and_an_empty_one_for_a_final_by_itself(
     client: Client, callee: str, items: list[object]
 ) -> None:
-    body = "return told([got(x) for x in ask('callee_flow', code).exec(decoupled=True)])"
+    body = "return reply([got(x) for x in request_to('callee_flow', code).exec(decoupled=True)])"
     assert call(client, body, code=callee) == items
 
 
@@ -417,7 +418,7 @@ def test_an_iterator_yields_each_response_and_an_empty_one_for_a_final_by_itself
 def test_an_iterator_goes_on_after_an_error(client: Client) -> None:
     """Triton's `next` never returns again (measured on 2.51), and all later calls of the caller wait with it."""
     callee = "s = sender()\ns.send(number(0))\ns.send(R(error=E('e')))\ns.send(number(1), 1)"
-    body = "return told([got(x) for x in ask('callee_flow', code).exec(decoupled=True)])"
+    body = "return reply([got(x) for x in request_to('callee_flow', code).exec(decoupled=True)])"
     assert call(client, body, code=code(callee)) == [{"OUT": [0]}, "e", {"OUT": [1]}]
 
 
@@ -428,14 +429,14 @@ def test_next_blocks_and_the_end_says_so(client: Client, tmp_path: Path) -> None
         first=str(tmp_path / "first"),
     )
     body = (
-        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
+        "responses = request_to('callee_flow', code).exec(decoupled=True)\n"
         "seen = [got(next(responses))]\n"
         "mark(first)\n"
         "seen.append(got(next(responses)))\n"
         "for _ in range(2):\n"
         "    try: next(responses)\n"
         "    except StopIteration as end: seen.append(end.args)\n"
-        "return told(seen)"
+        "return reply(seen)"
     )
     end = ("Iteration is done for the responses.",)
     seen = call(client, body, code=waits, first=str(tmp_path / "first"))
@@ -445,8 +446,8 @@ def test_next_blocks_and_the_end_says_so(client: Client, tmp_path: Path) -> None
 @rule("1.10.3")
 def test_an_exhausted_iterator_replays(client: Client) -> None:
     body = (
-        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
-        "return told([[got(x) for x in responses] for _ in range(3)])"
+        "responses = request_to('callee_flow', code).exec(decoupled=True)\n"
+        "return reply([[got(x) for x in responses] for _ in range(3)])"
     )
     assert call(client, body, code=THREE) == [THREE_ITEMS] * 3
 
@@ -454,12 +455,12 @@ def test_an_exhausted_iterator_replays(client: Client) -> None:
 @rule("1.10.3")
 def test_a_replay_starts_once_the_final_was_taken_and_not_in_its_middle(client: Client) -> None:
     body = (
-        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
+        "responses = request_to('callee_flow', code).exec(decoupled=True)\n"
         "seen = [got(next(responses)), got(next(iter(responses)))]\n"
         "seen.append([got(x) for x in responses])\n"
         "seen.append(got(next(iter(responses))))\n"
         "seen.append([got(x) for x in iter(responses)])\n"
-        "return told(seen)"
+        "return reply(seen)"
     )
     zero, one, two, empty = THREE_ITEMS
     assert call(client, body, code=THREE) == [zero, one, [two, empty], zero, [one, two, empty]]
@@ -478,13 +479,13 @@ def test_a_dropped_iterator_lets_the_called_model_go_on(client: Client, tmp_path
         **names,
     )
     body = (
-        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
+        "responses = request_to('callee_flow', code).exec(decoupled=True)\n"
         "seen = [got(next(responses))]\n"
         "del responses\n"
         "gc.collect()\n"
         "mark(dropped)\n"
         "until(lambda: os.path.exists(sent))\n"
-        "return told([seen, [got(x) for x in ask('callee_flow', three).exec(True)]])"
+        "return reply([seen, [got(x) for x in request_to('callee_flow', three).exec(True)]])"
     )
     assert call(client, body, code=goes_on, three=THREE, **names) == [[{"OUT": [0]}], THREE_ITEMS]
 
@@ -492,9 +493,9 @@ def test_a_dropped_iterator_lets_the_called_model_go_on(client: Client, tmp_path
 @rule("1.10.1")
 def test_an_iterator_is_its_own_iterator_and_is_called_as_in_triton(client: Client) -> None:
     body = (
-        "responses = ask('callee_flow', code).exec(True)\n"
+        "responses = request_to('callee_flow', code).exec(True)\n"
         "seen = [iter(responses) is responses, type(responses).__name__, type(responses).__module__]\n"
-        "return told([seen, len(list(responses))])"  # one that is not read to its end keeps Triton from unloading
+        "return reply([seen, len(list(responses))])"  # one that is not read to its end keeps Triton from unloading
     )
     assert call(client, body, code=THREE) == [[True, "ResponseIterator", "c_python_backend_utils"], 4]
 
@@ -505,8 +506,8 @@ def test_an_iterator_is_its_own_iterator_and_is_called_as_in_triton(client: Clie
 def preferring(client: Client, kind: str) -> Any:
     body = (
         "memory = pb_utils.PreferredMemory(getattr(pb_utils, 'TRITONSERVER_MEMORY_' + kind), 0)\n"
-        "response = ask('callee', five, preferred_memory=memory).exec()\n"
-        "return told([got(response), [t.is_cpu() for t in response.output_tensors()]])"
+        "response = request_to('callee', five, preferred_memory=memory).exec()\n"
+        "return reply([got(response), [t.is_cpu() for t in response.output_tensors()]])"
     )
     return call(client, body, five=FIVE, kind=kind)
 

@@ -1,4 +1,4 @@
-"""These tests make BLS calls to ensembles and along chains, and measure the memory that their answers take."""
+"""BLS calls to ensembles and along chains, and the memory that their answers take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
 def ensemble(step: str, *more: str) -> str:
-    """Of one model, with its tensors."""
+    """Return an ensemble of one model, with its tensors."""
     tensors = config(*TENSORS, *more or ("",)).replace('backend: "python"', 'platform: "ensemble"')
     maps = 'input_map { key: "CODE" value: "CODE" } ' + "".join(
         f'output_map {{ key: "{name}" value: "{name}" }} ' for name in ("OUT", "TEXT")
@@ -37,24 +37,25 @@ FIVE = code("return [number(5)]")
 
 @rule("4.3.6")
 def test_an_ensemble_is_called_like_a_model(client: Client) -> None:
-    assert run(client, "one", "return told(got(ask('chain', five, ['OUT']).exec()))", five=FIVE) == {"OUT": [5]}
+    assert run(client, "one", "return reply(got(request_to('chain', five, ['OUT']).exec()))", five=FIVE) == {"OUT": [5]}
 
 
 @rule("4.3.6", "4.2.1")
 def test_a_decoupled_ensemble_needs_the_flag(client: Client) -> None:
     two = code("sender().send(number(1))\nsender().send(number(2), 1)")
-    refused = run(client, "one", "return told(got(ask('flow_chain', two, ['OUT']).exec()))", two=two)
+    refused = run(client, "one", "return reply(got(request_to('flow_chain', two, ['OUT']).exec()))", two=two)
     assert "Please use 'decoupled=True' argument" in refused
-    body = "return told([got(r) for r in ask('flow_chain', two, ['OUT']).exec(decoupled=True)])"
+    body = "return reply([got(r) for r in request_to('flow_chain', two, ['OUT']).exec(decoupled=True)])"
     assert run(client, "one", body, two=two) == [{"OUT": [1]}, {"OUT": [2]}]
 
 
 @rule("4.4.2")
 def test_a_chain_takes_one_thread_of_each_instance(client: Client) -> None:
-    asks = "return [number(got(ask(model, inner, ['OUT']).exec())['OUT'][0])]"
-    third = code(asks, model="four", inner=FIVE)
-    second = code(asks, model="three", inner=third)
-    assert run(client, "one", "return told(got(ask('two', second, ['OUT']).exec()))", second=second) == {"OUT": [5]}
+    calls_next = "return [number(got(request_to(model, inner, ['OUT']).exec())['OUT'][0])]"
+    third = code(calls_next, model="four", inner=FIVE)
+    second = code(calls_next, model="three", inner=third)
+    body = "return reply(got(request_to('two', second, ['OUT']).exec()))"
+    assert run(client, "one", body, second=second) == {"OUT": [5]}
 
 
 @rule("4.4.2", "2.9")
@@ -72,11 +73,11 @@ def test_an_instance_has_as_many_calls_in_flight_as_the_pool_has_threads(client:
     )
     body = (
         "async def both():\n"
-        "    first = ask('two', waits).async_exec()\n"
+        "    first = request_to('two', waits).async_exec()\n"
         "    while not os.path.exists(begun):\n"
         "        await asyncio.sleep(0.005)\n"
-        "    return await asyncio.gather(first, ask('three', marks).async_exec())\n"
-        "return told([got(response) for response in asyncio.run(both())])"
+        "    return await asyncio.gather(first, request_to('three', marks).async_exec())\n"
+        "return reply([got(response) for response in asyncio.run(both())])"
     )
     marks = code("mark(there)\nreturn [number(5)]", there=str(tmp_path / "there"))
     answers = run(client, "one", body, waits=waits, marks=marks, begun=str(tmp_path / "begun"))
@@ -86,19 +87,19 @@ def test_an_instance_has_as_many_calls_in_flight_as_the_pool_has_threads(client:
 @rule("4.4.4")
 def test_the_memory_of_answers(client: Client) -> None:
     """The caller's region grows for them. Triton's keeps its size; of ours the blocks are free again."""
-    before = taken(client)
+    before = used_bytes(client)
     big = code("return [R([T('OUT', np.zeros(1 << 21, np.int32))])]")
-    body = "return told(ask('two', big).exec().output_tensors()[0].as_numpy().size)"
+    body = "return reply(request_to('two', big).exec().output_tensors()[0].as_numpy().size)"
     assert run(client, "one", body, big=big) == 1 << 21
     if client.side == "real":
-        run(client, "one", "return told(gc.collect() * 0)")
-        assert taken(client) >= before + (1 << 23)
+        run(client, "one", "return reply(gc.collect() * 0)")
+        assert used_bytes(client) >= before + (1 << 23)
     else:
-        eventually(lambda: taken(client) == before)
+        eventually(lambda: used_bytes(client) == before)
 
 
-def taken(client: Client) -> int:
-    """Bytes: of all regions of Triton's stubs, and in use of what we write for the calling model."""
+def used_bytes(client: Client) -> int:
+    """Return the bytes of all regions of Triton's stubs, or those in use of what we write for the calling model."""
     if isinstance(client, RealClient):
         return sum(region.stat().st_size for region in Path("/dev/shm").glob(client.server.region_prefix + "*"))
     assert isinstance(client, LabClient)

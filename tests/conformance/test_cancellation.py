@@ -1,4 +1,4 @@
-"""These tests cancel requests (section 3.10): who hears of it, what is dropped, and what runs all the same."""
+"""Cancelled requests (section 3.10): who notices, what is dropped, and what runs all the same."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ MODELS = {
 
 
 def is_waiting(client: Client, name: str, count: int) -> bool:
-    """Whether so many requests wait for an execution of the model."""
+    """Return whether so many requests wait for an execution of the model."""
     labels = f'{{model="{name}",version="1"}}'
     return f"nv_inference_pending_request_count{labels} {count}" in client.metrics().splitlines()
 
 
 WATCH = (
     "mark(started)\n"
-    "until(asks)\n"
+    "until(is_cancelled)\n"
     "seen = [request.is_cancelled(), sender().is_cancelled(), request.is_cancelled()]\n"
     "mark(ended, seen)\n"
 )
 
 
 @rule("3.10.1", "3.10.3", "3.10.4", "1.7.11")
-@pytest.mark.parametrize("asks", ["request.is_cancelled", "sender().is_cancelled"])
+@pytest.mark.parametrize("is_cancelled", ["request.is_cancelled", "sender().is_cancelled"])
 def test_a_model_sees_that_its_client_is_gone_and_answers_into_the_void(
-    client: Client, tmp_path: Path, asks: str
+    client: Client, tmp_path: Path, is_cancelled: str
 ) -> None:
     paths = {"started": str(tmp_path / "started"), "ended": str(tmp_path / "ended")}
-    body = f"asks = {asks}\n{WATCH}return [R(error=E('given up', E.CANCELLED))]"
+    body = f"is_cancelled = {is_cancelled}\n{WATCH}return [R(error=E('given up', E.CANCELLED))]"
     pending = client.submit("direct", script(body, **paths))
     marked(tmp_path / "started")
     pending.cancel()
@@ -50,11 +50,11 @@ def test_a_model_sees_that_its_client_is_gone_and_answers_into_the_void(
     words = "Locally cancelled by application!" if isinstance(client, GRPCClient) else "given up"
     answer = pending.answer.result(60)
     assert (answer.code, answer.error) == ("CANCELLED", words)
-    assert run(client, "direct", "return told(request.is_cancelled())") is False
+    assert run(client, "direct", "return reply(request.is_cancelled())") is False
 
 
 @rule("3.10.3")
-def test_a_cancelled_request_that_is_not_asked_about_runs_to_its_end(client: Client, tmp_path: Path) -> None:
+def test_a_cancelled_request_that_nobody_checks_runs_to_its_end(client: Client, tmp_path: Path) -> None:
     paths = {name: str(tmp_path / name) for name in ("started", "go", "ended")}
     body = "mark(started)\nuntil(lambda: os.path.exists(go))\nmark(ended, 'all of it')\nreturn [number(1)]"
     pending = client.submit("direct", script(body, **paths))
@@ -65,7 +65,8 @@ def test_a_cancelled_request_that_is_not_asked_about_runs_to_its_end(client: Cli
 
 
 def blocked(client: Client, name: str, directory: Path, count: int) -> list[Pending]:
-    """A request that executes until `<directory>/go` is there, and `count` that wait behind it and mark their run."""
+    """Send a request that executes until `<directory>/go` is there, and `count` that wait behind it and mark their
+    run."""
     holds = "mark(started)\nuntil(lambda: os.path.exists(go))\nreturn [number(0)]"
     texts = [code(holds, started=str(directory / "started"), go=str(directory / "go"))]
     texts += [code("mark(ran)\nreturn [number(1)]", ran=str(directory / f"ran{n}")) for n in range(count)]
@@ -84,7 +85,7 @@ def blocked(client: Client, name: str, directory: Path, count: int) -> list[Pend
 def test_a_queue_drops_what_was_cancelled_in_it(client: Client, tmp_path: Path) -> None:
     pending = blocked(client, "queueing", tmp_path, 5)
     pending[-1].cancel()
-    time.sleep(0.1)  # nothing shows when Triton has heard of it
+    time.sleep(0.1)  # nothing shows when Triton has noticed
     (tmp_path / "go").touch()
     answers = [p.answer.result(60) for p in pending]
     assert [a.code for a in answers] == [""] * 5 + ["CANCELLED"]

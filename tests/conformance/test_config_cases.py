@@ -36,7 +36,7 @@ UNUSABLE = {case.id for case in cases.UNUSABLE_COMPLETION_CASES}
 
 
 class Loaded(NamedTuple):
-    """What a load of a case came to, and the config that was then served; or what the client itself ended with."""
+    """The result of a load of a case, and the config that was then served; or the error of the client itself."""
 
     failure: Failure | None
     config: dict[str, object]
@@ -69,7 +69,7 @@ def load(side: Client, case: ConfigCase, override: bool) -> Loaded:
 
 
 def attempt(side: Client, case: ConfigCase, override: bool) -> Loaded:
-    """One case that breaks the client must not take the others with it."""
+    """Load one case. An error of the client becomes its result, so that the other cases are loaded, too."""
     try:
         return load(side, case, override)
     except Exception as error:
@@ -77,7 +77,7 @@ def attempt(side: Client, case: ConfigCase, override: bool) -> Loaded:
 
 
 def patiently(side: Client, case: ConfigCase) -> Loaded:
-    """Of a case that crashes Triton now and then, what it says when it does not."""
+    """Load a case that crashes Triton now and then until it does not."""
     for _ in range(5):
         found = attempt(side, case, override=False)
         if not (isinstance(side, RealClient) and side.revive()):
@@ -87,7 +87,7 @@ def patiently(side: Client, case: ConfigCase) -> Loaded:
 
 @pytest.fixture(scope="session")
 def outcomes() -> dict[str, dict[str, Loaded]]:
-    """By side, then by case: filled by the first test that asks, many loads at a time (rule 2.2.2)."""
+    """Return the results by side, then by case; the first test that needs them loads many at a time (rule 2.2.2)."""
     return {}
 
 
@@ -116,7 +116,8 @@ def all_outcomes(side: Client) -> dict[str, Loaded]:
 
 @contextlib.contextmanager
 def apart(side: Client) -> Iterator[Client]:
-    """Refusing an initial state (rule 5.6.11) crashes Triton now and then while it loads other models: not there."""
+    """Yield a server for the cases whose refusal of an initial state (rule 5.6.11) crashes Triton now and then while
+    it loads other models."""
     if not isinstance(side, RealClient):
         yield side
         return
@@ -141,8 +142,8 @@ def check(case: ConfigCase, failure: Failure | None) -> None:
         return
     assert failure is not None
     if case.outcome == cases.POLL:
-        told = f"failed to load '{name}', failed to poll from model repository"
-        assert (failure.code, failure.text) == ("INTERNAL", told)
+        message = f"failed to load '{name}', failed to poll from model repository"
+        assert (failure.code, failure.text) == ("INTERNAL", message)
         # Beyond the text ours says where a text cannot be parsed, and an override's end is protobuf's own.
         assert failure.reason.startswith(text)
         return

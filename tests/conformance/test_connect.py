@@ -1,4 +1,4 @@
-"""`connect` to tritonlab and to Triton: what is asked, and what comes back."""
+"""`connect` to tritonlab and to Triton: what is sent, and what comes back."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ MODELS = SNIPPET_MODELS
 @pytest.fixture(params=["HTTP", "gRPC"])
 def server(request: Any, client: Client, http: RawHTTP, grpc_address: str) -> Iterator[RemoteServer]:
     with connect(http.address if request.param == "HTTP" else grpc_address) as found:
-        assert found.protocol == request.param  # found out, not told
+        assert found.protocol == request.param  # detected, not set
         yield found
 
 
-def asked(model: str = "echo", **inputs: Any) -> InferenceRequest:
+def request_for(model: str = "echo", **inputs: Any) -> InferenceRequest:
     return InferenceRequest(model, {name: Tensor.from_numpy(value) for name, value in inputs.items()})
 
 
 def test_values_of_every_datatype_go_and_come(server: RemoteServer) -> None:
     inputs = {f"IN_{name}": VALUES[name] for name in TYPES}
-    outcome = server.model("echo").send(asked(**inputs))
+    outcome = server.model("echo").send(request_for(**inputs))
     assert outcome.error is None
     for name, value in VALUES.items():
         expected = [v.encode() for v in value] if name == "STRING" else value.tolist()
         assert outcome.outputs[f"OUT_{name}"].numpy().tolist() == expected
-    again = server.model("echo").send(asked(**inputs))
+    again = server.model("echo").send(request_for(**inputs))
     assert compare(outcome, again).same
     assert outcome.split is not None
     assert 0 < outcome.split.compute_infer < outcome.total_ns
@@ -49,7 +49,7 @@ def test_values_of_every_datatype_go_and_come(server: RemoteServer) -> None:
 def test_a_model_is_a_call(server: RemoteServer) -> None:
     echo = server.model("echo")
     assert echo(IN_FP32=[1, 2])["OUT_FP32"].tolist() == [1, 2]
-    assert [said["name"] for said in echo.metadata()["inputs"]] == [f"IN_{name}" for name in TYPES]
+    assert [tensor["name"] for tensor in echo.metadata()["inputs"]] == [f"IN_{name}" for name in TYPES]
     assert "binary_tensor_data" in server.metadata()["extensions"]
     with pytest.raises(InvalidArgumentError, match="unexpected inference input 'NOPE' for model 'echo'"):
         echo(NOPE=[1])
@@ -58,7 +58,7 @@ def test_a_model_is_a_call(server: RemoteServer) -> None:
 
 
 def test_streams_come_over_grpc(server: RemoteServer) -> None:
-    outcome = server.model("repeat").send(asked("repeat", IN=np.array([4, 2], np.int32)))
+    outcome = server.model("repeat").send(request_for("repeat", IN=np.array([4, 2], np.int32)))
     if server.protocol == "HTTP":
         assert isinstance(outcome.error, UnsupportedError)
         return

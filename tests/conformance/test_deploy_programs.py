@@ -63,8 +63,8 @@ METRICS = {"deploy_rows": "counter", "deploy_depth": "gauge", "deploy_row_bytes"
 
 def recorded(model: str, request: list[float], *answers: list[float]) -> Recorded:
     tensors = [Tensor.from_numpy(np.array(answer, np.float32)) for answer in answers]
-    asked = InferenceRequest(model, {"IN": Tensor.from_numpy(np.array(request, np.float32))})
-    return Recorded(asked, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
+    sent = InferenceRequest(model, {"IN": Tensor.from_numpy(np.array(request, np.float32))})
+    return Recorded(sent, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
 
 
 def config(client: Client, model: str) -> Mapping[str, Any]:
@@ -116,7 +116,7 @@ def test_the_tests_hold_the_server_to_what_was_recorded(
 
 
 def test_every_metric_of_rules_and_dashboard_is_reported(client: Client) -> None:
-    """Also those of a model that was never asked: `absent` would fire else."""
+    """Also those of a model that had no request: `absent` would fire else."""
     files = deploy_files(deployment(client))
     (group,) = yaml.safe_load(files["deploy/monitoring/alerts.yaml"])["groups"]
     panels = json.loads(files["deploy/monitoring/dashboard.json"])["panels"]

@@ -56,7 +56,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def both(real: Client, lab: Client) -> Any:
-    """Both sides with the models loaded, for documents that are compared whole."""
+    """Return both sides with the models loaded, for documents that are compared whole."""
     for side in (real, lab):
         failed = {n: f for n, f in side.load_all(MODELS).items() if f is not None}
         assert not failed, (side.side, failed)
@@ -89,7 +89,7 @@ def test_fresh_statistics_are_the_same_document(both: tuple[Client, Client]) -> 
 
 
 def counts(side: Client, name: str) -> dict[str, Any]:
-    """The numbers of a model's statistics without its times."""
+    """Return the numbers of a model's statistics without its times."""
     found = side.statistics(name)
     assert not isinstance(found, Failure)
     (entry,) = found
@@ -138,7 +138,7 @@ def test_statistics_of_an_unknown_model(both: tuple[Client, Client]) -> None:
 
 
 @rule("2.6.2", "5.11.9", "6.1.3")
-def test_ready_is_said_of_models_and_versions(both: tuple[Client, Client]) -> None:
+def test_models_and_versions_are_ready(both: tuple[Client, Client]) -> None:
     for side in both:
         assert [side.ready("smallest"), side.ready("smallest", 1), side.ready("smallest", 2), side.ready("nobody")] == [
             True,

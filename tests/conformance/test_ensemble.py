@@ -34,7 +34,7 @@ class TritonPythonModel:
         self.outputs = [o["name"] for o in json.loads(args["model_config"])["output"]]
 """
 
-#: Answers each of its outputs with the sum of its inputs; logs what it was asked.
+#: Answers each of its outputs with the sum of its inputs; logs its requests.
 SUM = (
     HEAD
     + """
@@ -43,10 +43,10 @@ SUM = (
 
     def answer(self, r):
         arrays = [t.as_numpy() for t in r.inputs()]
-        asked = [r.request_id(), r.correlation_id(), r.flags(), r.timeout(), json.loads(r.parameters() or "{}")]
-        asked += [sorted(r.requested_output_names()), sorted(t.name() for t in r.inputs()), r.is_cancelled()]
-        if asked[0]:
-            pb_utils.Logger.log_info("%s %s" % (self.name, json.dumps(asked)))
+        request = [r.request_id(), r.correlation_id(), r.flags(), r.timeout(), json.loads(r.parameters() or "{}")]
+        request += [sorted(r.requested_output_names()), sorted(t.name() for t in r.inputs()), r.is_cancelled()]
+        if request[0]:
+            pb_utils.Logger.log_info("%s %s" % (self.name, json.dumps(request)))
         return pb_utils.InferenceResponse([pb_utils.Tensor(o, sum(arrays)) for o in self.outputs if arrays])
 """
 )
@@ -109,7 +109,7 @@ CALL = (
 )
 
 
-#: Says that it was asked, and takes a while.
+#: Logs its request, and takes a while.
 SLEEPER = (
     HEAD
     + """
@@ -308,7 +308,7 @@ def cases() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, dict[str, Any]]:
-    """By test, then by side."""
+    """Return the answers by test, then by side."""
     return {}
 
 
@@ -327,9 +327,9 @@ def test_an_ensemble_answers_the_same(
     if answer["error"][0]:
         answer = {"error": answer["error"]}  # an error names no model in gRPC
     case = request.node.callspec.id.replace(f"{client.side}-", "").replace(f"-{client.side}", "")
-    told = answers.setdefault(case, {})
-    told[client.side] = answer
-    assert len({json.dumps(each, sort_keys=True) for each in told.values()}) == 1, told
+    by_side = answers.setdefault(case, {})
+    by_side[client.side] = answer
+    assert len({json.dumps(each, sort_keys=True) for each in by_side.values()}) == 1, by_side
 
 
 #: The upstream's final flag comes on its last response (-9), or long after it (`lingering`): if it came at once after
@@ -359,9 +359,9 @@ def test_every_response_of_a_decoupled_step_is_carried_on(
         ]
         for codes in STREAMS[model]
     ]
-    told = answers.setdefault(model, {})
-    told[client.side] = found
-    assert len({json.dumps(each, sort_keys=True) for each in told.values()}) == 1, told
+    by_side = answers.setdefault(model, {})
+    by_side[client.side] = found
+    assert len({json.dumps(each, sort_keys=True) for each in by_side.values()}) == 1, by_side
     if model == "stream_sum":
         assert [final for _, _, final, _ in found[1]] == [False, False, True]
     if model == "lingering":
@@ -369,28 +369,28 @@ def test_every_response_of_a_decoupled_step_is_carried_on(
 
 
 @rule("5.7.9")
-def test_a_step_is_asked_with_what_the_client_sent(client: Client) -> None:
+def test_a_step_is_called_with_what_the_client_sent(client: Client) -> None:
     options = {"correlation_id": 7, "flags": 3, "timeout": 5_000_000, "priority": 1, "parameters": {"a": "b", "n": 1}}
-    answer = client.infer("chain", {"X": x(1)}, request_id=f"asked-{client.side}", **options)
+    answer = client.infer("chain", {"X": x(1)}, request_id=f"sent-{client.side}", **options)
     assert not answer.error
     assert answer.parameters == {"sequence_id": 7, "sequence_start": True, "sequence_end": True}
-    asked = [f"asked-{client.side}", 7, 3, 5_000_000, {"a": "b", "n": 1}, ["OUT"], ["IN"], False]
+    logged = [f"sent-{client.side}", 7, 3, 5_000_000, {"a": "b", "n": 1}, ["OUT"], ["IN"], False]
     for name in ("echo", "echo2"):
-        assert asked_of(client, name, f"asked-{client.side}") == [asked]
+        assert requests_of(client, name, f"sent-{client.side}") == [logged]
 
 
 @rule("5.7.12")
-def test_a_step_is_asked_for_the_outputs_that_its_map_names(client: Client) -> None:
+def test_the_outputs_that_its_map_names_are_requested_of_a_step(client: Client) -> None:
     for model, wanted in (("half", ["OUT2"]), ("fork", ["OUT", "OUT2"])):
         ident = f"wanted-{model}-{client.side}"
         client.infer(model, {"X": x(1)}, request_id=ident, outputs=["Y2"] if model == "fork" else [])
-        eventually(partial(asked_of, client, "split", ident))
-        assert asked_of(client, "split", ident)[-1][5] == wanted
-        assert not asked_of(client, "echo", ident)
+        eventually(partial(requests_of, client, "split", ident))
+        assert requests_of(client, "split", ident)[-1][5] == wanted
+        assert not requests_of(client, "echo", ident)
 
 
 def statistics(client: Client, name: str) -> dict[str, Any]:
-    """Of a model with one version."""
+    """Return the statistics of a model with one version."""
     found = client.statistics(name)
     assert isinstance(found, list)
     return dict(found[0])
@@ -449,9 +449,9 @@ def test_an_ensemble_is_described_the_same(client: Client, answers: dict[str, di
     config["ensemble_scheduling"].pop("max_inflight_requests", None)  # came with 25.11
     assert list(config)[-1] == "model_transaction_policy"
     assert config["model_transaction_policy"] == {"decoupled": name == "streams"}
-    told = answers.setdefault(f"config {name}", {})
-    told[client.side] = (config, client.metadata(name), client.ready(name))
-    assert len({json.dumps(each, sort_keys=True) for each in told.values()}) == 1, told
+    by_side = answers.setdefault(f"config {name}", {})
+    by_side[client.side] = (config, client.metadata(name), client.ready(name))
+    assert len({json.dumps(each, sort_keys=True) for each in by_side.values()}) == 1, by_side
 
 
 @rule("4.3.6")
@@ -467,13 +467,13 @@ def test_a_model_may_call_an_ensemble(
 
 @rule("5.7.14")
 def test_steps_that_start_after_a_cancellation_see_it(client: Client) -> None:
-    """Triton does not tell the steps that run; here they hear it too."""
+    """Triton does not cancel the steps that run; here they see it, too."""
     ident = f"cancelled-{client.side}"
     pending = client.submit("cancelled", {"X": x(1)}, Options(request_id=ident))
     wait_for(lambda: f"sleeps {ident}" in client.log())
     pending.cancel()
-    wait_for(lambda: bool(asked_of(client, "echo", ident)))
-    assert asked_of(client, "echo", ident)[-1][-1] is True
+    wait_for(lambda: bool(requests_of(client, "echo", ident)))
+    assert requests_of(client, "echo", ident)[-1][-1] is True
 
 
 BROKEN = python("raise ValueError('x')\n", model_text())
@@ -623,8 +623,8 @@ def test_an_ensemble_is_checked_as_any_model_then(client: Client, case: str) -> 
     name = f"unfit_{case}"
     failure = client.placed(name, files)
     assert failure is not None
-    told = f"version 1 is at UNAVAILABLE state: {text.replace('{e}', name)};"
-    assert failure.text == f"load failed for model '{name}': {told}\n"
+    message = f"version 1 is at UNAVAILABLE state: {text.replace('{e}', name)};"
+    assert failure.text == f"load failed for model '{name}': {message}\n"
     client.unload(name)
 
 
@@ -655,7 +655,7 @@ def test_an_ensemble_that_does_not_fit_its_models_is_refused(
     assert {"name": name} in client.index()  # no version of it was tried
 
 
-TAKEN = {
+ACCEPTED = {
     "taken_more": only("batch4", batch=2, dims="[2]"),
     "taken_any": only("pair"),
     "taken_split": only("split", writes="OUT=Y"),
@@ -668,8 +668,8 @@ TAKEN = {
 
 @rule("5.7.3")
 def test_what_could_fit_is_taken(client: Client) -> None:
-    assert {name: client.placed(name, files) for name, files in TAKEN.items()} == dict.fromkeys(TAKEN)
-    for name in TAKEN:
+    assert {name: client.placed(name, files) for name, files in ACCEPTED.items()} == dict.fromkeys(ACCEPTED)
+    for name in ACCEPTED:
         client.unload(name)
 
 
@@ -710,8 +710,8 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def asked_of(client: Client, model: str, ident: str) -> list[Any]:
-    """What instances of SUM logged of the requests with this id."""
+def requests_of(client: Client, model: str, ident: str) -> list[Any]:
+    """Return what instances of SUM logged of the requests with this id."""
     lines = [line for line in client.log().replace('\\"', '"').splitlines() if f"{model} [" in line and ident in line]
     return [json.loads(line.partition(f"{model} ")[2].rstrip('"')) for line in lines]
 

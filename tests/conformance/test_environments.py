@@ -22,30 +22,30 @@ from .models import model
 from .real_client import RealClient
 from .reference import VENV, backend_directory, missing
 from .rules import rule
-from .test_load import TELLING, TELLING_CONFIG, told
+from .test_load import ANSWERING, ANSWERING_CONFIG, answer_of
 
 if (why := missing()) is not None:
     pytest.skip(f"{why}; the environments here are made of it", allow_module_level=True)
 
 STUB = "triton_python_backend_stub"
 NAMES = ("VIRTUAL_ENV", "PYTHONHOME", "FROM_ACTIVATE")
-SOURCE = TELLING.format(
+SOURCE = ANSWERING.format(
     f"mark = os.path.join(sys.prefix, 'mark')\n"
-    f"        self.told = {{name: os.environ.get(name) for name in {NAMES}}}\n"
-    "        self.told['prefix'] = sys.prefix\n"
-    "        self.told['path'] = os.environ['PATH'].split(':')[0]\n"
-    "        self.told['numpy'] = np.__file__\n"
-    "        self.told['mark'] = open(mark).read() if os.path.exists(mark) else ''"
+    f"        self.answer = {{name: os.environ.get(name) for name in {NAMES}}}\n"
+    "        self.answer['prefix'] = sys.prefix\n"
+    "        self.answer['path'] = os.environ['PATH'].split(':')[0]\n"
+    "        self.answer['numpy'] = np.__file__\n"
+    "        self.answer['mark'] = open(mark).read() if os.path.exists(mark) else ''"
 )
 
 
 def environment(path: str | Path) -> str:
-    """A config.pbtxt that names an environment."""
-    return TELLING_CONFIG + f'parameters {{ key: "EXECUTION_ENV_PATH" value: {{ string_value: "{path}" }} }}\n'
+    """Return a config.pbtxt that names an environment."""
+    return ANSWERING_CONFIG + f'parameters {{ key: "EXECUTION_ENV_PATH" value: {{ string_value: "{path}" }} }}\n'
 
 
 def reason(side: Client, name: str, path: str | Path, **files: str) -> str:
-    """Why a model with that environment could not be loaded: `<Code>: <text>`."""
+    """Return why a model with that environment could not be loaded: `<Code>: <text>`."""
     failure = side.placed(name, model(SOURCE, environment(path), **files))
     side.unload(name)
     assert failure is not None
@@ -58,10 +58,10 @@ def reason(side: Client, name: str, path: str | Path, **files: str) -> str:
 @rule("2.10.1", "2.10.4")
 def test_a_directory_is_used_in_place(side: Client) -> None:
     assert side.placed("env", model(SOURCE, environment(VENV))) is None
-    said: dict[str, Any] = told(side, "env")
+    found: dict[str, Any] = answer_of(side, "env")
     side.unload("env")
-    assert said["numpy"].startswith(str(VENV))
-    assert (said["prefix"], said["VIRTUAL_ENV"], said["path"]) == (str(VENV), str(VENV), f"{VENV}/bin")
+    assert found["numpy"].startswith(str(VENV))
+    assert (found["prefix"], found["VIRTUAL_ENV"], found["path"]) == (str(VENV), str(VENV), f"{VENV}/bin")
 
 
 @rule("2.10.1", "2.10.2", "2.10.4")
@@ -70,11 +70,11 @@ def test_an_archive_in_the_model_is_unpacked_elsewhere(side: Client, file: str, 
     side.place("env", model(SOURCE, environment(f"$$TRITON_MODEL_DIRECTORY/{file}")))
     pack_environment(VENV, side.repository / "env" / file, mode, mark="here")
     assert side.load("env") is None
-    said = told(side, "env")
+    found = answer_of(side, "env")
     side.unload("env")
-    base, _, number = said["prefix"].rpartition("/")
+    base, _, number = found["prefix"].rpartition("/")
     assert Path(base).name.startswith("python_env_") and number.isdecimal()
-    assert (said["VIRTUAL_ENV"], said["path"], said["mark"]) == (said["prefix"], f"{said['prefix']}/bin", "here")
+    assert (found["VIRTUAL_ENV"], found["path"], found["mark"]) == (found["prefix"], f"{found['prefix']}/bin", "here")
 
 
 @rule("2.10.2")
@@ -82,7 +82,7 @@ def test_models_share_an_archive(side: Client, tmp_path: Path) -> None:
     archive = pack_environment(VENV, tmp_path / "env.tar.gz")
     text = environment(archive)
     assert set(side.load_all({"one": model(SOURCE, text), "two": model(SOURCE, text)}).values()) == {None}
-    one, two = told(side, "one"), told(side, "two")
+    one, two = answer_of(side, "one"), answer_of(side, "two")
     assert one["prefix"] == two["prefix"]
     for name in ("one", "two"):
         side.unload(name)
@@ -93,15 +93,15 @@ def test_an_archive_that_changed_is_unpacked_again(side: Client, tmp_path: Path)
     archive = pack_environment(VENV, tmp_path / "env.tar.gz", mark="first")
     os.utime(archive, (1, 1))
     assert side.placed("env", model(SOURCE, environment(archive))) is None
-    assert told(side, "env")["mark"] == "first"
+    assert answer_of(side, "env")["mark"] == "first"
     pack_environment(VENV, archive, mark="second")
     assert side.placed("env", model(SOURCE + "\n", environment(archive))) is None
-    assert told(side, "env")["mark"] == "second"
+    assert answer_of(side, "env")["mark"] == "second"
     side.unload("env")
 
 
-def said_of_environments(side: Client, path: Path) -> list[tuple[str, str]]:
-    """Level and text of the records about that archive, each with its kind before the path."""
+def records_of_environments(side: Client, path: Path) -> list[tuple[str, str]]:
+    """Return level and text of the records about that archive, each with its kind before the path."""
     if isinstance(side, LabClient):
         records = [(r.level[0], r.text) for r in side.server.logs()]
     else:
@@ -112,25 +112,25 @@ def said_of_environments(side: Client, path: Path) -> list[tuple[str, str]]:
 
 @rule("2.10.8")
 def test_what_the_log_says_of_environments(side: Client, tmp_path: Path) -> None:
-    """An archive is extracted once per content and path, which only the verbose log says."""
+    """An archive is extracted once per content and path, which only the verbose log records."""
     archive = pack_environment(VENV, tmp_path / "env.tar.gz")
     side.log_verbosely(True)
     using, extracting = ("I", "Using Python execution env "), ("I", "Extracting Python execution env ")
     if side.side == "lab":
         extracting = ("V", extracting[1])  # it is a verbose record, which Triton's letters do not tell
     assert side.placed("env", model(SOURCE, environment(archive))) is None
-    assert said_of_environments(side, archive) == [using, extracting]
+    assert records_of_environments(side, archive) == [using, extracting]
     assert side.placed("env", model(SOURCE + "\n", environment(archive))) is None
     assert side.placed("env2", model(SOURCE, environment(archive))) is None
-    assert said_of_environments(side, archive) == [using, extracting, using, using]
+    assert records_of_environments(side, archive) == [using, extracting, using, using]
     os.utime(archive, (1, 1))
     assert side.placed("env", model(SOURCE, environment(archive))) is None
-    assert said_of_environments(side, archive)[4:] == [using, extracting]
+    assert records_of_environments(side, archive)[4:] == [using, extracting]
     side.log_verbosely(False)
     assert side.placed("env", model(SOURCE + "\n", environment(VENV))) is None
-    assert said_of_environments(side, VENV)[-1] == using
+    assert records_of_environments(side, VENV)[-1] == using
     reason(side, "env3", "/no/environment")
-    assert said_of_environments(side, Path("/no/environment")) == [using]
+    assert records_of_environments(side, Path("/no/environment")) == [using]
     for name in ("env", "env2"):
         side.unload(name)
 
@@ -139,7 +139,7 @@ def test_what_the_log_says_of_environments(side: Client, tmp_path: Path) -> None
 def test_no_path_is_no_environment(side: Client) -> None:
     assert side.placed("env", model(SOURCE, environment(""))) is None
     # the reference server is started without one
-    assert told(side, "env")["VIRTUAL_ENV"] == (os.environ.get("VIRTUAL_ENV") if side.side == "lab" else None)
+    assert answer_of(side, "env")["VIRTUAL_ENV"] == (os.environ.get("VIRTUAL_ENV") if side.side == "lab" else None)
     side.unload("env")
 
 
@@ -170,7 +170,7 @@ def test_an_environment_that_cannot_be_used_says_why(side: Client, case: str) ->
 
 @rule("2.10.3")
 @pytest.mark.parametrize("text", ["", "no archive " * 1000])
-def test_what_is_no_archive_is_said_to_be_none(fresh: Client, text: str) -> None:
+def test_what_is_not_an_archive_is_refused(fresh: Client, text: str) -> None:
     # a server of its own: a failed extraction spoils every later one of Triton
     found = reason(fresh, "env", "$$TRITON_MODEL_DIRECTORY/env.tar.gz", **{"env.tar.gz": text})
     assert found == "Internal: archive_read_open_filename() failed."
@@ -192,28 +192,28 @@ def test_the_activate_script_is_executed_by_2_51_and_not_since(
     side: Client = request.getfixturevalue(program)
     archive = pack_environment(VENV, tmp_path / "env.tar.gz")
     assert side.placed("env", model(SOURCE, environment(archive))) is None
-    assert told(side, "env")["FROM_ACTIVATE"] == expected
+    assert answer_of(side, "env")["FROM_ACTIVATE"] == expected
     side.unload("env")
 
 
 @rule("2.10.6")
 def test_triton_prefers_a_models_own_stub_and_makes_it_executable(real: RealClient) -> None:
-    real.place("own", model(SOURCE, TELLING_CONFIG))
+    real.place("own", model(SOURCE, ANSWERING_CONFIG))
     stub = real.repository / "own" / STUB
     shutil.copy(backend_directory() / "python" / STUB, stub)
     stub.chmod(0o644)
     assert real.load("own") is None
-    assert told(real, "own")["mark"] == ""
+    assert answer_of(real, "own")["mark"] == ""
     assert stub.stat().st_mode & 0o777 == 0o100  # only its owner may run it, nobody may read it; ours adds u+x
     real.unload("own")
 
 
 @rule("2.10.6")
 def test_a_stub_compiled_for_triton_is_kept_and_ours_runs_the_model(lab: Client) -> None:
-    lab.place("own", model(SOURCE, TELLING_CONFIG))
+    lab.place("own", model(SOURCE, ANSWERING_CONFIG))
     stub = backend_directory() / "python" / STUB
     shutil.copy(stub, lab.repository / "own")
     assert lab.load("own") is None
-    assert told(lab, "own")["mark"] == ""
+    assert answer_of(lab, "own")["mark"] == ""
     assert (lab.repository / "own" / STUB).stat().st_mode == stub.stat().st_mode
     lab.unload("own")

@@ -50,7 +50,7 @@ ELSEWHERE = (
 
 
 def cells() -> list[tuple[str, str]]:
-    """(model, cell) of every cell that writes a part of a model."""
+    """Yield (model, cell) of every cell that writes a part of a model."""
     found = []
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
@@ -61,7 +61,7 @@ def cells() -> list[tuple[str, str]]:
 
 
 def export_models(target: Path) -> None:
-    """Write the model directories that the notebooks' export gives into a model repository."""
+    """Write the model directories that the notebooks export into a model repository."""
     shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))  # type: ignore[no-untyped-call]
     with (
         tempfile.TemporaryDirectory() as repository,
@@ -79,7 +79,7 @@ def export_models(target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
-    """The model directories that the notebooks' export gives, by name."""
+    """Return the model directories that the notebooks export, by name."""
     target = tmp_path_factory.mktemp("exported")
     export_models(target)
     return {path.name: _files(path) for path in target.iterdir()}
@@ -91,7 +91,7 @@ def _files(directory: Path) -> Files:
 
 @pytest.fixture(scope="module")
 def client(side: Client, exported: dict[str, Files]) -> Iterator[Client]:
-    """A side that serves what was exported."""
+    """Return a side that serves what was exported."""
     failed = {name: failure for name, failure in side.load_all(exported).items() if failure is not None}
     assert not failed, failed
     yield side

@@ -42,7 +42,7 @@ def run(client: Client, body: str, model: str = "run") -> Answer:
 
 
 def usable(client: Client, model: str = "run") -> bool:
-    """Whether the next request works (rule 3.5.3)."""
+    """Return whether the next request works (rule 3.5.3)."""
     return bool(run(client, "return [ok]", model).outputs["OUT"].tolist() == [7])
 
 
@@ -151,7 +151,7 @@ EXCEPTIONS = {
 
 @rule("3.5.1", "2.5.2", "3.5.3")
 @pytest.mark.parametrize("case", EXCEPTIONS)
-def test_an_exception_is_told_with_its_frames_and_the_next_request_works(client: Client, case: str) -> None:
+def test_an_exception_is_reported_with_its_frames_and_the_next_request_works(client: Client, case: str) -> None:
     body, message = EXCEPTIONS[case]
     answer = run(client, body)
     assert answer.code == "INTERNAL"
@@ -161,7 +161,7 @@ def test_an_exception_is_told_with_its_frames_and_the_next_request_works(client:
 
 
 @rule("2.5.2", "3.5.1")
-def test_why_a_text_cannot_be_had_is_told_after_the_frames(client: Client) -> None:
+def test_why_a_text_cannot_be_had_is_reported_after_the_frames(client: Client) -> None:
     answer = run(client, "class Bad(Exception):\n    def __str__(self):\n        1 / 0\nraise Bad")
     why = "ZeroDivisionError: division by zero\n\nAt:\n  <string>(5): __str__\n"
     assert answer.error.endswith(f"execute\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: {why}")
@@ -278,8 +278,8 @@ def test_a_sender_refuses_in_default_mode(client: Client, case: str) -> None:
     caught += "    self.seen = str(e)\n"
     answered = "s.send" in body and "ok, 1" in body
     assert run(client, caught + ("return [None]" if answered else "return [ok]")).outputs["OUT"].tolist() == [7]
-    told = run(client, "return [pb_utils.InferenceResponse([pb_utils.Tensor('TEXT', np.array([self.seen], object))])]")
-    assert told.outputs["TEXT"].tolist() == [message.encode()]
+    read = "return [pb_utils.InferenceResponse([pb_utils.Tensor('TEXT', np.array([self.seen], object))])]"
+    assert run(client, read).outputs["TEXT"].tolist() == [message.encode()]
 
 
 @rule("3.2.3")
@@ -297,7 +297,7 @@ SEND = "s = requests[0].get_response_sender()\n"
 
 
 def flow(client: Client, body: str) -> list[tuple[object, str, bool]]:
-    """(value or None, error, final) of each message of the stream."""
+    """Return (value or None, error, final) of each message of the stream."""
     return [
         (a.outputs["OUT"].tolist() if "OUT" in a.outputs else None, a.error, a.final)
         for a in client.stream("flow", script(body))
@@ -399,13 +399,13 @@ def test_a_stub_that_is_killed_fails_its_request(side: Client) -> None:
 @rule("1.7.5")
 def test_doubles_among_a_request_s_parameters_are_written_as_triton_does(client: Client) -> None:
     numbers = [0.5, 3.0, 1e15, 1e16, 1.5e17, 1e20, 1e21, 1e22, -2.5e300, 1e-5, 1.25e-6, 1e-7, -0.0]
-    given = {f"p{index:02}": number for index, number in enumerate(numbers)}
+    parameters = {f"p{index:02}": number for index, number in enumerate(numbers)}
     body = (
         "text = pb_utils.Tensor('TEXT', np.array([requests[0].parameters()], dtype=object))\n"
         "return [pb_utils.InferenceResponse([text])]"
     )
-    told = client.infer("run", script(body), parameters=given).outputs["TEXT"][0].decode()
-    written = [pair.partition(":")[2] for pair in sorted(told.strip("{}").split(","))]  # Triton's order is a hash's
+    text = client.infer("run", script(body), parameters=parameters).outputs["TEXT"][0].decode()
+    written = [pair.partition(":")[2] for pair in sorted(text.strip("{}").split(","))]  # Triton's order is a hash's
     assert written == [
         *("0.5", "3.0", "1000000000000000.0", "10000000000000000.0", "150000000000000000.0", "100000000000000000000.0"),
         *("1e21", "1e22", "-2.5e300", "0.00001", "0.00000125", "1e-7", "-0.0"),

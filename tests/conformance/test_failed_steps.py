@@ -18,21 +18,21 @@ GOOD = python(SUM, model_text())
 FAILS = python("raise ValueError('x')\n", model_text())
 UNREADABLE = python(SUM, "nonsense: 1")
 TEMPLATE = python(SUM, model_text().replace("max_batch_size: 0", "max_batch_size: ${batch}"))
-NAMED_OTHERWISE = python(SUM, 'name: "other"\n' + model_text())
+OTHER_NAME = python(SUM, 'name: "other"\n' + model_text())
 NO_BACKEND = python(SUM, model_text().replace('"python"', '"nope"'))
 ON_GPU = python(SUM, model_text(more="instance_group { kind: KIND_GPU }"))
 
 
 class Case(NamedTuple):
-    """`models`: what is placed. `loads`: (model, what its load says), in order; None for one that succeeds. The names
-    of all models begin with that of the case, which stands for `{}`."""
+    """Models and the loads that follow. `models`: what is placed. `loads`: (model, text of its failure), in order;
+    None for one that succeeds. The names of all models begin with that of the case, which stands for `{}`."""
 
     models: dict[str, Files]
     loads: Sequence[tuple[str, str | None]]
 
 
 def chain(name: str, reads: str = "IN=X", writes: str = "OUT=Y") -> Files:
-    """An ensemble of m1 and m2."""
+    """Return an ensemble of m1 and m2."""
     return ensemble(step(f"{name}_m1", reads, "OUT=Z"), step(f"{name}_m2", "IN=Z", writes))
 
 
@@ -66,7 +66,7 @@ CASES: dict[str, Case] = {
     "fs_failed": Case({"m1": FAILS, "m2": GOOD, "e": {}}, [("e", failed("m1")), ("e", failed("m1"))]),
     "fs_unreadable": unread(UNREADABLE),
     "fs_template": unread(TEMPLATE),
-    "fs_named": unread(NAMED_OTHERWISE),
+    "fs_named": unread(OTHER_NAME),
     "fs_missing": Case({"m2": GOOD, "e": {}}, [("m2", None), ("e", MISSING), ("e", UNPOLLED % "e")]),
     # several at once: what is missing comes first, once; then what failed, as it is tried again with each load
     "fs_missing_failed": Case(
@@ -102,7 +102,7 @@ def place(client: Client, name: str, models: dict[str, Files]) -> None:
         client.place(f"{name}_{part}", files or chain(name))
 
 
-def says(client: Client, name: str, part: str, text: str | None) -> None:
+def check_load(client: Client, name: str, part: str, text: str | None) -> None:
     failure = client.load(f"{name}_{part}")
     if text is None:
         assert failure is None
@@ -128,7 +128,7 @@ MODELS: dict[str, Files] = {}  # each test places its own
 def test_what_a_load_says_of_failed_steps(client: Client, name: str) -> None:
     place(client, name, CASES[name].models)
     for part, text in CASES[name].loads:
-        says(client, name, part, text)
+        check_load(client, name, part, text)
 
 
 @rule("5.7.3", "5.7.4")
@@ -138,14 +138,14 @@ def test_what_is_missing_passes_for_a_model_without_tensors_once_another_step_ch
     client: Client, name: str
 ) -> None:
     place(client, name, {"m2": GOOD, "e": {}})
-    says(client, name, "m2", None)
-    says(client, name, "e", MISSING)
+    check_load(client, name, "m2", None)
+    check_load(client, name, "e", MISSING)
     client.place(f"{name}_m2", python(SUM + "\n# changed\n", model_text()))
-    says(client, name, "e", NO_INPUT % "IN")
-    client.place(f"{name}_e", chain(name, writes="OUT2=Y"))  # another ensemble: it is told again
-    says(client, name, "e", MISSING)
+    check_load(client, name, "e", NO_INPUT % "IN")
+    client.place(f"{name}_e", chain(name, writes="OUT2=Y"))  # another ensemble: the reason is reported again
+    check_load(client, name, "e", MISSING)
     client.place(f"{name}_m1", GOOD)
-    says(client, name, "e", "load failed for model '{}_e': in ensemble {}_e, ensemble tensor Y is mapped from")
+    check_load(client, name, "e", "load failed for model '{}_e': in ensemble {}_e, ensemble tensor Y is mapped from")
 
 
 @rule("5.7.3")
@@ -153,8 +153,9 @@ def test_what_is_missing_passes_for_a_model_without_tensors_once_another_step_ch
 @pytest.mark.parametrize("name", ["fs_logged"])
 def test_the_log_says_why_an_ensemble_was_refused(client: Client, name: str) -> None:
     place(client, name, {"m2": GOOD, "e": {}, "m1": {"config.pbtxt": model_text()}})
-    says(client, name, "m1", "load failed for model '{}_m1': at least one version must be available")
-    says(client, name, "e", "load failed for model '{}_e': ensemble '{}_e' depends on '{}_m1' which has no loaded")
+    check_load(client, name, "m1", "load failed for model '{}_m1': at least one version must be available")
+    depends = "load failed for model '{}_e': ensemble '{}_e' depends on '{}_m1' which has no loaded"
+    check_load(client, name, "e", depends)
     log = client.log()
     version = f"at least one version must be available under the version policy of model '{name}_m1'"
     assert re.search(rf"failed to load model '{name}_m1': {version}", log)

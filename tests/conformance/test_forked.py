@@ -45,13 +45,13 @@ NOW = (
     "import multiprocessing, sys\n"
     "work = type(self).execute.__globals__['work']\n"
     "with multiprocessing.get_context('fork').Pool(count) as pool:\n"
-    "    return told(pool.map_async(work, [job] * count).get(8))"
+    "    return reply(pool.map_async(work, [job] * count).get(8))"
 )
 #: Runs it in the pool that `initialize` made.
-BEFORE = "return told(self.pool.apply_async(type(self).execute.__globals__['work'], (job,)).get(8))"
+BEFORE = "return reply(self.pool.apply_async(type(self).execute.__globals__['work'], (job,)).get(8))"
 
 
-#: How often 2.51 is asked again: it forks with threads running, and now and then the copy hangs in a lock of theirs.
+#: How often 2.51 gets the request: it forks with threads running, and now and then the copy hangs in a lock of theirs.
 _TRIES = 4
 _HANGS = re.compile("DEADLINE|TimeoutError|is not healthy")
 
@@ -67,7 +67,7 @@ def forked(client: Client, job: str, where: str = NOW, count: int = 1, **names: 
 
 
 def reload_hanging(client: RealClient) -> None:
-    """Kills the model's processes, of which one hangs: the server starts them anew with the next request."""
+    """Kill the model's processes, of which one hangs: the server starts them again with the next request."""
     for process in psutil.Process(client.server.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             if any(argument.startswith("pooled") for argument in process.cmdline()):
@@ -78,14 +78,14 @@ def reload_hanging(client: RealClient) -> None:
 @rule("4.1.5")
 @pytest.mark.parametrize("count", [1, 3])
 def test_exec_in_forked_processes(client: Client, count: int) -> None:
-    job = "return [got(ask('callee', five).exec()) for _ in range(5)]"
+    job = "return [got(request_to('callee', five).exec()) for _ in range(5)]"
     assert forked(client, job, count=count, five=FIVE) == [[{"OUT": [5]}] * 5] * count
 
 
 @rule("4.1.5")
 def test_an_error_of_the_called_model(client: Client) -> None:
     fails = code("return [R(error=E('its words'))]")
-    assert forked(client, "return got(ask('callee', fails).exec())", fails=fails) == ["its words"]
+    assert forked(client, "return got(request_to('callee', fails).exec())", fails=fails) == ["its words"]
 
 
 @rule("4.1.5", "1.14.6")
@@ -102,7 +102,7 @@ def test_metrics_in_a_forked_process(client: Client) -> None:
 @rule("4.1.5")
 def test_the_parent_goes_on_as_if_nothing_had_been(client: Client) -> None:
     forked(client, "return 1", count=2)
-    assert run(client, "pooled", "return told(got(ask('callee', five).exec()))", five=FIVE) == {"OUT": [5]}
+    assert run(client, "pooled", "return reply(got(request_to('callee', five).exec()))", five=FIVE) == {"OUT": [5]}
 
 
 @rule("4.1.5")
@@ -111,7 +111,7 @@ def test_what_hangs_or_gets_lost_in_triton_works(client: Client) -> None:
     """2.51: `exec(decoupled=True)` never returns, `is_cancelled()` neither, and Logger's lines do not arrive."""
     job = (
         "pb_utils.Logger.log_info('from a fork')\n"
-        "items = [got(r) for r in ask('callee', five).exec(decoupled=True)]\n"
+        "items = [got(r) for r in request_to('callee', five).exec(decoupled=True)]\n"
         "return [items, pb_utils.is_model_ready('callee')]"
     )
     assert forked(client, job, five=FIVE) == [[[{"OUT": [5]}], True]]
@@ -121,6 +121,6 @@ def test_what_hangs_or_gets_lost_in_triton_works(client: Client) -> None:
 @rule("4.1.5", "1.18.1")
 def test_processes_of_initialize(client: Client) -> None:
     """In Triton they are copies of a stub whose model is not initialized, and stay that."""
-    seen = forked(client, "return got(ask('callee', five).exec())", BEFORE, five=FIVE)
+    seen = forked(client, "return got(request_to('callee', five).exec())", BEFORE, five=FIVE)
     refused = "TritonModelException: BLS is only supported during the 'execute' function."
     assert seen == (refused if client.side == "real" else {"OUT": [5]})

@@ -143,7 +143,8 @@ def test_a_stream_of_the_client(api: triton.InferenceServerClient) -> None:
 
 
 def forgotten(api: triton.InferenceServerClient) -> bool:
-    """Triton does not forget all regions while one is in use, which it is a moment longer than its request."""
+    """Unregister all regions, and return whether none is left. Triton does not forget them while one is in use,
+    which it is a moment longer than its request."""
     with contextlib.suppress(InferenceServerException):
         api.unregister_system_shared_memory()
     return not api.get_system_shared_memory_status().regions

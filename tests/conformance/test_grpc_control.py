@@ -40,10 +40,10 @@ def test_health(rpc: Rpc) -> None:
     assert rpc("ModelReady", name="echo", version="x") == BAD_VERSION
     # not where a model of another module could not be loaded, nor while one is being unloaded (rule 5.11.9)
     for service in (b"", b"\x0a\x01x"):
-        eventually(partial(says_what_server_ready_says, rpc, service))
+        eventually(partial(agrees_with_server_ready, rpc, service))
 
 
-def says_what_server_ready_says(rpc: Rpc, service: bytes) -> bool:
+def agrees_with_server_ready(rpc: Rpc, service: bytes) -> bool:
     answer = rpc.raw("/grpc.health.v1.Health/Check", service)
     assert answer in (b"\x08\x01", b"\x08\x02")
     return bool((answer == b"\x08\x01") == ok(rpc("ServerReady")).ready)
@@ -111,7 +111,7 @@ def test_statistics(rpc: Rpc) -> None:
 
 
 def repository_request(method: str, name: str = "echo", **parameters: Any) -> Any:
-    """`parameters` as (kind, value)."""
+    """Return a request with `parameters` as (kind, value)."""
     request = getattr(service_pb2, f"{method}Request")(model_name=name)
     for key, (kind, value) in parameters.items():
         setattr(request.parameters[key], f"{kind}_param", value)
@@ -332,13 +332,13 @@ def test_log_settings_that_cannot_be(rpc: Rpc, key: str, kind: str, value: Any, 
 
 @rule("5.14.3")
 def test_what_comes_before_a_bad_log_setting_stays_set(rpc: Rpc) -> None:
-    asked = {"log_format": ("string", "X"), "log_verbose_level": ("uint32", 3), "log_error": ("bool", False)}
-    assert logged(rpc, **asked) == ("INVALID_ARGUMENT", "invalid argument for log_format, got: X")
+    settings = {"log_format": ("string", "X"), "log_verbose_level": ("uint32", 3), "log_error": ("bool", False)}
+    assert logged(rpc, **settings) == ("INVALID_ARGUMENT", "invalid argument for log_format, got: X")
     found = logged(rpc, log_error=("bool", True))
     assert (found["log_verbose_level"], found["log_error"]) == (3, True)
     # it is an int for Triton, and none below 0
-    for level, shown in ((2**31 - 1, 2**31 - 1), (2**31, 0), (5, 5), (2**32 - 1, 0)):
-        assert logged(rpc, log_verbose_level=("uint32", level))["log_verbose_level"] == shown
+    for level, reported in ((2**31 - 1, 2**31 - 1), (2**31, 0), (5, 5), (2**32 - 1, 0)):
+        assert logged(rpc, log_verbose_level=("uint32", level))["log_verbose_level"] == reported
 
 
 # -- shared memory
@@ -348,7 +348,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @pytest.fixture
 def key(rpc: Rpc) -> Iterator[str]:
-    """A region of two pages whose FP32 elements count from 0."""
+    """Return the key of a region of two pages whose FP32 elements count from 0."""
     path = Path("/dev/shm") / f"tritonlab_test_{uuid.uuid4().hex}"
     path.write_bytes(np.arange(2 * PAGE // 4, dtype=np.float32).tobytes())
     yield f"/{path.name}"
@@ -359,7 +359,7 @@ def key(rpc: Rpc) -> Iterator[str]:
 
 @pytest.fixture
 def region(rpc: Rpc, key: str) -> str:
-    """`a`: its first page."""
+    """Register the first page of the region as `a`, and return the region's key."""
     ok(rpc("SystemSharedMemoryRegister", name="a", key=key, byte_size=PAGE))
     return key
 
@@ -494,12 +494,12 @@ NO_REGION: list[tuple[dict[str, Any], str]] = [
 
 @rule("6.10.4")
 @pytest.mark.parametrize(("parameters", "text"), NO_REGION)
-def test_which_of_several_mistakes_is_told(rpc: Rpc, parameters: dict[str, Any], text: str) -> None:
-    for asked in (
+def test_which_of_several_mistakes_is_reported(rpc: Rpc, parameters: dict[str, Any], text: str) -> None:
+    for request in (
         message("echo", [tensor(parameters=parameters)], [PAIR]),
         message("echo", [tensor()], [PAIR], outputs=[output(**parameters)]),
     ):
-        assert rpc("ModelInfer", asked) == ("INVALID_ARGUMENT", text)
+        assert rpc("ModelInfer", request) == ("INVALID_ARGUMENT", text)
 
 
 @rule("6.10.4", "6.7.1")

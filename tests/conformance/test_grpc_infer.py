@@ -203,7 +203,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @rule("5.4.1", "6.7.1", "6.7.2")
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_wrong_is_said_in_tritons_words(rpc: Rpc, case: str) -> None:
+def test_what_is_wrong_is_reported_in_tritons_words(rpc: Rpc, case: str) -> None:
     fields, text = REFUSED[case]
     assert rpc.infer(**fields) == ("INVALID_ARGUMENT", text)
 
@@ -249,10 +249,10 @@ def test_the_data_of_inputs_comes_before_the_outputs_and_these_before_the_rules(
 
 
 @rule("5.4.1")
-def test_the_first_unknown_output_by_its_bytes_is_told(rpc: Rpc) -> None:
-    for names, told in ((["Z", "B", "C"], "B"), (["é", "z", "Z", "IN"], "Z")):
+def test_the_first_unknown_output_by_its_bytes_is_reported(rpc: Rpc) -> None:
+    for names, unknown in ((["Z", "B", "C"], "B"), (["é", "z", "Z", "IN"], "Z")):
         refused = rpc.infer(inputs=[tensor()], raw=[PAIR], outputs=[output(name) for name in names])
-        assert refused == ("INVALID_ARGUMENT", f"unexpected inference output '{told}' for model 'echo'")
+        assert refused == ("INVALID_ARGUMENT", f"unexpected inference output '{unknown}' for model 'echo'")
 
 
 @rule("5.4.1", "5.4.5")
@@ -459,13 +459,13 @@ def test_a_model_sees_what_has_no_meaning_of_its_own(rpc: Rpc) -> None:
 
 @rule("3.5.1", "6.7.4")
 def test_exactly_one_response_is_an_answer(rpc: Rpc, client: Client) -> None:
-    def ask(count: int) -> Any:
+    def infer(count: int) -> Any:
         return rpc.infer("sender", [tensor(shape=[1])], [np.float32(count).tobytes()])
 
-    assert list(ok(ask(1)).raw_output_contents) == [bytes(4)]
+    assert list(ok(infer(1)).raw_output_contents) == [bytes(4)]
     for count in (2, 7, -2):
-        assert ask(count) == ("INTERNAL", "expected a single response, got 2")
-    status, text = ask(-1)
+        assert infer(count) == ("INTERNAL", "expected a single response, got 2")
+    status, text = infer(-1)
     assert (status, client.plain(text)) == (
         "INTERNAL",
         "Failed to process the request(s) for model 'sender_0_0', message: ValueError: bad\n\nAt:\n"
@@ -498,16 +498,16 @@ def test_an_output_as_its_highest_classes(
 
 @rule("6.6.3")
 def test_bad_counts_of_classes(rpc: Rpc) -> None:
-    def ask(**parameters: Any) -> Any:
+    def infer(**parameters: Any) -> Any:
         return rpc.infer(inputs=[tensor()], raw=[PAIR], outputs=[output(**parameters)])
 
     for count in (-1, 0):
         text = "invalid value for 'classification' parameter, expected >= 0"
-        assert ask(classification=count) == ("INVALID_ARGUMENT", text)
+        assert infer(classification=count) == ("INVALID_ARGUMENT", text)
     text = "invalid value type for 'classification' parameter, expected int64_param"
-    assert ask(classification="x") == ("INVALID_ARGUMENT", text)
+    assert infer(classification="x") == ("INVALID_ARGUMENT", text)
     text = "output can't set both 'shared_memory_region' and 'classification'"
-    both = ask(classification=1, shared_memory_region="a", shared_memory_byte_size=8)
+    both = infer(classification=1, shared_memory_region="a", shared_memory_byte_size=8)
     assert both == ("INVALID_ARGUMENT", text)
 
 

@@ -1,5 +1,5 @@
-"""These tests ask tritonlab the cases of other modules over gRPC. The other modules ask the real server, which they
-reach over gRPC anyway."""
+"""The cases of other modules, sent to tritonlab over gRPC. The other modules send them to the real server, which
+they reach over gRPC anyway."""
 
 from __future__ import annotations
 

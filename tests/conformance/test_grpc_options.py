@@ -16,21 +16,10 @@ from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .grpc_messages import PAIR, Rpc, answer, message, ok, tensor
-from .models import ECHO, config, model
+from .models import ECHO, PARAMETERS, config, model
 from .reference import ReferenceServer, missing
 from .rules import rule
 
-#: Answers the parameters of its request as they are.
-PARAMETERS = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        texts = [np.array([request.parameters().encode()], dtype=object) for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
-"""
 MODELS = {
     "parameters": model(PARAMETERS, config("IN FP32 -1", "OUT STRING 1")),
     "echo": model(ECHO, config("IN FP32 -1", "IN FP32 -1")),
@@ -62,7 +51,7 @@ OPTIONS = GRPCOptions(
 
 @pytest.fixture(scope="module", params=["real", "lab"])
 def rpc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
-    """A server with those flags, and MODELS loaded."""
+    """Start a server with those flags, and load MODELS."""
     repository = tmp_path_factory.mktemp(f"options_{request.param}")
     for name, files in MODELS.items():
         for path, text in files.items():
@@ -98,15 +87,15 @@ def test_a_restricted_protocol_wants_its_header(rpc: Rpc, category: str, method:
 
 @rule("6.1.3")
 def test_whoever_knows_the_key_may_pass(rpc: Rpc) -> None:
-    def ask(*metadata: tuple[str, str]) -> Any:
+    def index(*metadata: tuple[str, str]) -> Any:
         try:
             return rpc.stub.RepositoryIndex(RepositoryIndexRequest(), metadata=metadata, timeout=10)
         except grpc.RpcError as error:
             return error.code().name
 
     key = "triton-grpc-protocol-model-repository"
-    assert len(ask((key, "secret")).models) == 2
-    assert ask((key, "wrong")) == ask(("model-repository", "secret")) == "UNAVAILABLE"
+    assert len(index((key, "secret")).models) == 2
+    assert index((key, "wrong")) == index(("model-repository", "secret")) == "UNAVAILABLE"
     assert rpc.raw("/grpc.health.v1.Health/Check", b"")[0] == "UNAVAILABLE"
     ok(rpc.infer("echo", [tensor()], [PAIR]))
     assert len(rpc.stream([message("echo", [tensor()], [PAIR])])) == 1

@@ -45,9 +45,9 @@ class Open:
     def send(self, request: Any) -> None:
         self._requests.put(request)
 
-    def ask(self, request: Any, count: int = 1) -> list[Any]:
-        """Its first `count` responses. 2.51 crashes now and then where requests to several models run at the same time
-        on one stream (measured)."""
+    def exchange(self, request: Any, count: int = 1) -> list[Any]:
+        """Send a request and return its first `count` responses. 2.51 crashes now and then where requests to several
+        models run at the same time on one stream (measured)."""
         self.send(request)
         return [next(self.call) for _ in range(count)]
 
@@ -55,8 +55,8 @@ class Open:
         self._requests.put(None)
 
 
-def asks(model: str, count: int, empty_final: bool = False, id: str = "a") -> Any:
-    """Of `sender` or `decoupled`: `count` responses."""
+def request_for(model: str, count: int, empty_final: bool = False, id: str = "a") -> Any:
+    """Return a request for `count` responses of `sender` or `decoupled`."""
     extra: dict[str, Any] = {"triton_enable_empty_final_response": True} if empty_final else {}
     return message(model, [tensor(shape=[1])], [np.float32(count).tobytes()], id=id, **extra)
 
@@ -65,8 +65,8 @@ def echo(id: str = "x") -> Any:
     return message("echo", [tensor()], [PAIR], id=id)
 
 
-def shown(found: Any, client: Client) -> Any:
-    """A message in short: (error, id, model, version, final or None, first output value or None)."""
+def summary(found: Any, client: Client) -> Any:
+    """Return a message in short: (error, id, model, version, final or None, first output value or None)."""
     if isinstance(found, tuple):
         return found[0], client.plain(found[1])
     reply = found.infer_response
@@ -85,23 +85,23 @@ def empty(model: str) -> Any:
 
 D = "decoupled"
 RESPONSES: dict[str, tuple[Any, list[Any]]] = {
-    "two": (asks(D, 2), [data(D, 0), data(D, 1)]),
-    "two and the empty final": (asks(D, 2, True), [data(D, 0), data(D, 1), empty(D)]),
-    "none": (asks(D, 0), []),
-    "none but the empty final": (asks(D, 0, True), [empty(D)]),
-    "the final with the last": (asks(D, 7), [data(D, i, i == 6) for i in range(7)]),
-    "the final with the last, asked for": (asks(D, 7, True), [data(D, i, i == 6) for i in range(7)]),
-    "an exception": (asks(D, -1), [(BAD.format(D), "a", D, "", True, None)]),
-    "an exception, final asked for": (asks(D, -1, True), [(BAD.format(D), "a", D, "", True, None)]),
-    "an error, then a response": (asks(D, -2), [("nope", "a", D, "", False, None), data(D, 0)]),
+    "two": (request_for(D, 2), [data(D, 0), data(D, 1)]),
+    "two and the empty final": (request_for(D, 2, True), [data(D, 0), data(D, 1), empty(D)]),
+    "none": (request_for(D, 0), []),
+    "none but the empty final": (request_for(D, 0, True), [empty(D)]),
+    "the final with the last": (request_for(D, 7), [data(D, i, i == 6) for i in range(7)]),
+    "the final with the last, asked for": (request_for(D, 7, True), [data(D, i, i == 6) for i in range(7)]),
+    "an exception": (request_for(D, -1), [(BAD.format(D), "a", D, "", True, None)]),
+    "an exception, final asked for": (request_for(D, -1, True), [(BAD.format(D), "a", D, "", True, None)]),
+    "an error, then a response": (request_for(D, -2), [("nope", "a", D, "", False, None), data(D, 0)]),
     "the same and the empty final": (
-        asks(D, -2, True),
+        request_for(D, -2, True),
         [("nope", "a", D, "", False, None), data(D, 0), empty(D)],
     ),
-    "a model that is not decoupled": (asks("sender", 1), [data("sender", 0)]),
-    "its separate final is never shown": (asks("sender", 1, True), [data("sender", 0)]),
-    "its exception": (asks("sender", -1), [(BAD.format("sender"), "a", "sender", "", True, None)]),
-    "its error after a response is not shown": (asks("sender", 2), [data("sender", 0)]),
+    "a model that is not decoupled": (request_for("sender", 1), [data("sender", 0)]),
+    "its separate final is never shown": (request_for("sender", 1, True), [data("sender", 0)]),
+    "its exception": (request_for("sender", -1), [(BAD.format("sender"), "a", "sender", "", True, None)]),
+    "its error after a response is not shown": (request_for("sender", 2), [data("sender", 0)]),
     "one at once": (echo("a"), [("", "a", "echo", "1", True, 1.0)]),
 }
 
@@ -110,20 +110,20 @@ RESPONSES: dict[str, tuple[Any, list[Any]]] = {
 @pytest.mark.parametrize("case", RESPONSES)
 def test_responses_of_one_request(rpc: Rpc, client: Client, case: str) -> None:
     request, expected = RESPONSES[case]
-    assert [shown(found, client) for found in rpc.stream([request])] == expected
+    assert [summary(found, client) for found in rpc.stream([request])] == expected
 
 
 @rule("6.13.2", "3.7.5")
 @pytest.mark.parametrize("version", ["1", " 1", "1x"])
-def test_errors_and_empty_finals_have_the_version_that_was_asked_for(rpc: Rpc, client: Client, version: str) -> None:
-    def ask(model: str, count: int, empty_final: bool = False) -> Any:
-        request = asks(model, count, empty_final)
+def test_errors_and_empty_finals_have_the_version_that_was_requested(rpc: Rpc, client: Client, version: str) -> None:
+    def responses(model: str, count: int, empty_final: bool = False) -> Any:
+        request = request_for(model, count, empty_final)
         request.model_version = version
         return rpc.stream([request])
 
-    for found in (ask(D, -1), ask("sender", -1), ask(D, 0, True)):
-        assert [shown(m, client)[3] for m in found] == [version]
-    assert [shown(m, client)[3] for m in ask(D, -2, True)] == [version, "1", version]
+    for found in (responses(D, -1), responses("sender", -1), responses(D, 0, True)):
+        assert [summary(m, client)[3] for m in found] == [version]
+    assert [summary(m, client)[3] for m in responses(D, -2, True)] == [version, "1", version]
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -152,14 +152,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
 @rule("6.13.2", "3.6.1")
 @pytest.mark.parametrize("metadata", [(), STRICT])
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refused_request_is_told_by_its_id_and_the_stream_goes_on(
+def test_a_refused_request_is_reported_by_its_id_and_the_stream_goes_on(
     rpc: Rpc, client: Client, case: str, metadata: Any
 ) -> None:
     """Strict or not: what was never executed does not end a stream."""
     request, text = REFUSED[case]
     stream = Open(rpc, metadata=metadata)
-    assert [shown(m, client) for m in stream.ask(request)] == [(text, "q", "", "", None, None)]
-    assert [shown(m, client) for m in stream.ask(echo())] == [("", "x", "echo", "1", True, 1.0)]
+    assert [summary(m, client) for m in stream.exchange(request)] == [(text, "q", "", "", None, None)]
+    assert [summary(m, client) for m in stream.exchange(echo())] == [("", "x", "echo", "1", True, 1.0)]
     stream.close()
     assert list(stream.call) == []
 
@@ -169,32 +169,37 @@ def test_a_refused_request_is_told_by_its_id_and_the_stream_goes_on(
     ("value", "strict"), [("true", True), ("True", False), ("TRUE", False), ("1", False), ("false", False)]
 )
 def test_the_first_error_of_a_model_ends_a_strict_stream(rpc: Rpc, client: Client, value: str, strict: bool) -> None:
-    found = [shown(m, client) for m in rpc.stream([asks(D, -1)], [("triton_grpc_error", value)])]
+    found = [summary(m, client) for m in rpc.stream([request_for(D, -1)], [("triton_grpc_error", value)])]
     error = BAD.format(D)
     assert found == ([("INTERNAL", error)] if strict else [(error, "a", D, "", True, None)])
 
 
 @rule("6.13.3")
 def test_a_strict_stream_without_errors_is_like_any(rpc: Rpc, client: Client) -> None:
-    found = [shown(m, client) for m in rpc.stream([asks(D, 2)], STRICT)]
+    found = [summary(m, client) for m in rpc.stream([request_for(D, 2)], STRICT)]
     assert found == [data(D, 0), data(D, 1)]
 
 
 @rule("6.13.1", "6.13.4")
 def test_requests_to_any_models_share_a_stream(stream: Open, client: Client) -> None:
-    asked = [(asks(D, 6, id="six"), 6), (echo("one"), 1), (asks("sender", 1, id="two"), 1), (asks(D, 3, id="three"), 3)]
-    found = [[shown(m, client)[1] for m in stream.ask(request, count)] for request, count in asked]
+    requests = [
+        (request_for(D, 6, id="six"), 6),
+        (echo("one"), 1),
+        (request_for("sender", 1, id="two"), 1),
+        (request_for(D, 3, id="three"), 3),
+    ]
+    found = [[summary(m, client)[1] for m in stream.exchange(request, count)] for request, count in requests]
     assert found == [["six"] * 6, ["one"], ["two"], ["three"] * 3]
 
 
 @rule("6.13.1", "6.13.4", "3.7.1")
 def test_requests_of_a_stream_run_at_once_and_each_keeps_its_order(rpc: Rpc, client: Client) -> None:
-    requests = [asks(D, 6, id="six"), asks(D, 2, id="two"), asks(D, 3, id="three")]
+    requests = [request_for(D, 6, id="six"), request_for(D, 2, id="two"), request_for(D, 3, id="three")]
     if client.side == "lab":
-        requests += [echo("one"), asks("sender", 1, id="again"), message("nope", id="none")]
+        requests += [echo("one"), request_for("sender", 1, id="again"), message("nope", id="none")]
     by_id: dict[str, list[Any]] = {}
     for found in rpc.stream(requests):
-        _, id, *_, value = shown(found, client)
+        _, id, *_, value = summary(found, client)
         by_id.setdefault(id, []).append(value)
     if client.side == "lab":
         assert [by_id.pop(id) for id in ("one", "again", "none")] == [[1], [0], [None]]
@@ -208,13 +213,13 @@ def test_requests_of_a_stream_run_at_once_and_each_keeps_its_order(rpc: Rpc, cli
 def test_a_last_response_without_outputs_is_a_response_and_no_mere_end(
     rpc: Rpc, client: Client, name: str, outputs: list[str], empty_final: bool
 ) -> None:
-    """Whether the model gave none, or none that the client asked for."""
-    given = "T('A', np.array([b'x'], object))" if outputs else ""
-    body = f"requests[0].get_response_sender().send(R([{given}]), flags=1)\nreturn " + ("[None]" * (name == "one"))
+    """The model has no output, or none that the client requested."""
+    tensors = "T('A', np.array([b'x'], object))" if outputs else ""
+    body = f"requests[0].get_response_sender().send(R([{tensors}]), flags=1)\nreturn " + ("[None]" * (name == "one"))
     extra: dict[str, Any] = {"triton_enable_empty_final_response": True} if empty_final else {}
     script_ = tensor("CODE", "BYTES", [1], bytes_contents=[code(body).encode()])
-    asked = message(name, [script_], id="a", outputs=[output(o) for o in outputs], **extra)
-    assert [shown(found, client) for found in rpc.stream([asked])] == [("", "a", name, "1", True, None)]
+    request = message(name, [script_], id="a", outputs=[output(o) for o in outputs], **extra)
+    assert [summary(found, client) for found in rpc.stream([request])] == [("", "a", name, "1", True, None)]
 
 
 @rule("6.13.1")
@@ -230,10 +235,10 @@ def test_a_request_does_not_wait_for_the_one_before_it(rpc: Rpc, client: Client)
         "return None"
     )
 
-    def ask(id: str) -> Any:
+    def request(id: str) -> Any:
         return message("script", [tensor("CODE", "BYTES", [1], bytes_contents=[code(body).encode()])], id=id)
 
-    found = rpc.stream([ask("first"), ask("second")])
+    found = rpc.stream([request("first"), request("second")])
     assert [m.infer_response.id for m in found] == ["second", "first"]
 
 
@@ -245,8 +250,8 @@ def test_a_stream_without_requests_ends(rpc: Rpc) -> None:
 @rule("6.13.5")
 def test_what_is_no_message_ends_the_reading_and_no_more(rpc: Rpc) -> None:
     method = rpc.channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer", None, None)
-    asked = [asks(D, 2).SerializeToString(), b"\xff\xff", echo().SerializeToString()]
-    assert len(list(method(iter(asked), timeout=5))) == 2
+    messages = [request_for(D, 2).SerializeToString(), b"\xff\xff", echo().SerializeToString()]
+    assert len(list(method(iter(messages), timeout=5))) == 2
     ok(rpc.infer("echo", [tensor()], [PAIR]))
 
 
@@ -309,10 +314,8 @@ def test_responses_come_while_requests_may_still_follow(stream: Open) -> None:
 def test_many_streams_at_once(rpc: Rpc, client: Client) -> None:
     found: list[int] = []
     each = 5 if client.side == "lab" else 1
-    threads = [
-        threading.Thread(target=lambda: found.append(len(rpc.stream([asks(D, 100 // each) for _ in range(each)]))))
-        for _ in range(8)
-    ]
+    requests = [request_for(D, 100 // each) for _ in range(each)]
+    threads = [threading.Thread(target=lambda: found.append(len(rpc.stream(requests)))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

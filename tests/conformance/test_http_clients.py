@@ -121,12 +121,12 @@ def test_shared_memory(server: triton.InferenceServerClient) -> None:
         shm.set_shared_memory_region(region, [A, B])
         server.register_system_shared_memory("region", "/tritonlab_http_clients", 64)
         assert [entry["name"] for entry in server.get_system_shared_memory_status()] == ["region"]
-        given = inputs()
-        for number, tensor in enumerate(given):
+        tensors = inputs()
+        for number, tensor in enumerate(tensors):
             tensor.set_shared_memory("region", 16, offset=16 * number)
         outputs = output()
         outputs[0].set_shared_memory("region", 16, offset=32)
-        result = server.infer("add_sub", given, outputs=outputs)
+        result = server.infer("add_sub", tensors, outputs=outputs)
         assert result.get_output("OUTPUT0") == {"name": "OUTPUT0", "datatype": "FP32", "shape": [4]}
         assert shm.get_contents_as_numpy(region, np.float32, [4], offset=32).tolist() == (A + B).tolist()
         server.unregister_system_shared_memory("region")
@@ -137,10 +137,10 @@ def test_shared_memory(server: triton.InferenceServerClient) -> None:
 
 @rule("5.11.3", "5.11.5")
 def test_a_model_is_loaded_from_the_client(server: triton.InferenceServerClient) -> None:
-    given = json.dumps({"backend": "python", "max_batch_size": 2, "output": [
+    config = json.dumps({"backend": "python", "max_batch_size": 2, "output": [
         {"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}
     ], "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}]})  # fmt: skip
-    server.load_model("from_client", config=given, files={"file:1/model.py": ECHO.encode()})
+    server.load_model("from_client", config=config, files={"file:1/model.py": ECHO.encode()})
     assert server.is_model_ready("from_client")
     assert server.get_model_config("from_client")["max_batch_size"] == 2
     tensor = triton.InferInput("IN", [1, 1], "INT32")
@@ -164,7 +164,7 @@ def test_documents_and_settings(server: triton.InferenceServerClient) -> None:
 
 @rule("6.3.1", "6.1")
 def test_asyncio(address: str) -> None:
-    async def ask() -> list[Any]:
+    async def infer_all() -> list[Any]:
         async with triton_aio.InferenceServerClient(address) as server:
             assert await server.is_server_live()
             assert (await server.get_model_metadata("add_sub"))["name"] == "add_sub"
@@ -173,4 +173,4 @@ def test_asyncio(address: str) -> None:
             requests: list[Awaitable[Any]] = [server.infer("add_sub", inputs()) for _ in range(10)]
             return [result.as_numpy("OUTPUT0").tolist() for result in await asyncio.gather(*requests)]
 
-    assert asyncio.run(ask()) == [(A + B).tolist()] * 10
+    assert asyncio.run(infer_all()) == [(A + B).tolist()] * 10

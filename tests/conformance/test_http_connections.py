@@ -1,4 +1,4 @@
-"""These tests do what clients do with a connection besides sending one request after the other (section 6.1)."""
+"""What clients do with a connection besides sending one request after the other (section 6.1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODELS = {
 }
 
 BODY = json.dumps({"inputs": [IN]}).encode()
-#: What Java's HttpClient says with the first request of a connection, whatever its method, unless told HTTP/1.1.
+#: What Java's HttpClient sends with the first request of a connection, whatever its method, unless set to HTTP/1.1.
 H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
 
 
@@ -31,7 +31,7 @@ def infer(http: RawHTTP, headers: str = "") -> bytes:
 
 
 def replies(http: RawHTTP, data: bytes, count: int, *, end: bool = False) -> list[Reply]:
-    """The replies to what is sent at once; `end`: and nothing more will be."""
+    """Return the replies to what is sent at once; `end`: with nothing to follow."""
     with closing(http.connect()) as connection:
         connection.sendall(data)
         if end:
@@ -49,13 +49,13 @@ def test_two_requests_one_after_the_other_and_a_body_in_chunks(http: RawHTTP) ->
 
 @rule("6.3.1")
 @pytest.mark.parametrize("headers", [H2C, "Connection: Upgrade\r\nUpgrade: websocket\r\n"], ids=["h2c", "websocket"])
-def test_a_request_that_asks_for_another_protocol_is_answered_in_this_one(http: RawHTTP, headers: str) -> None:
+def test_a_request_for_another_protocol_is_answered_in_this_one(http: RawHTTP, headers: str) -> None:
     (reply,) = replies(http, infer(http, headers), 1)
     assert reply.plain == (200, JSON, ANSWER)
 
 
 @rule("6.3.1")
-def test_a_client_that_has_said_all_is_answered(http: RawHTTP) -> None:
+def test_a_client_that_has_sent_everything_is_answered(http: RawHTTP) -> None:
     (reply,) = replies(http, infer(http), 1, end=True)
     assert reply.plain == (200, JSON, ANSWER)
 
@@ -96,7 +96,7 @@ def test_a_client_of_http_1_0_gets_a_stream_that_the_connection_ends(http: RawHT
 @rule("6.1.4")
 @pytest.mark.parametrize("headers", ["Connection: foo, keep-alive\r\n", "Connection: Keep-Alive\r\n"])
 def test_a_client_of_http_1_0_may_list_what_it_says_of_the_connection(http: RawHTTP, headers: str) -> None:
-    """2.51 knows the one word alone, and closes."""
+    """2.51 knows the header with one word alone, and closes."""
     data = infer(http, headers).replace(b"HTTP/1.1", b"HTTP/1.0")
     if http.side == "real" and "," in headers:
         (reply,) = replies(http, data, 1)

@@ -69,7 +69,7 @@ def test_no_such_path(http: RawHTTP, path: str) -> None:
     ],
 )
 def test_no_such_method(http: RawHTTP, method: str, path: str, kind: str) -> None:
-    assert http.ask(method, path).plain == (405, kind, b'{"error":"Method Not Allowed"}')
+    assert http.request(method, path).plain == (405, kind, b'{"error":"Method Not Allowed"}')
 
 
 @rule("6.1.1")
@@ -177,9 +177,9 @@ def test_a_load_that_is_refused(http: RawHTTP, body: Any, status: int, text: str
 
 @rule("5.11.3", "5.11.5", "5.11.8")
 def test_a_model_is_loaded_from_the_request_and_unloaded(http: RawHTTP) -> None:
-    given = {"backend": "python", "input": [], "output": [{"name": "O", "data_type": "TYPE_INT32", "dims": [1]}]}
+    config = {"backend": "python", "input": [], "output": [{"name": "O", "data_type": "TYPE_INT32", "dims": [1]}]}
     source = base64.b64encode(ECHO.encode()).decode()
-    parameters = {"config": json.dumps(given), "file:1/model.py": f"{source[:40]}\n{source[40:]}"}
+    parameters = {"config": json.dumps(config), "file:1/model.py": f"{source[:40]}\n{source[40:]}"}
     assert http.post("/v2/repository/models/sent/load", {"parameters": parameters}).plain == (200, JSON, b"")
     assert http.get("/v2/models/sent").document["outputs"][0]["name"] == "O"
     for body in (b"", b"{}", {"parameters": {"unload_dependents": True}}, b"x", {"parameters": {"foo": 1}}):
@@ -203,7 +203,7 @@ def test_unload_dependents_is_a_bool(http: RawHTTP) -> None:
 
 @pytest.fixture
 def region(http: RawHTTP) -> Iterator[shared_memory.SharedMemory]:
-    """64 bytes, registered as `r`."""
+    """Register 64 bytes as `r`, and return them."""
     memory = shared_memory.SharedMemory(create=True, size=4096)
     body = {"key": f"/{memory.name}", "byte_size": 64}
     assert http.post("/v2/systemsharedmemory/region/r/register", body).plain == (200, JSON, b"")
@@ -257,8 +257,8 @@ def test_tensors_come_from_and_go_to_a_region(http: RawHTTP, region: shared_memo
     numbers[:2] = [1, 2]
     entry = {"name": "IN", "shape": [2], "datatype": "FP32"}
     head = b'{"model_name":"one","model_version":"1","outputs":[{"name":"IN","datatype":"FP32","shape":[2]'
-    given = {**entry, "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 8}}
-    assert http.infer("one", {"inputs": [given]}).body == head + b',"data":[1.0,2.0]}]}'
+    shared = {**entry, "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 8}}
+    assert http.infer("one", {"inputs": [shared]}).body == head + b',"data":[1.0,2.0]}]}'
     place = {"shared_memory_region": "r", "shared_memory_byte_size": 12, "shared_memory_offset": 8}
     wanted = [{"name": "IN", "parameters": {**place, "binary_data": False}}]
     reply = http.infer("one", {"inputs": [{**entry, "data": [3, 4]}], "outputs": wanted})

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.models import executes
+
 from .cases_http import BUFFER
 from .models import CPU, ECHO, config, model
 from .raw_http import RawHTTP
@@ -30,24 +32,20 @@ class TritonPythonModel:
                 sender.send(response)
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
-TELLS = """
-import json
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        asked = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]
-        asked = [[*told, [[*t.shape()] for t in r.inputs()]] for told, r in zip(asked, requests)]
-        texts = [np.array([json.dumps(told).encode()], object) for told in asked]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
-"""
+REPORTS = executes(
+    "requested = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]\n"
+    "requested = [[*fields, [[*t.shape()] for t in r.inputs()]] for fields, r in zip(requested, requests)]\n"
+    "texts = [np.array([json.dumps(fields).encode()], object) for fields in requested]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]',
+    imports="import json",
+)
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 MODELS = {
     "flow": model(STREAMS, config("IN STRING -1", "OUT STRING 1", DECOUPLED, CPU)),
-    "tells": model(TELLS, config("A FP32 -1,2 optional;S STRING -1 optional;T STRING -1,2 optional", "OUT STRING 1")),
+    "reports": model(
+        REPORTS, config("A FP32 -1,2 optional;S STRING -1 optional;T STRING -1,2 optional", "OUT STRING 1")
+    ),
     "echo": model(
         ECHO,
         config(
@@ -79,7 +77,7 @@ def stream(http: RawHTTP, name: str, document: Any, **headers: str) -> Any:
 
 @rule("6.8.1", "6.8.2")
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [
         ({}, ["{}", "", 0, 0, 0, []]),
         ({"id": "q"}, ['{"id":"q"}', "q", 0, 0, 0, []]),
@@ -94,9 +92,9 @@ def stream(http: RawHTTP, name: str, document: Any, **headers: str) -> Any:
         ),
     ],
 )
-def test_what_a_model_sees(http: RawHTTP, document: Any, told: list[Any]) -> None:
-    reply = generate(http, "tells", document)
-    assert (reply.status, reply.kind, json.loads(reply.document["OUT"])) == (200, JSON, told)
+def test_what_a_model_sees(http: RawHTTP, document: Any, expected: list[Any]) -> None:
+    reply = generate(http, "reports", document)
+    assert (reply.status, reply.kind, json.loads(reply.document["OUT"])) == (200, JSON, expected)
 
 
 @rule("6.8.3")
@@ -138,30 +136,30 @@ def test_what_is_not_one_answer(http: RawHTTP, sent: list[str], status: int, bod
 @pytest.mark.parametrize(
     ("name", "document", "status", "text"),
     [
-        ("tells", b"{", 500, f"{BUFFER}Missing a name for object member. at 1"),
-        ("tells", b"[]", 500, "attempt to get members for non-object"),
-        ("tells", b"1e999", 500, f"{BUFFER}Number too big to be stored in double. at 0"),
-        ("tells", b'{"id":1e999}', 500, f"{BUFFER}Number too big to be stored in double. at 6"),
-        ("tells", b'{"x":-1e999}', 500, f"{BUFFER}Number too big to be stored in double. at 5"),
-        ("tells", {"a\0b": 1}, 500, "parameter key 'a' was not found in the JSON"),
-        ("tells", {"A": 1}, 400, "The schema can not convert input 'A' to tensor with proper shape"),
-        ("tells", {"A": ["x"]}, 400, "The schema can not convert input 'A' to tensor with proper shape"),
-        ("tells", {"T": ["x"]}, 400, "The schema can not convert input 'T' to tensor with proper shape"),
-        ("tells", {"T": [1]}, 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string"),
-        ("tells", {"A": [[1, 2], 3]}, 500, "Unable to parse 'data': Shape does not match true shape of 'data' field"),
-        ("tells", {"A": ["x", 1]}, 500, "Unable to parse 'data': attempt to access JSON non-number as double"),
-        ("tells", {"S": 1}, 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string"),
-        ("tells", {"x": [1]}, 400, PARAMETER.format("x")),
-        ("tells", {"x": None}, 400, PARAMETER.format("x")),
-        ("tells", {"id": 5}, 500, "Unable to parse 'id': attempt to access JSON non-string as string"),
+        ("reports", b"{", 500, f"{BUFFER}Missing a name for object member. at 1"),
+        ("reports", b"[]", 500, "attempt to get members for non-object"),
+        ("reports", b"1e999", 500, f"{BUFFER}Number too big to be stored in double. at 0"),
+        ("reports", b'{"id":1e999}', 500, f"{BUFFER}Number too big to be stored in double. at 6"),
+        ("reports", b'{"x":-1e999}', 500, f"{BUFFER}Number too big to be stored in double. at 5"),
+        ("reports", {"a\0b": 1}, 500, "parameter key 'a' was not found in the JSON"),
+        ("reports", {"A": 1}, 400, "The schema can not convert input 'A' to tensor with proper shape"),
+        ("reports", {"A": ["x"]}, 400, "The schema can not convert input 'A' to tensor with proper shape"),
+        ("reports", {"T": ["x"]}, 400, "The schema can not convert input 'T' to tensor with proper shape"),
+        ("reports", {"T": [1]}, 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string"),
+        ("reports", {"A": [[1, 2], 3]}, 500, "Unable to parse 'data': Shape does not match true shape of 'data' field"),
+        ("reports", {"A": ["x", 1]}, 500, "Unable to parse 'data': attempt to access JSON non-number as double"),
+        ("reports", {"S": 1}, 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string"),
+        ("reports", {"x": [1]}, 400, PARAMETER.format("x")),
+        ("reports", {"x": None}, 400, PARAMETER.format("x")),
+        ("reports", {"id": 5}, 500, "Unable to parse 'id': attempt to access JSON non-string as string"),
         (
-            "tells",
+            "reports",
             {"parameters": 1},
             500,
             "Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as object",
         ),
         (
-            "tells",
+            "reports",
             {"parameters": {"b": [1]}},
             400,
             "Converting keyword: 'parameters': " + PARAMETER.format("b"),
@@ -192,9 +190,9 @@ def test_what_is_refused(http: RawHTTP, name: str, document: Any, status: int, t
 @rule("6.8.2", "6.8.4")
 def test_a_body_that_is_compressed_or_empty(http: RawHTTP) -> None:
     for encoding in ("gzip", ""):
-        reply = generate(http, "tells", {}, Content_Encoding=encoding)
+        reply = generate(http, "reports", {}, Content_Encoding=encoding)
         assert (reply.status, reply.error) == (400, "Unsupported content-encoding, only 'identity' is supported.")
-    reply = generate(http, "tells", b"")
+    reply = generate(http, "reports", b"")
     assert reply.status == (500 if http.side == "real" else 200)  # since 2026-04
 
 

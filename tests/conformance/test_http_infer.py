@@ -1,4 +1,4 @@
-"""`infer` over HTTP, byte by byte: what comes back, and the words for what is wrong (sections 6.3 to 6.6)."""
+"""`infer` over HTTP, byte by byte: what comes back, and the texts of errors (sections 6.3 to 6.6)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import zlib
 from typing import Any
 
 import pytest
+
+from tests.models import executes
 
 from .cases_http import (
     ANSWER,
@@ -36,19 +38,13 @@ from .scripts import TENSORS, code
 
 DATATYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"]
 
-#: Says what it was asked beside tensors.
-TELLS = """
-import json
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        asked = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]
-        texts = [json.dumps(each) for each in asked]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([t.encode()], object))]) for t in texts]
-"""
+#: Answers with the fields of its request beside tensors.
+REPORTS = executes(
+    "requested = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]\n"
+    "texts = [json.dumps(each) for each in requested]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([t.encode()], object))]) for t in texts]',
+    imports="import json",
+)
 LABELLED = """
 backend: "python"
 input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }
@@ -66,7 +62,7 @@ MODELS = {
             ";".join(f"{t} {t} -1" for t in [*DATATYPES, "STRING"]),
         ),
     ),
-    "tells": model(TELLS, config("A FP32 1 optional", "OUT STRING 1")),
+    "reports": model(REPORTS, config("A FP32 1 optional", "OUT STRING 1")),
     "flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
     "script": model(SCRIPTED, config(*TENSORS)),
 }
@@ -248,7 +244,7 @@ def test_half_precision_goes_binary_only(http: RawHTTP) -> None:
 
 @rule("5.4.7", "6.4.1", "6.3.3")
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "expected"),
     [
         ({"a": 1, "b": True, "c": "x", "d": 1.5}, ['{"a":1,"b":true,"c":"x","d":1.5}', 0, 0, 0]),
         ({"sequence_id": 5, "sequence_start": True, "sequence_end": True}, ["{}", 5, 3, 0]),
@@ -258,11 +254,11 @@ def test_half_precision_goes_binary_only(http: RawHTTP) -> None:
         ({}, ["{}", 0, 0, 0]),
     ],
 )
-def test_what_a_model_sees_of_parameters(http: RawHTTP, parameters: Any, told: list[Any]) -> None:
-    reply = http.infer("tells", {"id": "r", "parameters": parameters, "inputs": []})
+def test_what_a_model_sees_of_parameters(http: RawHTTP, parameters: Any, expected: list[Any]) -> None:
+    reply = http.infer("reports", {"id": "r", "parameters": parameters, "inputs": []})
     (text,) = reply.document["outputs"][0]["data"]
     seen, request_id, *rest = json.loads(text)
-    assert ([seen, *rest], request_id) == (told, "r")
+    assert ([seen, *rest], request_id) == (expected, "r")
 
 
 # compression
@@ -389,16 +385,16 @@ def test_a_models_error_has_the_status_of_its_code(http: RawHTTP, name: str, sta
 
 @rule("6.1.1", "5.4.1")
 def test_a_text_that_is_cut_is_answered_as_the_model_s_error_is(http: RawHTTP) -> None:
-    def ask(data: bytes) -> Any:
+    def infer(data: bytes) -> Any:
         entry = {"name": "STRING", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(data)}}
         return http.infer("any", {"inputs": [entry]}, data)
 
-    cut = ask(b"\x01\0\0\0a\x09\0\0\0b")
+    cut = infer(b"\x01\0\0\0a\x09\0\0\0b")
     text = (
         "incomplete string data for inference input 'STRING', expecting string of length 9 but only 1 bytes available"
     )
     assert (cut.status, cut.kind, cut.error) == (400, TEXT, text)
-    assert (ask(b"\x01\0\0\0a\x09\0").kind, ask(b"\x01\0\0\0a").kind) == (JSON, JSON)
+    assert (infer(b"\x01\0\0\0a\x09\0").kind, infer(b"\x01\0\0\0a").kind) == (JSON, JSON)
 
 
 @rule("3.5.1", "3.6.1")
@@ -424,7 +420,7 @@ def test_a_decoupled_model_is_refused_before_the_body_is_read(http: RawHTTP) -> 
 
 @rule("3.2.3")
 def test_two_answers_where_there_is_one_to_give(http: RawHTTP) -> None:
-    """Triton's body is no JSON, ours is."""
+    """Triton's body is not JSON, ours is."""
     reply = run(http, "s = sender()\ns.send(number(1))\ns.send(number(2), 1)\nreturn [None]")
     assert reply.status == 500
     if http.side == "real":

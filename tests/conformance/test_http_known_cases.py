@@ -1,4 +1,4 @@
-"""These tests ask tritonlab the cases of other modules over HTTP. The other modules ask the real server."""
+"""The cases of other modules, sent to tritonlab over HTTP. The other modules send them to the real server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from . import test_answers, test_execute, test_judge
 from .lab_http_client import LabHTTPClient
 
-#: It asks for codes that one status stands for; `test_http_infer.py` asks for the statuses.
+#: It tests codes that share one status; `test_http_infer.py` tests the statuses.
 _LEFT_OUT = "test_a_responses_error_goes_out_with_its_own_code_and_text"
 
 for _module in (test_answers, test_execute, test_judge):

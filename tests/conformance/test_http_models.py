@@ -1,5 +1,4 @@
-"""These tests check what an HTTP client sees of the model behind its request: senders, ensembles, and what follows when
-it goes away."""
+"""What an HTTP client sees of the model behind its request: senders, ensembles, and what follows when it goes away."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ X = {"name": "X", "shape": [4], "datatype": "FP32", "data": [1, 2, 3, 4]}
 
 @pytest.fixture(scope="module")
 def ensemble(http: RawHTTP, client: Client) -> RawHTTP:
-    """The endpoint, with the ensemble `both` loaded."""
+    """Return the endpoint, with the ensemble `both` loaded."""
     assert client.placed("both", {"config.pbtxt": ENSEMBLE, "1/.keep": ""}) is None
     return http
 
@@ -129,7 +128,7 @@ def test_a_label_file_that_is_missing_fails_the_load(http: RawHTTP, client: Clie
     client.unload("unlabelled")
 
 
-SLEEPS = "mark(A, 1)\ntime.sleep(0.3)\nmark(B, request.is_cancelled())\nreturn told(1)"
+SLEEPS = "mark(A, 1)\ntime.sleep(0.3)\nmark(B, request.is_cancelled())\nreturn reply(1)"
 STREAMS = """
 s = sender()
 s.send(number(1))
@@ -163,7 +162,7 @@ def test_a_client_that_goes_away(
         connection.sendall(head.encode() + data)
         marked(tmp_path / "begun")
     assert marked(tmp_path / "ended") is cancelled
-    assert run(http, name if path == "infer" else "script", "return told(1)").status == 200
+    assert run(http, name if path == "infer" else "script", "return reply(1)").status == 200
 
 
 def run(http: RawHTTP, name: str, body: str) -> Any:

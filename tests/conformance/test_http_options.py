@@ -8,23 +8,11 @@ import pytest
 
 from tritonlab.frontends.http.http_server import HTTPOptions
 
-from .models import config, model
+from .models import PARAMETERS, config, model
 from .raw_http import RawHTTP
 from .rules import rule
 
-#: Says its parameters.
-TELLS = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        texts = [np.array([r.parameters().encode()], object) for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
-"""
-
-MODELS = {"tells": model(TELLS, config("IN FP32 1 optional", "OUT STRING 1"))}
+MODELS = {"reports": model(PARAMETERS, config("IN FP32 1 optional", "OUT STRING 1"))}
 
 PATTERN = "(?i)^(x-.*|priority)$"
 OPTIONS: tuple[list[str], dict[str, object]] = (
@@ -37,16 +25,16 @@ HTTP_OPTIONS = HTTPOptions(
 )
 
 
-def told(http: RawHTTP, **headers: str) -> str:
-    reply = http.infer("tells", {"inputs": [], "parameters": {"own": 1}}, b"", **headers)
+def parameters_of(http: RawHTTP, **headers: str) -> str:
+    reply = http.infer("reports", {"inputs": [], "parameters": {"own": 1}}, b"", **headers)
     (text,) = reply.document["outputs"][0]["data"]
     return str(text)
 
 
 @rule("6.14")
 def test_matching_headers_become_parameters_named_as_they_were_sent(http: RawHTTP) -> None:
-    assert told(http) == '{"own":1}'
-    assert json.loads(told(http, X_Tenant="a b", x_other="1", Accept="z")) == {
+    assert parameters_of(http) == '{"own":1}'
+    assert json.loads(parameters_of(http, X_Tenant="a b", x_other="1", Accept="z")) == {
         "own": 1,
         "X-Tenant": "a b",
         "x-other": "1",
@@ -56,7 +44,7 @@ def test_matching_headers_become_parameters_named_as_they_were_sent(http: RawHTT
 
 @rule("6.14")
 def test_a_reserved_name_is_not_forwarded(http: RawHTTP) -> None:
-    reply = http.infer("tells", {"inputs": []}, Priority="1")
+    reply = http.infer("reports", {"inputs": []}, Priority="1")
     if http.side == "real":  # until 2026-05
         assert reply.status == 200
     else:
@@ -68,12 +56,12 @@ def test_a_reserved_name_is_not_forwarded(http: RawHTTP) -> None:
 @pytest.mark.parametrize("path", ["/v2/models/stats", "/v2/models/nobody/stats", "/v2/logging"])
 def test_a_restricted_endpoint_wants_its_header(http: RawHTTP, path: str) -> None:
     for headers in ({}, {"Key": "wrong"}, {"Other": "secret"}):
-        reply = http.ask("GET", path, headers=headers)
+        reply = http.request("GET", path, headers=headers)
         assert (reply.status, reply.kind, reply.error) == (
             403,
             "text/plain",
             "This API is restricted, expecting header 'Key'",
         )
-    assert http.ask("DELETE", path).status == 403
-    assert http.ask("GET", path, headers={"kEy": "secret"}).status in (200, 400)
+    assert http.request("DELETE", path).status == 403
+    assert http.request("GET", path, headers={"kEy": "secret"}).status in (200, 400)
     assert http.get("/v2/models/tells").status == 200

@@ -13,7 +13,7 @@ from .models import CPU, config, model
 from .rules import rule
 
 #: Writes down who it is; answers with the number of requests in the call, the instance and the names of the inputs.
-TELLING = """
+ANSWERING = """
 import json
 
 import numpy as np
@@ -28,15 +28,15 @@ class TritonPythonModel:
 
     def execute(self, requests):
         names = sorted(tensor.name() for tensor in requests[0].inputs())
-        said = np.array([[json.dumps([len(requests), self.name, names]).encode()]], dtype=object)
+        text = np.array([[json.dumps([len(requests), self.name, names]).encode()]], dtype=object)
         rows = pb_utils.Tensor("ROWS", np.ones((1, 1), np.int32))
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", said), rows]) for _ in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text), rows]) for _ in requests]
 """
 
 
 def telling(groups: str, *rest: str) -> Any:
     outputs = "OUT STRING 1;ROWS INT32 -1"
-    return model(TELLING, config("IN INT32 -1", outputs, "max_batch_size: 4", f"instance_group [ {groups} ]", *rest))
+    return model(ANSWERING, config("IN INT32 -1", outputs, "max_batch_size: 4", f"instance_group [ {groups} ]", *rest))
 
 
 ONE = "{ kind: KIND_CPU }"
@@ -65,7 +65,7 @@ def instances(client: Client, name: str) -> list[Any]:
     return sorted(json.loads(line) for line in lines)
 
 
-def ask(client: Client, name: str, count: int = 1) -> list[Any]:
+def infer(client: Client, name: str, count: int = 1) -> list[Any]:
     pending = [client.submit(name, {"IN": np.zeros((1, 2), np.int32)}) for _ in range(count)]
     answers = [p.answer.result(60) for p in pending]
     assert [a.error for a in answers] == [""] * count
@@ -86,20 +86,20 @@ def ask(client: Client, name: str, count: int = 1) -> list[Any]:
 @rule("5.1.4", "2.3.2")
 def test_every_kind_is_served(client: Client, name: str, who: Any) -> None:
     assert instances(client, name) == who
-    assert ask(client, name)[0][1] in [instance for instance, _, _ in who]
+    assert infer(client, name)[0][1] in [instance for instance, _, _ in who]
 
 
 @rule("5.1.4")
 def test_passive_instances_start_and_execute_nothing(client: Client) -> None:
     assert len(instances(client, "mixed")) == 4
-    assert {instance for _, instance, _ in ask(client, "mixed", 6)} == {"mixed_1_0"}
+    assert {instance for _, instance, _ in infer(client, "mixed", 6)} == {"mixed_1_0"}
     assert client.ready("passive")  # its first request crashes 2.51
     assert instances(client, "passive") == [["passive_0_0", "CPU", "0"]]
 
 
 @rule("5.1.4", "5.5.5")
 def test_batch_inputs_and_outputs_are_for_other_backends(client: Client) -> None:
-    assert ask(client, "batch_input", 4) == [[4, "batch_input_0_0", ["IN"]]] * 4
+    assert infer(client, "batch_input", 4) == [[4, "batch_input_0_0", ["IN"]]] * 4
 
 
 @rule("5.3.2")
@@ -118,7 +118,7 @@ def test_profiles_are_for_tensorrt(side: Client) -> None:
 
 @rule("5.3.3")
 @pytest.mark.parametrize("wrong", ["environment", "import", "auto complete", "no file"])
-def test_a_wrong_group_is_told_before_anything_else_of_the_model(side: Client, wrong: str) -> None:
+def test_a_wrong_group_is_reported_before_anything_else_of_the_model(side: Client, wrong: str) -> None:
     files = telling("{ kind: KIND_CPU gpus: [ 0 ] }")
     if wrong == "environment":
         files["config.pbtxt"] += 'parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "/nowhere" } }\n'

@@ -1,4 +1,4 @@
-"""The same repository on both servers: equal answers to good requests, equal words for bad ones."""
+"""The same repository on both servers: equal answers to good requests, equal texts for bad ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.models import answers
 
 from .clients import Answer, Client, Raw
 from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, ECHO, config, model
@@ -34,10 +36,7 @@ MODELS = {
         "3/model.py": ECHO,
     },
     "reshaped": model(
-        "import triton_python_backend_utils as pb_utils\nimport numpy as np\n\n\nclass TritonPythonModel:\n"
-        "    def execute(self, requests):\n"
-        "        shapes = [np.array(r.inputs()[0].shape(), dtype=np.int64) for r in requests]\n"
-        '        return [pb_utils.InferenceResponse([pb_utils.Tensor("SHAPE", s)]) for s in shapes]\n',
+        answers("np.array(request.inputs()[0].shape(), dtype=np.int64)", writes="SHAPE"),
         'backend: "python" max_batch_size: 2 instance_group { kind: KIND_CPU }\n'
         'input { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] reshape { shape: [ 2, 2 ] } }\n'
         'output { name: "SHAPE" data_type: TYPE_INT64 dims: [ 3 ] }\n',
@@ -334,7 +333,8 @@ BAD_REQUESTS: dict[str, tuple[str, Any, dict[str, Any], str, str]] = {
 
 
 def in_one_order(message: str) -> str:
-    """Triton keeps inputs in a hash table: what it lists, and which of two it blames, has no fixed order (1.4.12)."""
+    """Return the text with its lists sorted. Triton keeps inputs in a hash table: what it lists, and which of two it
+    blames, has no fixed order (1.4.12)."""
     listed = re.sub(r"(?<=Got input\(s\) \[)[^]]*", lambda m: ",".join(sorted(m[0].split(","))), message)
     return re.sub(r"input '[AB]' batch size", "input 'A|B' batch size", listed)
 

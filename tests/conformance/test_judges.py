@@ -93,7 +93,7 @@ def wheel() -> Iterator[tuple[TritonFiles, JudgePython]]:
 
 @pytest.fixture(scope="module")
 def program(wheel: tuple[TritonFiles, JudgePython]) -> Path:
-    """A `tritonserver` as an installation has it, with its backends and its Python."""
+    """Return a `tritonserver` as an installation has it, with its backends and its Python."""
     files, python = wheel
     place = CACHE / f"installed-{python.prefix.name}"
     backends = place / "backends"
@@ -128,7 +128,7 @@ CASES = [GoldenCase(name, "ok", {"IN": VALUE}, {}) for name in ("plain", "decoup
 
 @pytest.fixture
 def docker(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the calls of a `docker` that has every image."""
+    """Return a folder with the calls of a `docker` that has every image."""
     path = tmp_path / "bin" / "docker"
     path.parent.mkdir()
     path.write_text(DOCKER.format(python=sys.executable, place=str(tmp_path), server=str(program)))
@@ -160,7 +160,7 @@ def test_a_container_that_ends_early_leaves_nothing(
     record = export.with_name("models.export.json")  # of the test before, if there was one
     before = record.read_text() if record.exists() else ""
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         lines.append(text)
         if text.startswith("  plain") and any("docker" in line for line in lines):
             if fails:
@@ -168,7 +168,7 @@ def test_a_container_that_ends_early_leaves_nothing(
             cancel.set()
 
     with pytest.raises(RuntimeError if fails else Cancelled):
-        verify(export, triton=LATER, requests=CASES, say=say, cancel=cancel)
+        verify(export, triton=LATER, requests=CASES, say=print_line, cancel=cancel)
     end = time.monotonic() + 20
     while _processes_with("tritonlab_docker_") and time.monotonic() < end:
         time.sleep(0.1)
@@ -181,8 +181,8 @@ def test_without_a_namespace_the_report_says_what_was_not_hidden(
 ) -> None:
     monkeypatch.setattr(hiding, "_unshare", lambda: ())
     monkeypatch.setenv("AUTHORS_OWN", "1")
-    seen = GoldenCase("plain", "ok", {"IN": VALUE}, {})
-    found = verify(export, triton="2.51", requests=[seen])
+    case = GoldenCase("plain", "ok", {"IN": VALUE}, {})
+    found = verify(export, triton="2.51", requests=[case])
     (release,) = found.releases
     assert release.verified and release.passed and not release.is_hidden
     text = "no mount namespace here: another path and a scrubbed environment; absolute paths were not caught"

@@ -1,5 +1,5 @@
-"""These tests check which platform, backend and file name a configuration gets for backends that Triton knows by name.
-Here they are Python-based backends, so that both sides can serve them."""
+"""The platform, backend and file name that a configuration gets for backends that Triton knows by name. Here they
+are Python-based backends, so that both sides can serve them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BACKENDS = ("dali", "mine", "onnxruntime", "openvino", "pytorch", "tensorflow", 
 
 
 class Case(NamedTuple):
-    """config.pbtxt, the files beside it, and the platform, backend and default_model_filename that are served; or the
-    text of the refusal. `name`: the model's, where it matters."""
+    """A model directory and what is served of it: config.pbtxt, the files beside it, and the platform, backend and
+    default_model_filename that are served; or the text of the refusal. `name`: the model's, where it matters."""
 
     config: str
     files: tuple[str, ...]
@@ -57,7 +57,7 @@ CASES = [
     Case('backend: "tensorrt"', ("1/model.onnx",), PLAN),
     Case('backend: "openvino"', (), XML),
     Case('backend: "openvino" default_model_filename: "foo"', (), ("", "openvino", "foo")),
-    # the one that knows two is told by its file
+    # the one that knows two is chosen by its file
     Case('backend: "tensorflow"', (), NO_PAIR.format("", "tensorflow")),
     Case('backend: "tensorflow"', ("1/model.graphdef",), GRAPH),
     Case('backend: "tensorflow"', ("1/model.graphdef/x",), NO_PAIR.format("", "tensorflow")),
@@ -120,7 +120,8 @@ CASES = [
 
 @pytest.fixture(scope="module", params=["real", "lab"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[object]]:
-    """Of each case, in order: its platform, backend, file name and the platform of its metadata, or its Failure."""
+    """Return for each case, in order, its platform, backend, file name and the platform of its metadata, or its
+    Failure."""
     if (why := missing()) is not None:
         pytest.skip(why)  # the real server's backend directory holds its Python backend
     root = tmp_path_factory.mktemp(request.param)

@@ -20,7 +20,7 @@ from .real_client import RealClient
 from .reference import ReferenceServer
 from .rules import rule
 from .scripts import TENSORS, marked, read, script
-from .test_load import TELLING, TELLING_CONFIG, told
+from .test_load import ANSWERING, ANSWERING_CONFIG, answer_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,11 +30,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_slow_initialize_is_waited_for_whatever_the_stub_timeout(
     request: pytest.FixtureRequest, tmp_path: Path, program: str
 ) -> None:
-    files = model(TELLING.format("import time; time.sleep(2.5); self.told = 'slept'"), TELLING_CONFIG)
+    files = model(ANSWERING.format("import time; time.sleep(2.5); self.answer = 'slept'"), ANSWERING_CONFIG)
     if program == "lab":
         lab = LabClient(tmp_path, backend_config={"stub-timeout-seconds": "1"})
         assert lab.placed("slow", files) is None
-        assert told(lab, "slow") == "slept"
+        assert answer_of(lab, "slow") == "slept"
         lab.close()
         return
     request.getfixturevalue("real")  # skips where there is none
@@ -43,23 +43,23 @@ def test_a_slow_initialize_is_waited_for_whatever_the_stub_timeout(
     with ReferenceServer(repository, tmp_path, ["--backend-config=python,stub-timeout-seconds=1"]) as server:
         real = RealClient(server)
         assert real.placed("slow", files) is None
-        assert told(real, "slow") == "slept"
+        assert answer_of(real, "slow") == "slept"
         real.close()
 
 
 @rule("2.3.3")
 @pytest.mark.parametrize("returned", ["0", "ValueError('not raised')", "args"])
 def test_what_initialize_returns_is_ignored(side: Client, returned: str) -> None:
-    assert side.placed("m", model(TELLING.format(f"self.told = 1; return {returned}"), TELLING_CONFIG)) is None
-    assert told(side, "m") == 1
+    assert side.placed("m", model(ANSWERING.format(f"self.answer = 1; return {returned}"), ANSWERING_CONFIG)) is None
+    assert answer_of(side, "m") == 1
     side.unload("m")
 
 
 @rule("2.3.3")
 def test_an_async_initialize_is_never_run(side: Client) -> None:
-    source = TELLING.replace("    def initialize", "    told = 'not run'\n\n    async def initialize")
-    assert side.placed("m", model(source.format("self.told = 'run'"), TELLING_CONFIG)) is None
-    assert told(side, "m") == "not run"
+    source = ANSWERING.replace("    def initialize", "    answer = 'not run'\n\n    async def initialize")
+    assert side.placed("m", model(source.format("self.answer = 'run'"), ANSWERING_CONFIG)) is None
+    assert answer_of(side, "m") == "not run"
     side.unload("m")
 
 
@@ -75,8 +75,8 @@ def test_a_completion_that_says_what_the_file_says_changes_nothing(side: Client)
 """
     text = config("IN INT32 1", "OUT STRING 1")
     found = []
-    for source in (TELLING, TELLING + completes):
-        assert side.placed("m", model(source.replace("{}", "self.told = 1"), text)) is None
+    for source in (ANSWERING, ANSWERING + completes):
+        assert side.placed("m", model(source.replace("{}", "self.answer = 1"), text)) is None
         found.append(side.config("m"))
         side.unload("m")
     assert not isinstance(found[0], Failure)
@@ -85,7 +85,7 @@ def test_a_completion_that_says_what_the_file_says_changes_nothing(side: Client)
 
 @rule("2.5.6")
 def test_a_missing_model_file_fails_the_load(lab: Client) -> None:  # 2.51 waits for ever
-    failure = lab.placed("m", {"1/readme.txt": "", "config.pbtxt": TELLING_CONFIG})
+    failure = lab.placed("m", {"1/readme.txt": "", "config.pbtxt": ANSWERING_CONFIG})
     lab.unload("m")
     assert failure is not None
     assert failure.text == (
@@ -98,7 +98,7 @@ def test_a_missing_model_file_fails_the_load(lab: Client) -> None:  # 2.51 waits
 def test_a_dead_instance_fails_its_own_requests_only(side: Client, tmp_path: Path) -> None:
     two = "instance_group { kind: KIND_CPU count: 2 }"
     assert side.placed("pair", model(SCRIPTED, config(*TENSORS, two))) is None
-    holds = "mark(here, self.args['model_instance_name'])\nuntil(lambda: os.path.exists(go))\nreturn told('went on')"
+    holds = "mark(here, self.args['model_instance_name'])\nuntil(lambda: os.path.exists(go))\nreturn reply('went on')"
     held = side.submit("pair", script(holds, here=str(tmp_path / "here"), go=str(tmp_path / "go")))
     other = {"pair_0_0": "pair_0_1", "pair_0_1": "pair_0_0"}[marked(tmp_path / "here")]
     answer = side.infer("pair", script("os._exit(1)"))
@@ -109,7 +109,7 @@ def test_a_dead_instance_fails_its_own_requests_only(side: Client, tmp_path: Pat
 
 
 def wait_until_gone(pids: list[int], seconds: float) -> bool:
-    """Whether all these processes end in time; nothing tells when one that is no child has."""
+    """Return whether all these processes end in time; nothing reports when one that is not a child has."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids):
@@ -143,12 +143,12 @@ def test_tritons_stubs_end_when_their_server_is_killed(
 ) -> None:
     server = reference_server(tmp_path)
     real = RealClient(server)
-    assert real.placed("m", model(TELLING.format("self.told = 1"), TELLING_CONFIG)) is None
+    assert real.placed("m", model(ANSWERING.format("self.answer = 1"), ANSWERING_CONFIG)) is None
     real.close()
     stubs = stubs_of(server.pid)
     assert len(stubs) == 1
     os.kill(server.pid, 9)
-    while server.running():  # asks, and so buries it: to its stubs a zombie is still their parent
+    while server.running():  # `poll` reaps it, too: to its stubs a zombie is still their parent
         time.sleep(0.05)
     assert wait_until_gone(stubs, 10)
     server.stop()
@@ -157,8 +157,8 @@ def test_tritons_stubs_end_when_their_server_is_killed(
 @rule("2.6.4")
 def test_our_stubs_end_when_their_kernel_is_killed(tmp_path: Path) -> None:
     (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "1" / "model.py").write_text(TELLING.format("self.told = 1"))
-    (tmp_path / "m" / "config.pbtxt").write_text(TELLING_CONFIG)
+    (tmp_path / "m" / "1" / "model.py").write_text(ANSWERING.format("self.answer = 1"))
+    (tmp_path / "m" / "config.pbtxt").write_text(ANSWERING_CONFIG)
     command = [sys.executable, "-c", textwrap.dedent(KERNEL), str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as kernel:
         assert kernel.stdout is not None

@@ -1,4 +1,4 @@
-"""Loading, reloading and unloading: what fails, in which words, and what goes on serving."""
+"""Loading, reloading and unloading: what fails, with which texts, and what goes on serving."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .rules import rule
 
 PLAIN = config("IN INT32 1", "OUT INT32 1")
 
-#: Answers with what the body of `initialize` left in `self.told`.
-TELLING = """
+#: Answers with what the body of `initialize` left in `self.answer`.
+ANSWERING = """
 import json
 import os
 import sys
@@ -32,14 +32,14 @@ class TritonPythonModel:
         {}
 
     def execute(self, requests):
-        told = pb_utils.Tensor("OUT", np.array([json.dumps(self.told)], dtype=object))
-        return [pb_utils.InferenceResponse([told]) for _ in requests]
+        answer = pb_utils.Tensor("OUT", np.array([json.dumps(self.answer)], dtype=object))
+        return [pb_utils.InferenceResponse([answer]) for _ in requests]
 """
-TELLING_CONFIG = config("IN INT32 1", "OUT STRING 1")
+ANSWERING_CONFIG = config("IN INT32 1", "OUT STRING 1")
 
 
 def raising(where: str, statement: str) -> str:
-    """A model that runs `statement` in the method `where`, on line 8."""
+    """Return a model that runs `statement` in the method `where`, on line 8."""
     return f"""
 import triton_python_backend_utils as pb_utils
 
@@ -54,7 +54,7 @@ class TritonPythonModel:
 """
 
 
-def told(client: Client, name: str) -> Any:
+def answer_of(client: Client, name: str) -> Any:
     answer = client.infer(name, {"IN": np.zeros(1, dtype=np.int32)})
     assert answer.error == ""
     return json.loads(answer.outputs["OUT"][0])
@@ -155,7 +155,8 @@ MODEL_ERRORS: dict[str, tuple[Files, str]] = {
 
 @pytest.fixture(scope="module")
 def model_failures(side: Client) -> dict[str, Failure | None]:
-    """Of MODEL_ERRORS, each told as that of a model `m`; several at a time: a load of Triton mostly sleeps."""
+    """Return the failures of MODEL_ERRORS, each with `m` for the model's name. Several are loaded at a time, as a
+    load of Triton mostly sleeps."""
     names = {case: f"failing_{number}_" for number, case in enumerate(MODEL_ERRORS)}
     found = side.load_all({names[case]: files for case, (files, _) in MODEL_ERRORS.items()})
     for name in names.values():
@@ -186,10 +187,10 @@ def test_all_versions_that_fail_to_load_say_why_in_one_line(side: Client) -> Non
     assert failure is not None
     found = re.fullmatch(r"load failed for model 'two': version (.) (.*;)version (.) (.*;)\n", failure.text)
     why = "dimension must be integer >= 1, or -1 to indicate a variable-size dimension for two;"
-    said = f"is at UNAVAILABLE state: Invalid argument: model input 'IN' {why}"
+    text = f"is at UNAVAILABLE state: Invalid argument: model input 'IN' {why}"
     assert found is not None
     # 2.51 says them in the order in which they failed
-    assert sorted(zip(found.groups()[::2], found.groups()[1::2], strict=True)) == [("1", said), ("2", said)]
+    assert sorted(zip(found.groups()[::2], found.groups()[1::2], strict=True)) == [("1", text), ("2", text)]
 
 
 #: model directory, the hidden reason
@@ -277,28 +278,28 @@ def test_the_policy_selects_the_versions(side: Client, policy: str, versions: li
 
 @rule("2.5.8", "5.11.2", "2.8.1")
 def test_a_failed_reload_keeps_the_last_good_version_serving(side: Client) -> None:
-    answering = TELLING.format('self.told = "{}"')
-    assert side.placed("swap", model(answering.replace("{}", "first"), TELLING_CONFIG)) is None
-    assert told(side, "swap") == "first"
-    failure = side.placed("swap", model("import notthere\n", TELLING_CONFIG))
+    answering = ANSWERING.format('self.answer = "{}"')
+    assert side.placed("swap", model(answering.replace("{}", "first"), ANSWERING_CONFIG)) is None
+    assert answer_of(side, "swap") == "first"
+    failure = side.placed("swap", model("import notthere\n", ANSWERING_CONFIG))
     assert failure is not None
     assert "ModuleNotFoundError" in failure.text
-    assert told(side, "swap") == "first"
+    assert answer_of(side, "swap") == "first"
     assert [(e["state"], e.get("reason", "")) for e in side.index() if e["name"] == "swap"] == [("READY", "")]
-    assert side.placed("swap", model(answering.replace("{}", "second"), TELLING_CONFIG)) is None
-    assert told(side, "swap") == "second"
+    assert side.placed("swap", model(answering.replace("{}", "second"), ANSWERING_CONFIG)) is None
+    assert answer_of(side, "swap") == "second"
     side.unload("swap")
 
 
 @rule("2.3.1", "2.3.2", "2.1.4", "2.1.5", "1.1.5")
 def test_the_model_finds_itself_as_in_triton(side: Client) -> None:
-    source = TELLING.format(
+    source = ANSWERING.format(
         "args = dict(args, model_config=sorted(json.loads(args['model_config'])))\n"
         "        added = [p for p in sys.path if p.startswith(args['model_repository'])]\n"
-        "        self.told = [args, __name__, __file__, sys.argv, added, pb_utils.get_model_dir()]"
+        "        self.answer = [args, __name__, __file__, sys.argv, added, pb_utils.get_model_dir()]"
     )
-    assert side.placed("self", model(source, TELLING_CONFIG)) is None
-    args, name, file, argv, added, directory = told(side, "self")
+    assert side.placed("self", model(source, ANSWERING_CONFIG)) is None
+    args, name, file, argv, added, directory = answer_of(side, "self")
     keys = args.pop("model_config")
     assert {"name", "input", "output", "instance_group", "optimization", "version_policy"} <= set(keys)
     assert {k: side.plain(v) for k, v in args.items()} == {
@@ -317,27 +318,27 @@ def test_the_model_finds_itself_as_in_triton(side: Client) -> None:
 
 @rule("2.3.2", "5.1.4", "2.1.6")
 def test_instances_are_named_by_group_and_each_has_its_own_process(side: Client) -> None:
-    source = TELLING.format("self.told = [args['model_instance_name'], os.getpid()]")
+    source = ANSWERING.format("self.answer = [args['model_instance_name'], os.getpid()]")
     groups = 'instance_group [ { kind: KIND_CPU count: 2 }, { name: "mine" kind: KIND_CPU } ]'
     assert side.placed("many", model(source, config("IN INT32 1", "OUT STRING 1", groups))) is None
-    # One request at a time goes to any free instance: ask until each has answered, each with one process.
-    seen: set[tuple[str, int]] = set()
+    # One request at a time goes to any free instance: send until each has answered, each with one process.
+    instances: set[tuple[str, int]] = set()
     for _ in range(200):
         pending = [side.submit("many", {"IN": np.zeros(1, dtype=np.int32)}) for _ in range(6)]
-        seen |= {tuple(json.loads(p.answer.result(30).outputs["OUT"][0])) for p in pending}
-        if len(seen) == 3:
+        instances |= {tuple(json.loads(p.answer.result(30).outputs["OUT"][0])) for p in pending}
+        if len(instances) == 3:
             break
-    assert {name for name, _ in seen} == {"many_0_0", "many_0_1", "mine_0"}
-    assert len({pid for _, pid in seen}) == 3
+    assert {name for name, _ in instances} == {"many_0_0", "many_0_1", "mine_0"}
+    assert len({pid for _, pid in instances}) == 3
     side.unload("many")
 
 
 @rule("2.3.2", "5.1.4")
 def test_without_an_instance_group_the_instance_is_named_after_the_model(side: Client) -> None:
-    source = TELLING.format("self.told = args['model_instance_name']")
-    text = TELLING_CONFIG.replace(CPU, "")
+    source = ANSWERING.format("self.answer = args['model_instance_name']")
+    text = ANSWERING_CONFIG.replace(CPU, "")
     assert side.placed("bare", model(source, text)) is None
-    assert told(side, "bare") == "bare_0"
+    assert answer_of(side, "bare") == "bare_0"
     side.unload("bare")
 
 
@@ -387,20 +388,20 @@ def test_the_steps_of_a_load(side: Client) -> None:
     file = side.repository.parent / f"{side.repository.name}.steps"
     group = "instance_group { kind: KIND_CPU count: 2 }"
     assert side.placed("steps", model(STEPS % str(file), config("IN INT32 1", "OUT INT32 1", group, WARMUP))) is None
-    seen: dict[int, list[str]] = {}
+    steps: dict[int, list[str]] = {}
     for line in file.read_text().splitlines():
         pid, what = json.loads(line)
-        seen.setdefault(pid, []).append(what)
+        steps.setdefault(pid, []).append(what)
     completed = ["import", "auto_complete_config"]
     instance = ["import", "construct", "initialize", "warm up"]
-    assert sorted(seen.values()) == sorted([completed, instance, instance])
+    assert sorted(steps.values()) == sorted([completed, instance, instance])
     side.unload("steps")
 
 
 @rule("2.4.3", "2.4.5", "2.4.1", "1.17.1", "1.17.2", "2.2.1")
 def test_a_model_may_bring_its_whole_config(side: Client) -> None:
     source = (
-        TELLING.format("self.told = 1")
+        ANSWERING.format("self.answer = 1")
         + """
     @staticmethod
     def auto_complete_config(config):
@@ -413,7 +414,7 @@ def test_a_model_may_bring_its_whole_config(side: Client) -> None:
 """
     )
     assert side.placed("auto", {"1/model.py": source}) is None
-    assert told(side, "auto") == 1
+    assert answer_of(side, "auto") == 1
     found = side.config("auto")
     assert not isinstance(found, Failure)
     assert (found["backend"], found["parameters"], found["instance_group"][0]["count"]) == ("python", {}, 1)
@@ -422,10 +423,10 @@ def test_a_model_may_bring_its_whole_config(side: Client) -> None:
 
 @rule("2.1.5")
 def test_helper_files_may_stand_beside_the_model_or_above_it(side: Client) -> None:
-    source = "import above\nimport beside\n" + TELLING.format("self.told = [above.WHERE, beside.WHERE]")
-    files = model(source, TELLING_CONFIG, **{"above.py": "WHERE = 1\n", "1/beside.py": "WHERE = 2\n"})
+    source = "import above\nimport beside\n" + ANSWERING.format("self.answer = [above.WHERE, beside.WHERE]")
+    files = model(source, ANSWERING_CONFIG, **{"above.py": "WHERE = 1\n", "1/beside.py": "WHERE = 2\n"})
     assert side.placed("helped", files) is None
-    assert told(side, "helped") == [1, 2]
+    assert answer_of(side, "helped") == [1, 2]
     side.unload("helped")
 
 
@@ -449,14 +450,14 @@ def test_the_index_tells_the_state_of_every_version(side: Client) -> None:
 @rule("2.8.1", "2.8.2")
 def test_finalize_runs_at_unload_and_may_raise(side: Client) -> None:
     source = (
-        TELLING.format("self.told = 1; self.path = args['model_repository']")
+        ANSWERING.format("self.answer = 1; self.path = args['model_repository']")
         + """
     def finalize(self):
         open(self.path + "/finalized", "w").close()
         raise ValueError("ignored")
 """
     )
-    assert side.placed("ends", model(source, TELLING_CONFIG)) is None
+    assert side.placed("ends", model(source, ANSWERING_CONFIG)) is None
     assert side.unload("ends") is None
     marker = side.repository / "ends" / "finalized"
     for _ in range(100):
@@ -467,10 +468,10 @@ def test_finalize_runs_at_unload_and_may_raise(side: Client) -> None:
 
 
 @rule("5.11.3")
-def test_a_config_given_with_the_load_replaces_the_file(side: Client) -> None:
+def test_a_config_sent_with_the_load_replaces_the_file(side: Client) -> None:
     side.place("over", model(ADD_SUB, ADD_SUB_CONFIG))
-    given = '{"backend": "python", "max_batch_size": 8, "instance_group": [{"kind": "KIND_CPU"}]}'
-    assert side.load("over", given) is None
+    config_text = '{"backend": "python", "max_batch_size": 8, "instance_group": [{"kind": "KIND_CPU"}]}'
+    assert side.load("over", config_text) is None
     found = side.config("over")
     assert not isinstance(found, Failure)
     assert (found["max_batch_size"], found["input"]) == (8, [])
@@ -478,7 +479,7 @@ def test_a_config_given_with_the_load_replaces_the_file(side: Client) -> None:
 
 
 #: What a model does in `initialize` that Triton's stub for Python 3.11 lets it do.
-SAYS = {
+PRINTS = {
     "stdout": "print('gr\u00fc\u00dfe')",
     "reconfigured": "import sys; sys.stdout.reconfigure(encoding='utf-8'); print('gr\u00fc\u00dfe')",
     "stderr": "import sys; print('gr\u00fc\u00dfe', file=sys.stderr)",
@@ -487,10 +488,10 @@ SAYS = {
 
 
 @rule("2.1.8")
-@pytest.mark.parametrize("how", SAYS)
+@pytest.mark.parametrize("how", PRINTS)
 def test_what_is_not_ascii_is_not_printed_by_triton(side: Client, how: str) -> None:
-    failure = side.placed("says", model(raising("initialize", SAYS[how]), PLAIN))
-    side.unload("says")
+    failure = side.placed("prints", model(raising("initialize", PRINTS[how]), PLAIN))
+    side.unload("prints")
     if side.side == "lab" or how != "stdout":
         assert failure is None
         return

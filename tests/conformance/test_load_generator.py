@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.load_testing.test_load_run import SEQUENCE, SEQUENCE_CONFIG
+from tests.models import executes
 from tritonlab.clients.remote import RemoteServer, connect
 from tritonlab.core.status import TritonError, UnsupportedError
 from tritonlab.load_testing.load_result import LoadResult
@@ -21,7 +22,7 @@ from .models import ADD_SUB, ADD_SUB_CONFIG, config
 from .raw_http import RawHTTP
 from .test_snippets import REPEAT, REPEAT_CONFIG
 
-FAILS = "class TritonPythonModel:\n    def execute(self, requests):\n        raise ValueError('no luck')\n"
+FAILS = executes("raise ValueError('no luck')")
 MODELS = {
     "loaded": {
         "1/model.py": ADD_SUB,

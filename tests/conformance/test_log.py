@@ -50,7 +50,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def written(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Callable[[], str]]]:
-    """A server, and all that it has written so far."""
+    """Return a server, and what reads everything that it has written so far."""
     with serving(program, tmp_path_factory.mktemp("log"), MODELS, []) as client:
         if isinstance(client, LabClient):
             stderr = io.StringIO()

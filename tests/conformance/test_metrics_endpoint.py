@@ -27,7 +27,7 @@ def place(side: Client) -> Iterator[str]:
     server.stop(1)
 
 
-def ask(place: str, method: str, path: str) -> tuple[int, str | None, str]:
+def request(place: str, method: str, path: str) -> tuple[int, str | None, str]:
     connection = http.client.HTTPConnection(place, timeout=10)
     try:
         connection.request(method, path)
@@ -40,7 +40,7 @@ def ask(place: str, method: str, path: str) -> tuple[int, str | None, str]:
 @rule("5.13.5")
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/"])
 def test_get_shows_the_metrics(place: str, path: str) -> None:
-    status, kind, text = ask(place, "GET", path)
+    status, kind, text = request(place, "GET", path)
     assert (status, kind) == (200, "text/plain; charset=utf-8")
     assert text.startswith("# HELP nv_")
 
@@ -48,16 +48,16 @@ def test_get_shows_the_metrics(place: str, path: str) -> None:
 @rule("5.13.5")
 @pytest.mark.parametrize("path", ["/", "/metricsx"])
 def test_another_path_shows_nothing(place: str, path: str) -> None:
-    assert ask(place, "GET", path) == (200, "text/plain; charset=utf-8", "")
+    assert request(place, "GET", path) == (200, "text/plain; charset=utf-8", "")
 
 
 @rule("5.13.5")
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/metrics", "/"])
 def test_nothing_but_get(place: str, method: str, path: str) -> None:
-    assert ask(place, method, path) == (405, "text/plain", '{"error":"Method Not Allowed"}')
+    assert request(place, method, path) == (405, "text/plain", '{"error":"Method Not Allowed"}')
 
 
 @rule("5.13.5")
 def test_head_is_not_get(place: str) -> None:
-    assert ask(place, "HEAD", "/metrics") == (405, "text/plain", "")
+    assert request(place, "HEAD", "/metrics") == (405, "text/plain", "")

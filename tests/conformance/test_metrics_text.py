@@ -1,4 +1,4 @@
-"""Statistics and metrics (rules 5.12, 5.13): the same requests to both servers, then what each says of them."""
+"""Statistics and metrics (rules 5.12, 5.13): the same requests to both servers, then what each reports of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .test_trace import RAISES, REFUSES, TWICE
 IO = ("IN INT32 -1", "IN INT32 -1")
 BATCHED = "max_batch_size: 8"
 
-#: Waits for as many milliseconds as it is told to.
+#: Waits for as many milliseconds as its input has.
 SLEEPS = answers("x", writes="IN", first="time.sleep(x.flat[0] / 1000)", imports="import time")
 
 MEASURES = """
@@ -73,11 +73,11 @@ def program(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def asked(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server whose models have had their requests."""
+def used(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Return a server whose models have had their requests."""
     arguments = ["--metrics-config=summary_latencies=true", "--metrics-interval-ms=100"]
     options = {"metrics_config": MetricsConfig(summary_latencies=True, interval_ms=0)}
-    with serving(program, tmp_path_factory.mktemp("asked"), MODELS, arguments, **options) as client:
+    with serving(program, tmp_path_factory.mktemp("used"), MODELS, arguments, **options) as client:
         for name in ("fine", "raises", "refuses", "tagged"):
             client.infer(name, numbers(1, 2))
             client.infer(name, numbers(3))
@@ -93,7 +93,8 @@ def numbers(*values: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def fill_the_queue(client: Client) -> None:
-    """One executes, one waits too long, one is cancelled while it waits, one finds the queue full."""
+    """Send four requests: one executes, one waits too long, one is cancelled while it waits, one finds the queue
+    full."""
     first = client.submit("sleeps", numbers(1000))
     eventually(lambda: pending(client) == 0 and client.statistics("sleeps") is not None)
     time.sleep(0.2)  # it executes; nothing tells it on Triton
@@ -112,7 +113,7 @@ def pending(client: Client) -> int:
 
 
 def counts(statistics: list[dict[str, Any]] | Failure) -> dict[str, Any]:
-    """Without times; they are there."""
+    """Return the counts of the statistics without times, which must be there."""
     assert not isinstance(statistics, Failure)
     (found,) = statistics
     assert abs(found.pop("last_inference") / 1000 - time.time()) < 600
@@ -160,16 +161,16 @@ def expected(name: str, inferences: int, good: int, bad: int, batches: dict[int,
         ("sleeps", 1, 1, 2, {1: 1}),
     ],
 )
-def test_statistics(asked: Client, name: str, inferences: int, good: int, bad: int, batches: dict[int, int]) -> None:
-    assert counts(asked.statistics(name)) == expected(name, inferences, good, bad, batches)
+def test_statistics(used: Client, name: str, inferences: int, good: int, bad: int, batches: dict[int, int]) -> None:
+    assert counts(used.statistics(name)) == expected(name, inferences, good, bad, batches)
 
 
 def families(text: str) -> dict[str, tuple[str, str, list[str]]]:
-    """Of each family, in order: its help, its kind and what its lines are about, without values."""
+    """Return for each family, in order, its help, its kind and what its lines are about, without values."""
     found: dict[str, tuple[str, str, list[str]]] = {}
     for block in re.split(r"(?m)^# HELP ", text)[1:]:
-        told, kind, *lines = block.splitlines()
-        name, _, words = told.partition(" ")
+        help, kind, *lines = block.splitlines()
+        name, _, words = help.partition(" ")
         assert kind.startswith(f"# TYPE {name} ")
         found[name] = words, kind.rpartition(" ")[2], sorted(line.rpartition(" ")[0] for line in lines if line)
     return found
@@ -190,7 +191,7 @@ def per_model(name: str, models: list[str]) -> list[str]:
 
 
 def summary(name: str, models: list[str]) -> list[str]:
-    """Quantiles come last, other labels are sorted."""
+    """Return the names of a summary's lines. Quantiles come last, other labels are sorted."""
     ends = [f',quantile="{q}"' for q in ("0.5", "0.9", "0.95", "0.99", "0.999")]
     return sorted(
         line
@@ -277,15 +278,15 @@ def all_families() -> dict[str, tuple[str, str, list[str]]]:
 
 
 @rule("5.13.1", "5.13.3", "5.13.4", "1.14.8")
-def test_every_line_but_for_its_value(asked: Client) -> None:
-    told = {n: f for n, f in families(asked.metrics()).items() if n not in NEWER and not gpu_or_machine(n)}
+def test_every_line_but_for_its_value(used: Client) -> None:
+    found = {n: f for n, f in families(used.metrics()).items() if n not in NEWER and not gpu_or_machine(n)}
     for name, family in all_families().items():
-        assert told[name] == family
-    assert list(told) == list(all_families())
+        assert found[name] == family
+    assert list(found) == list(all_families())
 
 
 def values(client: Client, name: str) -> dict[str, float]:
-    """Of the lines of one model."""
+    """Return the values of the lines of one model."""
     lines = [line for line in client.metrics().splitlines() if f'model="{name}"' in line]
     return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines)}
 
@@ -301,15 +302,15 @@ def values(client: Client, name: str) -> dict[str, float]:
     ],
 )
 def test_values_of_the_counters(
-    asked: Client, name: str, good: int, inferences: int, executions: int, failures: dict[str, int]
+    used: Client, name: str, good: int, inferences: int, executions: int, failures: dict[str, int]
 ) -> None:
-    found = values(asked, name)
+    found = values(used, name)
     assert found[f"nv_inference_request_success{{{labels(name)}}}"] == good
     assert found[f"nv_inference_count{{{labels(name)}}}"] == inferences
     assert found[f"nv_inference_exec_count{{{labels(name)}}}"] == executions
     reasons = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
-    told = {r: found[f"nv_inference_request_failure{{{labels(name, reason=r)}}}"] for r in reasons}
-    assert told == {**dict.fromkeys(reasons, 0), **failures}
+    failed = {r: found[f"nv_inference_request_failure{{{labels(name, reason=r)}}}"] for r in reasons}
+    assert failed == {**dict.fromkeys(reasons, 0), **failures}
     assert found[f"nv_inference_request_summary_us_count{{{labels(name)}}}"] == good
     total = found[f"nv_inference_request_duration_us{{{labels(name)}}}"]
     assert (total > 0) == (good > 0)
@@ -317,10 +318,10 @@ def test_values_of_the_counters(
 
 
 @rule("5.13.3")
-def test_quantiles_of_nothing_and_of_one(asked: Client) -> None:
+def test_quantiles_of_nothing_and_of_one(used: Client) -> None:
     def quantiles(name: str, of: str) -> list[str]:
         start = f"nv_inference_{of}_summary_us{{{labels(name)},quantile="
-        return [line.rpartition(" ")[2] for line in asked.metrics().splitlines() if line.startswith(start)]
+        return [line.rpartition(" ")[2] for line in used.metrics().splitlines() if line.startswith(start)]
 
     assert quantiles("raises", "queue") == ["Nan"] * 5
     (value,) = set(quantiles("sleeps", "compute_infer"))

@@ -1,4 +1,4 @@
-"""These tests check servers that read configurations with another name than config.pbtxt (rule 5.1.7)."""
+"""Servers that read configurations with another name than config.pbtxt (rule 5.1.7)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 from .clients import Client, Failure
 from .models import model
 from .rules import rule
-from .test_load import TELLING_CONFIG
+from .test_load import ANSWERING_CONFIG
 from .test_model_control import processes, traceless, who, write
 
 OPTIONS = (("--model-config-name=h100",), {"model_config_name": "h100"})
 
-PLAIN, NAMED = "config.pbtxt", "configs/h100.pbtxt"
+PLAIN, H100 = "config.pbtxt", "configs/h100.pbtxt"
 
 
-def says(tag: str) -> str:
-    return TELLING_CONFIG + f'parameters {{ key: "tag" value {{ string_value: "{tag}" }} }}\n'
+def tagged(tag: str) -> str:
+    return ANSWERING_CONFIG + f'parameters {{ key: "tag" value {{ string_value: "{tag}" }} }}\n'
 
 
 def tag(side: Client, name: str) -> Any:
@@ -30,11 +30,11 @@ def tag(side: Client, name: str) -> Any:
 @pytest.mark.parametrize(
     ("files", "used"),
     [
-        ({PLAIN: says("plain"), NAMED: says("named")}, {"tag": "named"}),
-        ({NAMED: says("named")}, {"tag": "named"}),
-        ({PLAIN: says("plain")}, {"tag": "plain"}),
-        ({PLAIN: says("plain"), "configs/a100.pbtxt": says("other")}, {"tag": "plain"}),
-        ({"configs/a100.pbtxt": says("other")}, {}),
+        ({PLAIN: tagged("plain"), H100: tagged("named")}, {"tag": "named"}),
+        ({H100: tagged("named")}, {"tag": "named"}),
+        ({PLAIN: tagged("plain")}, {"tag": "plain"}),
+        ({PLAIN: tagged("plain"), "configs/a100.pbtxt": tagged("other")}, {"tag": "plain"}),
+        ({"configs/a100.pbtxt": tagged("other")}, {}),
     ],
 )
 def test_which_file_is_the_configuration(side: Client, files: dict[str, str], used: dict[str, str]) -> None:
@@ -45,7 +45,7 @@ def test_which_file_is_the_configuration(side: Client, files: dict[str, str], us
 
 @rule("5.1.7", "2.5.3")
 def test_one_that_cannot_be_read_is_named(side: Client) -> None:
-    failure = side.placed("chosen", model(who(""), says("plain"), **{NAMED: "nonsense: 1"}))
+    failure = side.placed("chosen", model(who(""), tagged("plain"), **{H100: "nonsense: 1"}))
     assert failure is not None
     assert failure.text == "failed to load 'chosen', failed to poll from model repository"
     assert failure.reason.startswith("failed to read text proto from <repository>/chosen/configs/h100.pbtxt")
@@ -53,7 +53,7 @@ def test_one_that_cannot_be_read_is_named(side: Client) -> None:
 
 @rule("5.1.7", "5.11.2")
 def test_what_a_reload_looks_at(side: Client) -> None:
-    assert side.placed("again", traceless(model(who(""), says("plain"), **{NAMED: says("named")}))) is None
+    assert side.placed("again", traceless(model(who(""), tagged("plain"), **{H100: tagged("named")}))) is None
     first = processes(side, "again")
 
     def reloaded(path: str, text: str) -> bool:
@@ -64,12 +64,12 @@ def test_what_a_reload_looks_at(side: Client) -> None:
         first = processes(side, "again")
         return first != before
 
-    assert not reloaded(NAMED, says("named") + "# a comment\n")
-    assert not reloaded("configs/a100.pbtxt", says("other"))
-    assert reloaded(NAMED, says("changed"))
-    assert reloaded(PLAIN, says("plain") + "# a comment\n")
+    assert not reloaded(H100, tagged("named") + "# a comment\n")
+    assert not reloaded("configs/a100.pbtxt", tagged("other"))
+    assert reloaded(H100, tagged("changed"))
+    assert reloaded(PLAIN, tagged("plain") + "# a comment\n")
     assert tag(side, "again") == {"tag": "changed"}
-    (side.repository / "again" / NAMED).unlink()
-    assert reloaded(PLAIN, says("plain"))
+    (side.repository / "again" / H100).unlink()
+    assert reloaded(PLAIN, tagged("plain"))
     assert tag(side, "again") == {"tag": "plain"}
     side.unload("again")

@@ -1,4 +1,4 @@
-"""These tests ask both servers what they load, reload and unload (rules 5.7.4, 5.11 and 5.12)."""
+"""What both servers load, reload and unload (rules 5.7.4, 5.11 and 5.12)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .clients import Client, Failure, Files
 from .models import config, model
 from .rules import rule
 from .scripts import eventually
-from .test_load import TELLING, TELLING_CONFIG, told
+from .test_load import ANSWERING, ANSWERING_CONFIG, answer_of
 
 INPUT = {"IN": np.zeros(1, dtype=np.int32)}
 
 
 def who(tag: str) -> str:
-    """A model that tells its instance's name, its process and the tag."""
-    return TELLING.format(f"self.told = [args['model_instance_name'], os.getpid(), {tag!r}]")
+    """Return a model that answers with its instance's name, its process and the tag."""
+    return ANSWERING.format(f"self.answer = [args['model_instance_name'], os.getpid(), {tag!r}]")
 
 
 def states(side: Client, *names: str) -> dict[str, list[tuple[str, ...]]]:
-    """By model: version and state of each index entry, and its reason up to the first line's end."""
+    """Return, by model, version and state of each index entry, and its reason up to the first line's end."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for entry in side.index():
         if entry["name"] in names:
@@ -35,7 +35,7 @@ def states(side: Client, *names: str) -> dict[str, list[tuple[str, ...]]]:
 
 
 def settled(side: Client, *names: str) -> dict[str, list[tuple[str, ...]]]:
-    """The same when nothing of them is UNLOADING any more."""
+    """Return the states once none of them is UNLOADING any more."""
     eventually(lambda: "UNLOADING" not in str(states(side, *names)))
     return states(side, *names)
 
@@ -46,17 +46,18 @@ def answers(side: Client, name: str, version: int = -1) -> Any:
 
 
 def processes(side: Client, name: str) -> dict[str, int]:
-    """Process by instance, of all that take requests."""
-    seen: dict[str, int] = {}
+    """Return the process of each instance that takes requests."""
+    found: dict[str, int] = {}
     for _ in range(15):
         for pending in [side.submit(name, INPUT) for _ in range(6)]:
             instance, pid, _ = json.loads(pending.answer.result(30).outputs["OUT"][0])
-            seen[instance] = pid
-    return seen
+            found[instance] = pid
+    return found
 
 
 def traceless(files: Files) -> Files:
-    """The same, where no byte-code can be written: Triton's first load leaves it, and then it is a change to it."""
+    """Return the files with one in the place of each folder of byte-code: Triton's first load leaves such a folder,
+    which is a change to it then."""
     versions = {path.partition("/")[0] for path in files if "/" in path}
     return {**files, **{f"{version}/__pycache__": "" for version in versions}}
 
@@ -73,7 +74,7 @@ def write(side: Client, name: str, path: str, text: str) -> None:
 
 @rule("5.11.2")
 def test_a_version_whose_files_changed_is_loaded_again_alone(side: Client) -> None:
-    policy = TELLING_CONFIG + "version_policy { all { } }"
+    policy = ANSWERING_CONFIG + "version_policy { all { } }"
     files = {"config.pbtxt": policy, "1/model.py": who("one"), "2/model.py": who("two")}
     assert side.placed("vs", traceless(files)) is None
     before = [answers(side, "vs", version) for version in (1, 2)]
@@ -96,7 +97,7 @@ def test_a_version_whose_files_changed_is_loaded_again_alone(side: Client) -> No
 
 @rule("5.11.2", "5.11.6", "5.11.7")
 def test_one_version_that_fails_takes_the_others_back(side: Client) -> None:
-    policy = TELLING_CONFIG + "version_policy { all { } }"
+    policy = ANSWERING_CONFIG + "version_policy { all { } }"
     failure = side.placed("half", {"config.pbtxt": policy, "1/model.py": who(""), "2/model.py": "1 / 0"})
     assert failure is not None
     start = "load failed for model 'half': version 2 is at UNAVAILABLE state: Internal: ZeroDivisionError"
@@ -156,9 +157,9 @@ def test_instances_that_are_wanted_as_before_stay(side: Client) -> None:
 @rule("5.11.2")
 def test_instances_that_cannot_start_change_nothing(side: Client, tmp_path: Path) -> None:
     hold = tmp_path / "no more"
-    source = TELLING.format(
+    source = ANSWERING.format(
         f"if os.path.exists({str(hold)!r}): raise ValueError('no more')\n"
-        "        self.told = [args['model_instance_name']]"
+        "        self.answer = [args['model_instance_name']]"
     )
     assert side.placed("stubborn", traceless(model(source, groups("count: 1")))) is None
     hold.touch()
@@ -168,7 +169,7 @@ def test_instances_that_cannot_start_change_nothing(side: Client, tmp_path: Path
     start = "load failed for model 'stubborn': version 1 is at READY state: Internal: ValueError: no more\n\nAt:\n"
     assert (failure.code, failure.text[: len(start)]) == ("INVALID_ARG", start)
     assert states(side, "stubborn") == {"stubborn": [("1", "READY", "Internal: ValueError: no more")]}
-    assert told(side, "stubborn") == ["stubborn_0_0"]
+    assert answer_of(side, "stubborn") == ["stubborn_0_0"]
     hold.unlink()
     assert side.load("stubborn") is None
     assert states(side, "stubborn") == {"stubborn": [("1", "READY")]}
@@ -180,10 +181,10 @@ def test_instances_that_cannot_start_change_nothing(side: Client, tmp_path: Path
 
 @rule("5.11.3")
 def test_a_config_that_a_load_brought_stays_until_a_file_changes(side: Client) -> None:
-    assert side.placed("over", traceless(model(who(""), TELLING_CONFIG))) is None
-    given = side.config("over")
-    assert not isinstance(given, Failure)
-    marked = json.dumps({**given, "parameters": {"mark": {"string_value": "x"}}})
+    assert side.placed("over", traceless(model(who(""), ANSWERING_CONFIG))) is None
+    config = side.config("over")
+    assert not isinstance(config, Failure)
+    marked = json.dumps({**config, "parameters": {"mark": {"string_value": "x"}}})
 
     def mark() -> bool:
         found = side.config("over")
@@ -191,14 +192,14 @@ def test_a_config_that_a_load_brought_stays_until_a_file_changes(side: Client) -
         return bool(found["parameters"])
 
     before = answers(side, "over")
-    assert side.load("over", json.dumps(given)) is None
+    assert side.load("over", json.dumps(config)) is None
     assert answers(side, "over") == before  # it says what the file says
     assert side.load("over", marked) is None
     after = answers(side, "over")
     assert after[1] != before[1]
     assert side.load("over") is None
     assert (mark(), answers(side, "over")) == (True, after)
-    write(side, "over", "config.pbtxt", TELLING_CONFIG + "# touched\n")
+    write(side, "over", "config.pbtxt", ANSWERING_CONFIG + "# touched\n")
     assert side.load("over") is None
     assert not mark()
     side.unload("over")
@@ -206,12 +207,12 @@ def test_a_config_that_a_load_brought_stays_until_a_file_changes(side: Client) -
 
 @rule("5.11.3", "5.11.7")
 def test_what_exists_through_files_alone_is_not_in_the_repository(side: Client) -> None:
-    given = (
+    config_text = (
         '{"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],'
         ' "output": [{"name": "OUT", "data_type": "TYPE_STRING", "dims": [1]}]}'
     )
     files = {f"file:{number}/model.py": who(f"v{number}").encode() for number in (2, 5)}
-    assert side.load("ghost", given, files) is None
+    assert side.load("ghost", config_text, files) is None
     assert answers(side, "ghost")[2] == "v5"
     assert states(side, "ghost") == {}
     failure = side.load("ghost")
@@ -225,7 +226,7 @@ def test_what_exists_through_files_alone_is_not_in_the_repository(side: Client) 
 
 
 def ensemble(*models: str, version: int = -1) -> Files:
-    """Of models that all read `IN`; the last one's answer is the ensemble's."""
+    """Return an ensemble of models that all read `IN`; the last one's answer is the ensemble's."""
     steps = []
     for number, name in enumerate(models):
         target = "OUT" if number == len(models) - 1 else f"UNUSED{number}"
@@ -245,7 +246,7 @@ GONE = [("1", "UNAVAILABLE", "unloaded")]
 
 @rule("5.7.4", "5.11.5")
 def test_an_ensemble_follows_its_models(side: Client) -> None:
-    side.place("part", model(who("a"), TELLING_CONFIG))
+    side.place("part", model(who("a"), ANSWERING_CONFIG))
     side.place("whole", ensemble("part"))
     side.place("outer", ensemble("whole"))
     assert side.load("outer") is None
@@ -260,10 +261,10 @@ def test_an_ensemble_follows_its_models(side: Client) -> None:
     write(side, "part", "1/model.py", who("b"))
     assert side.load("part") is None
     assert answers(side, "outer")[2] == "b"
-    write(side, "part", "config.pbtxt", TELLING_CONFIG.replace("TYPE_STRING", "TYPE_INT32"))
+    write(side, "part", "config.pbtxt", ANSWERING_CONFIG.replace("TYPE_STRING", "TYPE_INT32"))
     assert side.load("part") is None  # it serves, and the ensembles wait for one that fits
     assert settled(side, *names) == {"part": READY, "whole": GONE, "outer": GONE}
-    write(side, "part", "config.pbtxt", TELLING_CONFIG)
+    write(side, "part", "config.pbtxt", ANSWERING_CONFIG)
     assert side.load("part") is None
     assert answers(side, "outer")[2] == "b"
     assert side.unload("outer", dependents=True) is None
@@ -273,7 +274,7 @@ def test_an_ensemble_follows_its_models(side: Client) -> None:
 
 @rule("5.7.4")
 def test_a_load_of_an_ensemble_loads_what_has_changed_in_it(side: Client) -> None:
-    side.place("part", model(who("a"), TELLING_CONFIG))
+    side.place("part", model(who("a"), ANSWERING_CONFIG))
     side.place("whole", ensemble("part"))
     side.place("outer", ensemble("whole"))
     assert side.load("outer") is None
@@ -299,8 +300,8 @@ def test_a_load_of_an_ensemble_loads_what_has_changed_in_it(side: Client) -> Non
 
 
 @rule("5.11.5")
-def test_unload_dependents_takes_what_no_load_asked_for(side: Client) -> None:
-    side.place("part", model(who("a"), TELLING_CONFIG))
+def test_unload_dependents_takes_what_no_load_named(side: Client) -> None:
+    side.place("part", model(who("a"), ANSWERING_CONFIG))
     side.place("whole", ensemble("part"))
     assert side.load("whole") is None
     assert side.unload("whole") is None
@@ -313,7 +314,7 @@ def test_unload_dependents_takes_what_no_load_asked_for(side: Client) -> None:
 
 @rule("5.7.3", "5.7.4")
 def test_an_ensemble_of_a_model_that_fails_waits_for_it(side: Client) -> None:
-    side.place("weak", model("1 / 0", TELLING_CONFIG))
+    side.place("weak", model("1 / 0", ANSWERING_CONFIG))
     side.place("hopes", ensemble("weak"))
     failure = side.load("hopes")
     assert failure is not None
@@ -327,7 +328,7 @@ def test_an_ensemble_of_a_model_that_fails_waits_for_it(side: Client) -> None:
     failure = side.load("hopes")
     assert failure is not None
     assert failure.text == "failed to load 'hopes', failed to poll from model repository"
-    side.place("weak", model(who("strong"), TELLING_CONFIG))
+    side.place("weak", model(who("strong"), ANSWERING_CONFIG))
     assert side.load("weak") is None
     assert answers(side, "hopes")[2] == "strong"
     side.place("hopes", ensemble("weak", version=7))

@@ -1,5 +1,5 @@
-"""These tests check servers that load by themselves, at the start and by polling, and what they say of all their models
-(5.11, 5.12)."""
+"""Servers that load by themselves, at the start and by polling, and what they report of all their models (5.11,
+5.12)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .models import CPU, model
 from .real_client import RealClient
 from .rules import rule
 from .scripts import eventually
-from .test_load import TELLING_CONFIG
+from .test_load import ANSWERING_CONFIG
 from .test_model_control import GONE, READY, answers, ensemble, settled, states, traceless, who, write
 
 # -- statistics and metadata
@@ -28,7 +28,7 @@ from .test_model_control import GONE, READY, answers, ensemble, settled, states,
 
 @rule("5.12.1", "5.12.2", "6.1.2")
 def test_statistics_of_versions(side: Client) -> None:
-    policy = TELLING_CONFIG + "version_policy { all { } }"
+    policy = ANSWERING_CONFIG + "version_policy { all { } }"
     files = {"config.pbtxt": policy, **{f"{number}/model.py": who("") for number in (1, 2, 3)}}
     assert side.placed("counted", files) is None
     answers(side, "counted", 2)
@@ -65,7 +65,7 @@ def test_statistics_of_versions(side: Client) -> None:
 
 @rule("5.12.3")
 def test_what_is_refused_is_counted_nowhere(side: Client) -> None:
-    assert side.placed("strict", model(who(""), TELLING_CONFIG)) is None
+    assert side.placed("strict", model(who(""), ANSWERING_CONFIG)) is None
     assert side.infer("strict", {"IN": np.zeros(2, dtype=np.int32)}).code == "INVALID_ARG"
     found = side.statistics("strict")
     assert not isinstance(found, Failure)
@@ -80,8 +80,8 @@ def test_what_is_refused_is_counted_nowhere(side: Client) -> None:
 
 @rule("5.11.9", "5.11.7")
 def test_a_server_is_ready_while_all_it_knows_is(fresh: Client) -> None:
-    fresh.place("good", model(who(""), TELLING_CONFIG))
-    fresh.place("bad", model("1 / 0", TELLING_CONFIG))
+    fresh.place("good", model(who(""), ANSWERING_CONFIG))
+    fresh.place("bad", model("1 / 0", ANSWERING_CONFIG))
     assert fresh.ready()
     assert fresh.load("good") is None
     assert fresh.load("bad") is not None
@@ -114,7 +114,7 @@ POLL_SECONDS = 1
 
 @pytest.fixture
 def start(request: pytest.FixtureRequest, program: str) -> Iterator[Callable[..., Client]]:
-    """Starts a server on repositories that are there already, and ends it."""
+    """Start servers on repositories that are there already, and end them."""
     ended: list[Callable[[], None]] = []
 
     def start(
@@ -160,7 +160,7 @@ def refused(side: Client, name: str) -> bool:
 def test_the_log_of_a_start_says_why_ensembles_were_refused(
     start: Callable[..., Client], tmp_path: Path, mode: str
 ) -> None:
-    fill(tmp_path, {"good": model(who(""), TELLING_CONFIG), "bad": model("1 / 0", TELLING_CONFIG)})
+    fill(tmp_path, {"good": model(who(""), ANSWERING_CONFIG), "bad": model("1 / 0", ANSWERING_CONFIG)})
     fill(tmp_path, {"of_missing": ensemble("missing"), "of_bad": ensemble("bad"), "of_good": ensemble("good")})
     side = start(mode, tmp_path)
     refused = {"of_missing": [()], "of_bad": [()], "of_good": READY}
@@ -176,7 +176,7 @@ def test_the_log_of_a_start_says_why_ensembles_were_refused(
 @pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_polling_server_follows_its_repository(start: Callable[..., Client], tmp_path: Path) -> None:
     """One change at a time: 2.51 stops polling for ever if there are several (rule 5.11.1)."""
-    models = {name: traceless(model(who("1"), TELLING_CONFIG)) for name in ("good", "leaves")}
+    models = {name: traceless(model(who("1"), ANSWERING_CONFIG)) for name in ("good", "leaves")}
     fill(tmp_path, {**models, "unreadable": model(who(""), "nonsense: 1")})
     side = start("poll", tmp_path)
     assert states(side, "good", "leaves", "unreadable") == {"good": READY, "leaves": READY, "unreadable": [()]}
@@ -187,7 +187,7 @@ def test_a_polling_server_follows_its_repository(start: Callable[..., Client], t
 
     fill(tmp_path, {"good": {"1/model.py": who("2")}})
     eventually(lambda: now("good") == "2")
-    fill(tmp_path, {"new": traceless(model(who("new"), TELLING_CONFIG))})
+    fill(tmp_path, {"new": traceless(model(who("new"), ANSWERING_CONFIG))})
     eventually(lambda: now("new") == "new")
     shutil.rmtree(tmp_path / "leaves")
     eventually(lambda: now("leaves") == "Request for unknown model: 'leaves' has no available versions")
@@ -205,8 +205,8 @@ def test_a_server_without_model_control_loads_all_it_can(start: Callable[..., Cl
     whole = {path: str(text) for path, text in ensemble("z_part").items()}
     fill(first, {"a_whole": whole, "unreadable": model(who(""), "nonsense: 1")})
     never = "\n    @staticmethod\n    def auto_complete_config(config):\n        raise ValueError('not asked')\n"
-    plain = TELLING_CONFIG.replace(CPU, "")
-    fill(second, {"z_part": model(who("p") + never, plain), "unreadable": model(who(""), TELLING_CONFIG)})
+    plain = ANSWERING_CONFIG.replace(CPU, "")
+    fill(second, {"z_part": model(who("p") + never, plain), "unreadable": model(who(""), ANSWERING_CONFIG)})
     side = start("none", first, second, strict_model_config=True)
     found = side.config("z_part")
     assert not isinstance(found, Failure)
@@ -233,8 +233,8 @@ class Namespaces:
         assert failure is not None
         return failure.text.replace("<repository>", self.first)
 
-    def told(self, name: str) -> Any:
-        """Of the model that answers; or code and text."""
+    def answer(self, name: str) -> Any:
+        """Return the tag of the model that answers, or code and text."""
         found = answers(self.side, name)
         return found[-1] if isinstance(found, list) else (found[0], found[1].replace("<repository>", self.first))
 
@@ -245,12 +245,12 @@ AMBIGUOUS = (
 
 
 def of(tag: str) -> Files:
-    return traceless(model(who(tag), TELLING_CONFIG))
+    return traceless(model(who(tag), ANSWERING_CONFIG))
 
 
 @pytest.fixture
 def spaces(start: Callable[..., Client], tmp_path: Path) -> Callable[..., Namespaces]:
-    """Fills repositories `0`, `1`, … and starts a server on them."""
+    """Fill repositories `0`, `1`, … and start a server on them."""
 
     def spaces(mode: str, *repositories: Mapping[str, Files]) -> Namespaces:
         paths = [tmp_path / str(number) for number in range(len(repositories))]
@@ -267,16 +267,16 @@ def spaces(start: Callable[..., Client], tmp_path: Path) -> Callable[..., Namesp
 def test_a_name_loads_the_models_of_all_repositories(spaces: Callable[..., Namespaces]) -> None:
     found = spaces("explicit", {"dup": of("a"), "one": of("one")}, {"dup": of("b"), "other": of("other")})
     side = found.side
-    assert found.told("dup") == ("INVALID_ARG", "Request for unknown model: 'dup' is not found")
+    assert found.answer("dup") == ("INVALID_ARG", "Request for unknown model: 'dup' is not found")
     for name in ("dup", "one", "other"):
         assert side.load(name) is None
     entries = [(entry["name"], entry["state"]) for entry in side.index()]
     assert entries == [("dup", "READY"), ("one", "READY"), ("dup", "READY"), ("other", "READY")]
-    assert (found.told("one"), found.told("other")) == ("one", "other")
-    assert found.told("dup") == ("INVALID_ARG", AMBIGUOUS.format("dup"))
-    for asked in (side.config("dup"), side.metadata("dup")):
-        assert isinstance(asked, Failure)
-        assert asked.text == AMBIGUOUS.format("dup")
+    assert (found.answer("one"), found.answer("other")) == ("one", "other")
+    assert found.answer("dup") == ("INVALID_ARG", AMBIGUOUS.format("dup"))
+    for document in (side.config("dup"), side.metadata("dup")):
+        assert isinstance(document, Failure)
+        assert document.text == AMBIGUOUS.format("dup")
     assert side.ready() and side.ready("one") and not side.ready("dup")
     succeeded = [line for line in side.metrics().splitlines() if line.startswith("nv_inference_request_success{")]
     assert sorted(line.partition("{")[2].partition("}")[0] for line in succeeded) == sorted(
@@ -286,7 +286,7 @@ def test_a_name_loads_the_models_of_all_repositories(spaces: Callable[..., Names
     )
     assert side.unload("dup") is None
     assert settled(side, "dup") == {"dup": [*GONE, *GONE]}
-    assert found.told("dup") == ("NOT_FOUND", "Identifier of model 'dup' is not found in global map")
+    assert found.answer("dup") == ("NOT_FOUND", "Identifier of model 'dup' is not found in global map")
     assert side.unload("dup") is None
     assert side.load("dup") is None
     assert states(side, "dup") == {"dup": [*READY, *READY]}
@@ -305,7 +305,7 @@ def test_an_ensemble_contains_the_models_of_its_own_repository(spaces: Callable[
     side, first = found.side, found.first
     for name in ("dup", "here", "there", "far"):
         assert side.load(name) is None
-    assert [found.told(name) for name in ("here", "there", "far")] == ["a", "b", "only"]
+    assert [found.answer(name) for name in ("here", "there", "far")] == ["a", "b", "only"]
     config = side.config("here")
     assert not isinstance(config, Failure)
     assert [step["model_namespace"] for step in config["ensemble_scheduling"]["step"]] == [first]
@@ -323,28 +323,28 @@ def test_an_ensemble_contains_the_models_of_its_own_repository(spaces: Callable[
     )
     assert side.unload("dup") is None
     assert settled(side, "here", "there", "far") == {"here": GONE, "there": GONE, "far": READY}
-    assert found.told("here") == (
+    assert found.answer("here") == (
         "NOT_FOUND",
         f"Request for unknown model: '{first}::here' has no available versions",
     )
     assert side.load("dup") is None
-    assert (found.told("here"), found.told("there")) == ("a", "b")
+    assert (found.answer("here"), found.answer("there")) == ("a", "b")
 
 
 @rule("5.11.12", "2.5.1", "2.5.8")
 @pytest.mark.parametrize("program", ["real", "lab"])
 def test_of_a_name_all_that_can_be_is_loaded(spaces: Callable[..., Namespaces], tmp_path: Path) -> None:
-    found = spaces("explicit", {"dup": of("a"), "here": ensemble("dup")}, {"dup": model("1 / 0", TELLING_CONFIG)})
+    found = spaces("explicit", {"dup": of("a"), "here": ensemble("dup")}, {"dup": model("1 / 0", ANSWERING_CONFIG)})
     failed = "load failed for model '{}::dup': version 1 is at UNAVAILABLE state: Internal: ZeroDivisionError: "
     assert found.text(found.side.load("dup")).startswith(failed.format(found.second))
     assert [entry[1] for entry in states(found.side, "dup")["dup"]] == ["READY", "UNAVAILABLE"]
-    assert found.told("dup") == ("INVALID_ARG", AMBIGUOUS.format("dup"))
+    assert found.answer("dup") == ("INVALID_ARG", AMBIGUOUS.format("dup"))
     assert found.side.load("here") is None
-    assert found.told("here") == "a"
+    assert found.answer("here") == "a"
     fill(tmp_path / "0", {"dup": {"1/model.py": "1 / 0"}})
     text = found.text(found.side.load("dup"))
     assert text.startswith(failed.format(found.first)) and f"\n;\n{failed.format(found.second)}" in text
-    assert found.told("here") == "a"
+    assert found.answer("here") == "a"
     fill(tmp_path / "0", {"dup": {"config.pbtxt": "nonsense: 1"}})
     assert found.text(found.side.load("dup")).startswith(failed.format(found.second))
     fill(tmp_path / "1", {"dup": {"1/model.py": who("b")}})
@@ -362,9 +362,9 @@ def test_an_ensemble_without_a_model_beside_it_takes_the_only_one(
 ) -> None:
     found = spaces("explicit", {"dup": of("a")}, {}, {"far": ensemble("dup")})
     assert found.side.load("far") is None
-    assert (found.told("dup"), found.told("far")) == ("a", "a")
+    assert (found.answer("dup"), found.answer("far")) == ("a", "a")
     fill(tmp_path / "1", {"dup": of("b")})
-    assert found.told("far") == "a"
+    assert found.answer("far") == "a"
     assert found.side.load("dup") is None
     assert settled(found.side, "far") == {"far": GONE}
 
@@ -374,15 +374,15 @@ def test_an_ensemble_without_a_model_beside_it_takes_the_only_one(
 def test_a_polling_server_minds_whose_model_changes(spaces: Callable[..., Namespaces], tmp_path: Path) -> None:
     found = spaces("poll", {"dup": of("a"), "here": ensemble("dup")}, {"dup": of("b"), "there": ensemble("dup")})
 
-    def told() -> list[Any]:
-        return [found.told(name) for name in ("here", "there")]
+    def answers_of_both() -> list[Any]:
+        return [found.answer(name) for name in ("here", "there")]
 
-    assert told() == ["a", "b"]
+    assert answers_of_both() == ["a", "b"]
     write(found.side, "dup", "1/model.py", who("a2"))
-    eventually(lambda: told() == ["a2", "b"])
+    eventually(lambda: answers_of_both() == ["a2", "b"])
     shutil.rmtree(tmp_path / "0" / "dup")
-    eventually(lambda: told() == ["b", "b"])
-    assert found.told("dup") == "b"
+    eventually(lambda: answers_of_both() == ["b", "b"])
+    assert found.answer("dup") == "b"
 
 
 @rule("5.11.12", "5.11.1")
@@ -392,20 +392,20 @@ def test_a_polling_server_takes_an_ensemble_down_while_its_model_is_ambiguous(
 ) -> None:
     found = spaces("poll", {"dup": of("a")}, {}, {"far": ensemble("dup")})
     waits = ("NOT_FOUND", f"Request for unknown model: '{tmp_path}/2::far' has no available versions")
-    assert found.told("far") == "a"
+    assert found.answer("far") == "a"
     fill(tmp_path / "1", {"dup": of("b")})
-    eventually(lambda: found.told("far") == waits)
+    eventually(lambda: found.answer("far") == waits)
     shutil.rmtree(tmp_path / "0" / "dup")
-    eventually(lambda: found.told("far") == "b")
+    eventually(lambda: found.answer("far") == "b")
     shutil.rmtree(tmp_path / "1" / "dup")
-    eventually(lambda: found.told("far") == waits)
-    assert found.told("dup") == ("NOT_FOUND", "Identifier of model 'dup' is not found in global map")
+    eventually(lambda: found.answer("far") == waits)
+    assert found.answer("dup") == ("NOT_FOUND", "Identifier of model 'dup' is not found in global map")
 
 
 @rule("5.11.12", "5.11.1")
 @pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_server_without_model_control_serves_all_namespaces(spaces: Callable[..., Namespaces]) -> None:
     found = spaces("none", {"dup": of("a"), "a_here": ensemble("dup")}, {"dup": of("b"), "a_there": ensemble("dup")})
-    assert [found.told(name) for name in ("a_here", "a_there")] == ["a", "b"]
+    assert [found.answer(name) for name in ("a_here", "a_there")] == ["a", "b"]
     assert states(found.side, "dup") == {"dup": [*READY, *READY]}
     assert found.side.ready()

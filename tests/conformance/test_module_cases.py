@@ -1,4 +1,4 @@
-"""The snippets of `cases_module.py`: what `triton_python_backend_utils` says inside a model, on both sides."""
+"""The snippets of `cases_module.py`: what `triton_python_backend_utils` does inside a model, on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Priorities, queue policies and preserved ordering of the dynamic batcher, seen by a model that tells its batches."""
+"""Priorities, queue policies and preserved ordering of the dynamic batcher, seen by a model that answers with its
+batches."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ class TritonPythonModel:
         self.calls += 1
         names = [request.request_id() for request in requests]
         pass_gate(self.directory, names)
-        said = json.dumps([self.calls, names]).encode()
+        text = json.dumps([self.calls, names]).encode()
         responses = []
         for request in requests:
             array = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            out = np.full(array.shape[:1] + (1,) * (array.ndim - 1), said, dtype=object)
+            out = np.full(array.shape[:1] + (1,) * (array.ndim - 1), text, dtype=object)
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]))
         return responses
 """
@@ -119,21 +120,21 @@ def send(client: Client, name: str, ident: str, priority: int = 0, timeout_ms: i
 
 @contextmanager
 def hold(client: Client, name: str, ident: str = "hold") -> Iterator[Pending]:
-    """An instance is busy inside."""
+    """Keep an instance busy."""
     with held(client, name, _inputs(name), Options(request_id=ident), ident) as pending:
         yield pending
 
 
-def said(answer: Answer) -> list[Any]:
-    """[call, ids in it]"""
+def call_of(answer: Answer) -> list[Any]:
+    """Return [call, ids in it] of an answer."""
     assert answer.error == "", answer
     return list(json.loads(answer.outputs["OUT"].reshape(-1)[0]))
 
 
 def outcome(pending: Pending) -> Any:
-    """The ids in the call, or (code, text)."""
+    """Return the ids in the call, or (code, text)."""
     answer = pending.answer.result(30)
-    return (answer.code, answer.error) if answer.code else said(answer)[1]
+    return (answer.code, answer.error) if answer.code else call_of(answer)[1]
 
 
 def rejected(client: Client, name: str) -> int:
@@ -158,10 +159,10 @@ def test_a_batch_takes_the_highest_levels_first(client: Client) -> None:
 
 @rule("5.5.8", "5.5.4")
 def test_the_oldest_request_decides_when_the_delay_is_over(client: Client) -> None:
-    asked = time.monotonic()
+    sent_at = time.monotonic()
     pending = [send(client, "ranked_late", ident, priority=level) for ident, level in (("c", 3), ("a", 1))]
     assert [outcome(p) for p in pending] == [["a", "c"]] * 2
-    assert time.monotonic() - asked >= 0.5
+    assert time.monotonic() - sent_at >= 0.5
     late = send(client, "ranked_late", "low", priority=3, batch=3)
     assert outcome(send(client, "ranked_late", "high", priority=1, batch=2)) == ["high"]
     assert outcome(late) == ["low"]
@@ -233,7 +234,7 @@ def test_a_timeout_that_64_bits_do_not_hold_is_over_at_once(client: Client) -> N
     answer = client.infer("endless", _inputs("endless"))
     assert (answer.code, answer.error) == EXPIRED
     for name, timeout in (("endless", 30_000_000), ("endless_delaying", 0), ("long", 0)):
-        assert said(client.infer(name, _inputs(name), request_id="x", timeout=timeout))[1] == ["x"]
+        assert call_of(client.infer(name, _inputs(name), request_id="x", timeout=timeout))[1] == ["x"]
 
 
 @rule("5.5.4")
@@ -251,14 +252,14 @@ def test_one_that_only_delays_or_does_not_count_does_not_end_it(
 ) -> None:
     for number in range(5):
         answer = client.infer(name, _inputs(name), request_id=str(number), **options)
-        assert said(answer)[1] == [str(number)]
+        assert call_of(answer)[1] == [str(number)]
 
 
 @rule("5.5.9", "5.5.10")
 def test_while_a_batch_waits_for_its_delay_timeouts_are_kept(client: Client) -> None:
-    asked = time.monotonic()
+    sent_at = time.monotonic()
     assert outcome(send(client, "refusing_late", "late")) == EXPIRED
-    assert 0.2 <= time.monotonic() - asked < 9
+    assert 0.2 <= time.monotonic() - sent_at < 9
 
 
 @rule("5.5.9")

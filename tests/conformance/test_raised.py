@@ -37,7 +37,7 @@ def lines_with(client: Client, word: str) -> list[str]:
 
 
 def letters_with(client: Client, word: str) -> list[str]:
-    """The levels of the records with the word; what was printed has none."""
+    """Return the levels of the records with the word; what was printed has none."""
     if isinstance(client, LabClient):
         found = [r for r in client.server.logs() if word in r.text]
         return ["" if r.stream == "stderr" else r.level[0] for r in found]
@@ -75,11 +75,11 @@ def test_an_exception_of_execute_is_an_error_of_the_log(client: Client, name: st
 
 
 def run_after(client: Client, name: str) -> None:
-    """Another request, so that what the last one logs late is there."""
+    """Send another request, so that what the last one logs late is there."""
     if "flow" in name:
         assert len(client.stream(name, script("sender().send(number(1), 1)"))) == 1
     else:
-        assert run(client, name, "return told(1)") == 1
+        assert run(client, name, "return reply(1)") == 1
 
 
 @rule("3.5.4")
@@ -104,7 +104,7 @@ def run_after(client: Client, name: str) -> None:
 )
 def test_what_nobody_waits_for_is_printed_as_python_prints_it(client: Client, name: str, body: str) -> None:
     word = next(WORDS)
-    assert run(client, name, BOOM + body + "\nreturn told(1)", word=word) == 1
+    assert run(client, name, BOOM + body + "\nreturn reply(1)", word=word) == 1
     eventually(lambda: lines_with(client, word))
     run_after(client, name)
     assert lines_with(client, word) == [f"ValueError: {word}"]
@@ -118,7 +118,7 @@ def test_a_task_that_raises_and_is_never_awaited(client: Client) -> None:
         "asyncio.create_task(lost())\n"
         "await asyncio.sleep(0.02)\n"
         "gc.collect()\n"
-        "return told(1)"
+        "return reply(1)"
     )
     assert run(client, "raises_async", body, word="word-lost") == 1
     eventually(lambda: "ValueError: word-lost" in lines_with(client, "word-lost"))
@@ -128,7 +128,7 @@ def test_a_task_that_raises_and_is_never_awaited(client: Client) -> None:
 @rule("2.8.2", "3.5.4")
 def test_an_exception_of_finalize_is_information(side: Client) -> None:
     assert side.placed("raises_last", model(SCRIPTED + FINALIZES, config(*TENSORS))) is None
-    assert run(side, "raises_last", BOOM + "self.last = boom\nreturn told(1)", word="word-last") == 1
+    assert run(side, "raises_last", BOOM + "self.last = boom\nreturn reply(1)", word="word-last") == 1
     side.unload("raises_last")
     eventually(lambda: letters_with(side, "word-last"))
     assert letters_with(side, "word-last") == ["I"]
@@ -179,14 +179,14 @@ def test_texts_of_any_size_are_cut_before_they_travel(client: Client) -> None:
     failed = "Failed to process the request(s) for model 'raises_0_0', message: ValueError: "
     assert answer.error.startswith(f"{failed}{big}\n")
     assert client.infer("raises", script(f"return [R(error=E('x' * {size}))]")).error == big
-    assert run(client, "raises", f"pb_utils.Logger.log_warn('x' * {size})\nreturn told(1)") == 1
+    assert run(client, "raises", f"pb_utils.Logger.log_warn('x' * {size})\nreturn reply(1)") == 1
     assert client.logged(big)
-    assert run(client, "raises", f"print('y' * {size})\nreturn told(1)") == 1
+    assert run(client, "raises", f"print('y' * {size})\nreturn reply(1)") == 1
     assert "y" * 65536 + f" … [{size - 65536} bytes cut]" in client.log().splitlines()
 
 
 @rule("2.5.2", "3.5.1")
-def test_frames_on_both_sides_of_pb_utils_are_told(client: Client) -> None:
+def test_frames_on_both_sides_of_pb_utils_are_reported(client: Client) -> None:
     """Triton also names its own frame between them."""
     body = (
         "class Odd:\n    def __str__(self): raise ValueError('no text')\n"
@@ -194,5 +194,5 @@ def test_frames_on_both_sides_of_pb_utils_are_told(client: Client) -> None:
         "tensor()"
     )
     error = client.infer("raises", script(body)).error
-    told = [line.split(": ")[1] for line in error.partition("At:\n")[2].splitlines() if "_utils.py" not in line]
-    assert told == ["__str__", "tensor", "script", "execute"]
+    frames = [line.split(": ")[1] for line in error.partition("At:\n")[2].splitlines() if "_utils.py" not in line]
+    assert frames == ["__str__", "tensor", "script", "execute"]

@@ -209,24 +209,24 @@ def fails(when):
 """
 
 
-def told(text: str, file: str) -> list[str]:
-    """The lines and functions of the file that an error names."""
+def frames_in(text: str, file: str) -> list[str]:
+    """Return the lines and functions of the file that an error names."""
     return [f"{line}: {name}" for line, name in re.findall(rf"{file}\((-?\d+)\): (\w+)$", text, re.MULTILINE)]
 
 
 @rule("2.5.2")
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_line_at_which_each_frame_ended_is_told(client: Client, name: str) -> None:
+def test_the_line_at_which_each_frame_ended_is_reported(client: Client, name: str) -> None:
     source, frames = SHAPES[name]
     body = f"exec(compile({textwrap.dedent(source)!r}, 'shape.py', 'exec'), globals())\ncall()\n"
-    assert told(client.infer("again", script(body)).error, "shape.py") == frames
+    assert frames_in(client.infer("again", script(body)).error, "shape.py") == frames
 
 
 @rule("2.4.2", "2.5.2")
 def test_the_line_in_initialize(side: Client) -> None:
     assert side.placed("again_first", model("FAILS = ['start']" + AGAIN, config(*TENSORS))) is not None
     (entry,) = (entry for entry in side.index() if entry["name"] == "again_first")
-    assert told(entry["reason"], "again_first/1/model.py") == ["18: fails", "4: initialize"]
+    assert frames_in(entry["reason"], "again_first/1/model.py") == ["18: fails", "4: initialize"]
 
 
 @rule("2.5.2", "2.8.2")
@@ -234,5 +234,5 @@ def test_the_line_in_finalize(side: Client) -> None:
     assert side.placed("again_last", model("FAILS = ['end']" + AGAIN, config(*TENSORS))) is None
     side.unload("again_last")
     # Triton's log has the text as a JSON string
-    told_last = eventually(lambda: told(side.log().replace("\\n", "\n"), "again_last/1/model.py"))
-    assert told_last == ["18: fails", "10: finalize"]
+    last = eventually(lambda: frames_in(side.log().replace("\\n", "\n"), "again_last/1/model.py"))
+    assert last == ["18: fails", "10: finalize"]

@@ -41,15 +41,15 @@ class TritonPythonModel:
     def execute(self, requests):
         names = [request.request_id() for request in requests]
         pass_gate(self.directory, names)
-        said = np.array([[json.dumps([self.instance, names]).encode()]], dtype=object)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", said)]) for _ in requests]
+        text = np.array([[json.dumps([self.instance, names]).encode()]], dtype=object)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for _ in requests]
 """
 )
 BATCHER = "dynamic_batching { }"
 
 
 def group(resources: str = "", priority: int = 0, count: int = 1) -> str:
-    """An instance group that asks for `R 2; G 1 global`."""
+    """Return an instance group that needs `R 2; G 1 global`."""
     texts = []
     for resource in filter(None, (r.strip() for r in resources.split(";"))):
         name, amount, *rest = resource.split()
@@ -80,12 +80,12 @@ def named(name: str, **more: Any) -> Options:
     return Options(request_id=name, **more)
 
 
-def ask(client: Client, name: str) -> Any:
-    """[instance, names in the call]"""
-    return said(client.submit(name, NONE, named("asked")))
+def execute(client: Client, name: str) -> Any:
+    """Send a request, and return [instance, names in the call]."""
+    return call_of(client.submit(name, NONE, named("sent")))
 
 
-def said(pending: Pending) -> Any:
+def call_of(pending: Pending) -> Any:
     answer = pending.answer.result(15)
     assert answer.error == "", answer
     return json.loads(answer.outputs["OUT"].flat[0])
@@ -96,7 +96,7 @@ def hold(stack: ExitStack, client: Client, name: str) -> Pending:
 
 
 @rule("5.10.2")
-def test_executions_share_what_the_largest_asks_for(client: Client) -> None:
+def test_executions_share_what_the_largest_needs(client: Client) -> None:
     with ExitStack() as stack:
         two, one = hold(stack, client, "two"), hold(stack, client, "one")  # 2 + 1 of 3
         begun = len(started(client, "other"))
@@ -104,8 +104,8 @@ def test_executions_share_what_the_largest_asks_for(client: Client) -> None:
         eventually(lambda: queued(client, "other") == 1)
         assert len(started(client, "other")) == begun
         open_gate(client, "one", "hold")
-        said(one)
-        assert said(waiting)[1] == ["waits"]
+        call_of(one)
+        assert call_of(waiting)[1] == ["waits"]
         assert not two.answer.done()
 
 
@@ -114,15 +114,15 @@ def test_the_batch_grows_while_it_waits_for_resources(client: Client) -> None:
     with held(client, "three", NONE, named("hold")):
         pending = [submit_next(client, "one", NONE, named(str(number))) for number in range(5)]
         eventually(lambda: queued(client, "one") == 5)
-    assert [said(p)[1] for p in pending] == [["0", "1", "2", "3", "4"]] * 5
+    assert [call_of(p)[1] for p in pending] == [["0", "1", "2", "3", "4"]] * 5
 
 
 @rule("5.10.2", "5.5.1")
-def test_without_a_batcher_each_execution_asks(client: Client) -> None:
+def test_without_a_batcher_each_execution_takes_its_resources(client: Client) -> None:
     with held(client, "three", NONE, named("hold")):
         pending = [submit_next(client, "alone", NONE, named(str(number))) for number in range(3)]
         eventually(lambda: queued(client, "alone") == 3)
-    assert [said(p)[1] for p in pending] == [["0"], ["1"], ["2"]]
+    assert [call_of(p)[1] for p in pending] == [["0"], ["1"], ["2"]]
 
 
 @rule("5.10.2", "5.6.8")
@@ -131,25 +131,25 @@ def test_sequences_wait_as_well(client: Client) -> None:
         pending = [submit_next(client, "sequences", NONE, named(str(n), correlation_id=n, flags=3)) for n in (1, 2)]
         eventually(lambda: queued(client, "sequences") == 2)
         assert not any(p.answer.done() for p in pending)
-    assert [said(p)[0] for p in pending] == ["sequences_0_0"] * 2
+    assert [call_of(p)[0] for p in pending] == ["sequences_0_0"] * 2
 
 
 @rule("5.10.2")
 def test_instances_of_one_model_share_too(client: Client) -> None:
-    # both ask for all there is: the second waits though it is idle
+    # both need all there is: the second waits though it is idle
     with held(client, "twins", NONE, named("hold")):
         waiting = submit_next(client, "twins", NONE, named("waits"))
         eventually(lambda: queued(client, "twins") == 1)
         assert not waiting.answer.done()
-    assert said(waiting)[1] == ["waits"]
+    assert call_of(waiting)[1] == ["waits"]
 
 
 @rule("5.10.2")
 def test_the_one_that_executed_less_goes_first_and_others_wait_behind_it(client: Client) -> None:
     for _ in range(30):
-        ask(client, "three")
+        execute(client, "three")
     for _ in range(60):
-        ask(client, "other")
+        execute(client, "other")
     with held(client, "one", NONE, named("hold")):
         big = submit_next(client, "three", NONE, named("big"))
         eventually(lambda: queued(client, "three") == 1)
@@ -157,31 +157,31 @@ def test_the_one_that_executed_less_goes_first_and_others_wait_behind_it(client:
         eventually(lambda: queued(client, "other") == 1)
         assert not small.answer.done()
         for _ in range(5):
-            ask(client, "free")  # asks for nothing, and has executed less often than any of them
+            execute(client, "free")  # needs nothing, and has executed less often than any of them
         assert not small.answer.done()
-    said(big)
-    said(small)
+    call_of(big)
+    call_of(small)
     for _ in range(60):
-        ask(client, "three")
+        execute(client, "three")
     with held(client, "one", NONE, named("hold")):
         big = submit_next(client, "three", NONE, named("big"))
         eventually(lambda: queued(client, "three") == 1)
-        said(submit_next(client, "other", NONE, named("small")))
+        call_of(submit_next(client, "other", NONE, named("small")))
         assert not big.answer.done()
-    said(big)
+    call_of(big)
 
 
 @rule("5.10.2")
 def test_priority_three_executes_a_third_as_often(client: Client) -> None:
-    asked = [ask(client, "ranked")[0] for _ in range(40)]
-    assert set(asked) == {"ranked_0_0", "ranked_1_0"}
-    assert 6 <= asked.count("ranked_1_0") <= 15  # 9 to 11, but Triton loses count when it is disturbed
+    instances = [execute(client, "ranked")[0] for _ in range(40)]
+    assert set(instances) == {"ranked_0_0", "ranked_1_0"}
+    assert 6 <= instances.count("ranked_1_0") <= 15  # 9 to 11, but Triton loses count when it is disturbed
 
 
 @rule("5.10.1")
 def test_an_idle_instance_takes_the_next_batch(client: Client) -> None:
     with held(client, "ranked", NONE, named("hold")):
-        assert len({ask(client, "ranked")[0] for _ in range(3)}) == 1
+        assert len({execute(client, "ranked")[0] for _ in range(3)}) == 1
 
 
 @rule("5.10.2")
@@ -200,7 +200,7 @@ def test_a_resource_is_global_or_not(side: Client) -> None:
 
 @pytest.fixture(params=["real", "lab"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """With amounts of its own: 2 of LIM, 3 of dev on device 0, and nothing else."""
+    """Start a server with amounts of its own: 2 of LIM, 3 of dev on device 0, and nothing else."""
     if request.param == "real":
         start: Callable[..., ReferenceServer] = request.getfixturevalue("reference_server")
         amounts = ["--rate-limit-resource=LIM:2", "--rate-limit-resource=dev:3:0"]
@@ -213,7 +213,7 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @rule("5.10.2")
 def test_what_is_not_there_fails_the_load(fresh: Client) -> None:
-    asked = {
+    cases = {
         "lim": ("LIM 3", "LIM", 2, 3),
         "device": ("dev 4", "dev", 3, 4),
         "case": ("lim 1", "lim", 0, 1),
@@ -221,13 +221,13 @@ def test_what_is_not_there_fails_the_load(fresh: Client) -> None:
         "enough": ("LIM 2; dev 3", "", 0, 0),
         "nothing": ("", "", 0, 0),
     }
-    failures = fresh.load_all({name: gated(group(resources)) for name, (resources, *_) in asked.items()})
-    for name, (_, resource, limit, wanted) in asked.items():
+    failures = fresh.load_all({name: gated(group(resources)) for name, (resources, *_) in cases.items()})
+    for name, (_, resource, limit, wanted) in cases.items():
         failure = failures[name]
         assert (fresh.repository / name / "initialized").exists()
         if not resource:
             assert failure is None
-            assert ask(fresh, name)[1] == ["asked"]
+            assert execute(fresh, name)[1] == ["sent"]
             continue
         assert failure is not None
         assert failure.text == (
@@ -243,6 +243,6 @@ def test_a_server_without_a_limit_ignores_them(request: pytest.FixtureRequest, p
     unlimited: Client = request.getfixturevalue(program)
     assert set(unlimited.load_all({"here": gated(group("R 2")), "there": gated(group("R 2"))}).values()) == {None}
     with held(unlimited, "here", NONE, named("hold")):
-        assert ask(unlimited, "there")[1] == ["asked"]
+        assert execute(unlimited, "there")[1] == ["sent"]
     for name in ("here", "there"):
         unlimited.unload(name)

@@ -1,4 +1,4 @@
-"""The real server crashes now and then: the tests that come later find the models they were promised."""
+"""The models after a crash of the real server, as it happens now and then: later tests find those they need."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The response cache, seen by a model that tells the number of the call that answers. Where 2.51 answers wrongly, ours
-does not, and the test says both (rules 5.9.2, 5.9.3)."""
+"""The response cache, seen by a model that answers with the number of its call. Where 2.51 answers wrongly, ours
+does not, and the test has both (rules 5.9.2, 5.9.3)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TritonPythonModel:
         return responses
 """
 )
-#: Tells the number of the call, whatever its inputs.
+#: Answers with the number of the call, whatever its inputs.
 CALLS = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -106,7 +106,7 @@ MODELS = {
 }
 
 
-def ask(client: Client, name: str, *rows: list[int], **options: Any) -> Answer:
+def infer(client: Client, name: str, *rows: list[int], **options: Any) -> Answer:
     return client.infer(name, {"IN": np.array(rows, np.int32)}, **options)
 
 
@@ -129,26 +129,26 @@ def counts(client: Client, name: str) -> dict[str, int]:
 
 @rule("5.9.1", "5.9.2")
 def test_an_equal_request_is_answered_without_the_model(client: Client) -> None:
-    first = ask(client, "m", [1, 2], request_id="first")
-    again = ask(client, "m", [1, 2], request_id="again", timeout=5_000_000, priority=1)
+    first = infer(client, "m", [1, 2], request_id="first")
+    again = infer(client, "m", [1, 2], request_id="again", timeout=5_000_000, priority=1)
     assert call(again) == call(first)
     assert again.outputs["OUT"].tolist() == [[10, 20]]
     assert (first.request_id, again.request_id) == ("first", "again")
-    assert call(ask(client, "m", [1, 3])) == call(first) + 1
-    assert call(ask(client, "other", [1, 2])) == 1  # answers of another model are not its own
+    assert call(infer(client, "m", [1, 3])) == call(first) + 1
+    assert call(infer(client, "other", [1, 2])) == 1  # answers of another model are not its own
 
 
 @rule("5.9.1")
 def test_both_the_server_and_the_model_must_want_it(client: Client) -> None:
     for name in ("off", "said_off"):
-        first = call(ask(client, name, [1]))
-        assert call(ask(client, name, [1])) == first + 1
+        first = call(infer(client, name, [1]))
+        assert call(infer(client, name, [1])) == first + 1
 
 
 @rule("5.9.2")
 def test_a_request_of_another_shape_is_another_one(client: Client) -> None:
-    first = ask(client, "m", [21, 22])
-    second = ask(client, "m", [21], [22])
+    first = infer(client, "m", [21, 22])
+    second = infer(client, "m", [21], [22])
     if client.side == "real":
         assert second.outputs["OUT"].shape == (1, 2)
         assert call(second) == call(first)
@@ -159,24 +159,24 @@ def test_a_request_of_another_shape_is_another_one(client: Client) -> None:
 
 @rule("5.9.2")
 def test_a_request_for_another_output_is_another_one(client: Client) -> None:
-    ask(client, "m", [31], outputs=["OUT"])
-    second = ask(client, "m", [31], outputs=["N"])
+    infer(client, "m", [31], outputs=["OUT"])
+    second = infer(client, "m", [31], outputs=["N"])
     assert set(second.outputs) == ({"OUT"} if client.side == "real" else {"N"})
 
 
 @rule("5.9.2", "5.9.4")
 def test_a_request_that_names_all_outputs_is_no_other_one(client: Client) -> None:
-    """Its model cannot tell it from one that names none."""
-    first = call(ask(client, "m", [36]))
+    """The model cannot tell it from one that names none."""
+    first = call(infer(client, "m", [36]))
     for outputs in (["OUT", "N"], ["N", "OUT"]):
-        again = ask(client, "m", [36], outputs=outputs)
+        again = infer(client, "m", [36], outputs=outputs)
         assert (call(again), set(again.outputs)) == (first, {"OUT", "N"})
 
 
 @rule("5.9.2", "5.9.4")
 @pytest.mark.parametrize("name", ["pair", "ranked"])
 def test_hits_and_misses_of_many_requests(client: Client, name: str) -> None:
-    """Requests differ by the bytes of their inputs, and by nothing that only says how they are sent."""
+    """Requests differ by the bytes of their inputs, and by nothing that is only about how they are sent."""
     random = Random(7)
     before, first, executed = counts(client, name), dict[Any, int](), 0
     for number in range(150):
@@ -184,7 +184,7 @@ def test_hits_and_misses_of_many_requests(client: Client, name: str) -> None:
         inputs: dict[str, Any] = {"A": np.array(rows, np.float32)}
         if random.random() < 0.5:
             inputs["T"] = np.array([[random.choice([b"", b"x"])] for _ in rows], object)
-        said = inputs["A"].tobytes(), str(inputs.get("T"))
+        key = inputs["A"].tobytes(), str(inputs.get("T"))
         answer = client.infer(
             name,
             {each: inputs[each] for each in random.sample(list(inputs), len(inputs))},
@@ -194,24 +194,24 @@ def test_hits_and_misses_of_many_requests(client: Client, name: str) -> None:
             timeout=random.choice([0, 5_000_000]),
             priority=random.choice([0, 1, 2]),
         )
-        executed += (new := said not in first)
-        assert call(answer) == first.setdefault(said, executed), (number, new)
+        executed += (new := key not in first)
+        assert call(answer) == first.setdefault(key, executed), (number, new)
     after = {"cache_hit": 150 - executed, "cache_miss": executed, "success": 150, "executions": executed}
     eventually(lambda: {kind: counts(client, name)[kind] - before[kind] for kind in after} == after)
 
 
 @rule("5.9.2")
 def test_a_request_with_other_parameters_is_another_one(client: Client) -> None:
-    first = call(ask(client, "m", [41], parameters={"p": 1}))
-    second = call(ask(client, "m", [41], parameters={"p": 2}))
+    first = call(infer(client, "m", [41], parameters={"p": 1}))
+    second = call(infer(client, "m", [41], parameters={"p": 2}))
     assert second == (first if client.side == "real" else first + 1)
-    assert call(ask(client, "m", [41], parameters={"p": 1})) == first
+    assert call(infer(client, "m", [41], parameters={"p": 1})) == first
 
 
 @pytest.mark.parametrize(("value", "text"), [(13, "ValueError: thirteen"), (14, "fourteen")])
 @rule("5.9.3")
 def test_an_error_is_not_an_answer_to_keep(client: Client, value: int, text: str) -> None:
-    first, second = ask(client, "m", [value]), ask(client, "m", [value])
+    first, second = infer(client, "m", [value]), infer(client, "m", [value])
     assert text in first.error
     if client.side == "real":
         assert (second.error, second.outputs) == ("", {})
@@ -221,15 +221,15 @@ def test_an_error_is_not_an_answer_to_keep(client: Client, value: int, text: str
 
 @rule("5.9.1", "3.7.5")
 def test_an_answer_through_a_sender_is_kept(client: Client) -> None:
-    assert call(ask(client, "m", [16])) == call(ask(client, "m", [16]))
+    assert call(infer(client, "m", [16])) == call(infer(client, "m", [16]))
 
 
 @rule("5.9.4", "5.13.1")
 def test_hits_and_misses_are_counted(client: Client) -> None:
     before = counts(client, "batcher")
-    asked = [client.submit("batcher", {"IN": np.array([[7]], np.int32)}) for _ in range(4)]
-    assert len({call(pending.answer.result(60)) for pending in asked}) == 1
-    ask(client, "batcher", [7])
+    pending = [client.submit("batcher", {"IN": np.array([[7]], np.int32)}) for _ in range(4)]
+    assert len({call(each.answer.result(60)) for each in pending}) == 1
+    infer(client, "batcher", [7])
     # of equal requests that are executed together only the one that was kept is a miss
     more = {
         "cache_hit": 1, "cache_miss": 1, "success": 5, "queue": 5, "fail": 0, "inferences": 4, "executions": 1,
@@ -245,35 +245,35 @@ def test_hits_and_misses_are_counted(client: Client) -> None:
 
 @rule("5.9.4")
 def test_a_hit_needs_no_place_in_the_queue(client: Client) -> None:
-    known = call(ask(client, "full", [1]))
+    known = call(infer(client, "full", [1]))
     with held(client, "full", {"IN": np.array([[2]], np.int32)}, Options(request_id="hold")):
         waiting = [client.submit("full", {"IN": np.array([[100 + n]], np.int32)}) for n in range(6)]
         refused = eventually(lambda: [p for p in waiting if p.answer.done()])
         assert refused[0].answer.result().error.endswith("Exceeds maximum queue size")
-        assert call(ask(client, "full", [1])) == known
+        assert call(infer(client, "full", [1])) == known
 
 
 @rule("5.9.4", "5.5.7")
 def test_nor_does_it_wait_for_its_turn(client: Client) -> None:
-    known = call(ask(client, "ordered", [1]))
+    known = call(infer(client, "ordered", [1]))
     with held(client, "ordered", {"IN": np.array([[2]], np.int32)}, Options(request_id="hold")):
-        assert call(ask(client, "ordered", [1])) == known
+        assert call(infer(client, "ordered", [1])) == known
 
 
 @rule("5.9.1", "5.8.1")
 def test_the_warmup_is_neither_kept_nor_counted_as_a_miss(client: Client) -> None:
     assert counts(client, "warmed")["cache_miss"] == 0
-    assert call(ask(client, "warmed", [0])) == 2
+    assert call(infer(client, "warmed", [0])) == 2
 
 
 @rule("5.9.2")
-def test_a_reload_forgets_what_the_model_said(client: Client) -> None:
-    ask(client, "other", [9])
-    said = ask(client, "other", [51])
+def test_a_reload_forgets_what_the_model_answered(client: Client) -> None:
+    infer(client, "other", [9])
+    first = infer(client, "other", [51])
     client.place("other", {**MODELS["other"], "1/model.py": COUNTING.replace("* 10", "* 20")})
     assert client.load("other") is None
-    again = ask(client, "other", [51])
-    assert call(said) > 1
+    again = infer(client, "other", [51])
+    assert call(first) > 1
     assert again.outputs["OUT"].tolist() == [[510 if client.side == "real" else 1020]]
 
 
@@ -281,7 +281,7 @@ def test_a_reload_forgets_what_the_model_said(client: Client) -> None:
 def test_an_ensemble_may_keep_its_answers(client: Client) -> None:
     assert client.placed("whole", {"config.pbtxt": ENSEMBLE, "1/.keep": ""}) is None
     executed = counts(client, "off")["executions"]
-    assert call(ask(client, "whole", [5])) == call(ask(client, "whole", [5]))
+    assert call(infer(client, "whole", [5])) == call(infer(client, "whole", [5]))
     eventually(lambda: counts(client, "off")["executions"] == executed + 1)
     eventually(lambda: counts(client, "whole")["cache_hit"] == 1)
     client.unload("whole")

@@ -38,5 +38,5 @@ def test_without_the_real_server_nothing_is_counted(
 ) -> None:
     monkeypatch.setattr(rules, "missing", lambda: "build/reference/venv is not there")
     assert rules.main() == 1
-    said = "no rule can be proved without the real server, which is not here: "
-    assert capsys.readouterr().out == f"{said}build/reference/venv is not there\n"
+    message = "no rule can be proved without the real server, which is not here: "
+    assert capsys.readouterr().out == f"{message}build/reference/venv is not there\n"

@@ -1,4 +1,4 @@
-"""The sequence batcher, seen by a model that tells the call it was executed in, and by its clients' answers."""
+"""The sequence batcher, seen by a model that answers with the call it was executed in, and by its clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 
-def shown(request):
+def describe(request):
     null = request.correlation_id() == 0
     inputs = {}
     for tensor in request.inputs():
@@ -52,15 +52,15 @@ class TritonPythonModel:
 
     def execute(self, requests):
         self.calls += 1
-        seen = [shown(request) for request in requests]
+        seen = [describe(request) for request in requests]
         pass_gate(self.directory, [request.request_id() for request in requests])
         if any(s[0] and s[2]["IN"][2][0] == 13 for s in seen):
             raise ValueError("thirteen")
-        said = np.array([json.dumps([self.calls, self.instance, seen]).encode()], dtype=object)
+        text = np.array([json.dumps([self.calls, self.instance, seen]).encode()], dtype=object)
         responses = []
         for request in requests:
             batched = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().ndim == 2
-            out = pb_utils.Tensor("OUT", said.reshape(1, 1) if batched else said)
+            out = pb_utils.Tensor("OUT", text.reshape(1, 1) if batched else text)
             dropped = pb_utils.Tensor("SO", np.ones((1, 1), dtype=np.int32))
             responses.append(pb_utils.InferenceResponse([out, dropped]))
         return responses
@@ -103,8 +103,8 @@ class TritonPythonModel:
             waits = request.request_id().startswith("wait") and not os.path.exists(self.directory + "/open.wait")
             self.left[ident] -= not waits
             self.trail[ident].append([self.calls, request.flags(), ids])
-            said = np.array([[json.dumps([ident, self.trail[ident]]).encode()]], dtype=object)
-            response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", said)])
+            text = np.array([[json.dumps([ident, self.trail[ident]]).encode()]], dtype=object)
+            response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)])
             last = self.left[ident] == 0
             if last:
                 del self.left[ident]
@@ -139,12 +139,12 @@ class TritonPythonModel:
 
     def answer(self, request, call):
         pass_gate(self.directory, [request.request_id()])
-        said = pb_utils.Tensor("OUT", np.array([[str(call).encode()]], dtype=object))
-        request.get_response_sender().send(pb_utils.InferenceResponse([said]), flags=1)
+        text = pb_utils.Tensor("OUT", np.array([[str(call).encode()]], dtype=object))
+        request.get_response_sender().send(pb_utils.InferenceResponse([text]), flags=1)
 """
 )
 
-#: Sends IN requests of one sequence to the model `direct`; the answer is what that said to the last.
+#: Sends IN requests of one sequence to the model `direct`; the answer is that of the last.
 CALLING = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -244,7 +244,7 @@ def value(number: int = 0, width: int = 1) -> dict[str, Any]:
 def submit(
     client: Client, name: str, inputs: dict[str, Any], ident: int | str, flags: int, timeout: int = 0
 ) -> Pending:
-    """Returns when the server has it: what is sent next comes after it."""
+    """Send a request and return when the server has it: what is sent next comes after it."""
     request_id = f"request{next(_numbers)}"
     options = Options(request_id=request_id, correlation_id=ident, flags=flags, timeout=timeout)
     return submit_next(client, name, inputs, options, request_id)
@@ -258,18 +258,18 @@ def begin(client: Client, name: str, ident: int | str, flags: int = 0, number: i
 
 
 def hold(client: Client, name: str, ident: int | str, flags: int, number: int = 0) -> AbstractContextManager[Pending]:
-    """The request keeps the instance busy inside."""
+    """Let the request keep the instance busy."""
     return held(client, name, value(number), Options(request_id="hold", correlation_id=ident, flags=flags))
 
 
-def said(answer: Answer) -> Any:
-    """[call, instance, [[id, flags, inputs], ...]]"""
+def call_of(answer: Answer) -> Any:
+    """Return [call, instance, [[id, flags, inputs], ...]] of an answer."""
     assert answer.error == "", answer
     return json.loads(answer.outputs["OUT"].reshape(-1)[0])
 
 
-def ask(client: Client, name: str, ident: int | str, flags: int = 0) -> Any:
-    return said(begin(client, name, ident, flags).answer.result(30))
+def infer(client: Client, name: str, ident: int | str, flags: int = 0) -> Any:
+    return call_of(begin(client, name, ident, flags).answer.result(30))
 
 
 def refusal(pending: Pending) -> tuple[str, str]:
@@ -278,8 +278,8 @@ def refusal(pending: Pending) -> tuple[str, str]:
 
 
 def calls(pending: list[Pending]) -> list[tuple[int, list[Any]]]:
-    """Of each answer, the number of its call since the first of these, and the ids in that call."""
-    answers = [said(p.answer.result(30)) for p in pending]
+    """Return for each answer the number of its call since the first of these, and the ids in that call."""
+    answers = [call_of(p.answer.result(30)) for p in pending]
     first = min(answer[0] for answer in answers)
     return [(answer[0] - first, [one[0] for one in answer[2]]) for answer in answers]
 
@@ -313,10 +313,10 @@ def test_requests_that_fit_no_sequence_are_refused(client: Client, name: str) ->
 @BOTH
 @rule("5.6.1")
 def test_after_its_end_a_sequence_must_start_again(client: Client, name: str) -> None:
-    ask(client, name, 91, START)
-    ask(client, name, 91, END)
+    infer(client, name, 91, START)
+    infer(client, name, 91, END)
     assert refusal(begin(client, name, 91)) == no_start(name, 91)
-    assert ask(client, name, 91, START | END)[2][-1][:2] == [91, START | END]
+    assert infer(client, name, 91, START | END)[2][-1][:2] == [91, START | END]
 
 
 # -- controls
@@ -329,7 +329,7 @@ def test_controls_are_inputs_that_no_client_sends(client: Client, name: str) -> 
         return ["int32", [1, 1], [number]]
 
     for flags in (START, 0, END):
-        ((ident, seen, inputs),) = ask(client, name, 5, flags)[2]
+        ((ident, seen, inputs),) = infer(client, name, 5, flags)[2]
         assert (ident, seen) == (5, flags)
         assert inputs == {
             "IN": int32(0),
@@ -348,28 +348,28 @@ def test_controls_are_inputs_that_no_client_sends(client: Client, name: str) -> 
 @rule("5.6.5")
 def test_without_a_batch_dimension_controls_have_one_dimension(client: Client) -> None:
     answer = client.infer("direct_unbatched", {"IN": np.zeros(1, dtype=np.int32)}, correlation_id=5, flags=START | END)
-    ((_, _, inputs),) = said(answer)[2]
+    ((_, _, inputs),) = call_of(answer)[2]
     assert [inputs[name][1] for name in ("IN", "START", "END", "READY", "CORRID")] == [[1]] * 5
 
 
 @rule("5.6.5")
 def test_values_and_types_of_controls(client: Client) -> None:
-    seen = [ask(client, "pairs", ident, flags)[2][0][2] for ident, flags in ((7, START), (7, 0), (7, END))]
+    seen = [infer(client, "pairs", ident, flags)[2][0][2] for ident, flags in ((7, START), (7, 0), (7, END))]
     assert [s["START"] for s in seen] == [["float32", [1, 1], [v]] for v in (2.5, 0.0, 0.0)]
     assert [s["END"] for s in seen] == [["bool", [1, 1], [v]] for v in (True, True, False)]
     assert seen[0]["CORRID"] == ["int32", [1, 1], [7]]
-    ((_, _, cut),) = ask(client, "pairs", 2**31 + 5, START | END)[2]
+    ((_, _, cut),) = infer(client, "pairs", 2**31 + 5, START | END)[2]
     assert cut["CORRID"][2] == [5 - 2**31]
 
 
 @rule("5.6.5")
 def test_of_two_controls_in_one_tensor_the_end_wins(client: Client) -> None:
-    assert [ask(client, "shared", 7, flags)[2][0][2]["C"][2] for flags in (START, 0, END)] == [[5], [5], [6]]
+    assert [infer(client, "shared", 7, flags)[2][0][2]["C"][2] for flags in (START, 0, END)] == [[5], [5], [6]]
 
 
 @rule("5.6.6", "1.7.7")
 def test_a_text_id_stays_a_text_and_is_a_number_as_a_control(client: Client) -> None:
-    ((ident, _, inputs),) = ask(client, "oldest", "stream-1", START | END)[2]
+    ((ident, _, inputs),) = infer(client, "oldest", "stream-1", START | END)[2]
     assert ident == "stream-1"
     assert inputs["CORRID"] == ["uint64", [1, 1], [int.from_bytes(b"\x08\0\0\0stre", "little")]]
 
@@ -380,7 +380,7 @@ def test_a_text_control(client: Client) -> None:
     if client.side == "real":  # repaired in later releases, rule 5.6.6 and section 8
         assert answer.error == "unexpected number of string elements 2 for inference input 'CORRID', expecting 1"
     else:
-        ((_, _, inputs),) = said(answer)[2]
+        ((_, _, inputs),) = call_of(answer)[2]
         assert inputs["CORRID"] == ["object", [1, 1], ["abc"]]
 
 
@@ -400,9 +400,9 @@ def test_backlogged_sequences_run_in_order_when_others_end(client: Client, name:
 @pytest.mark.parametrize("name", ["direct_two", "oldest_two"])
 @rule("5.6.2", "5.6.3")
 def test_sequences_spread_over_instances_and_stay_there(client: Client, name: str) -> None:
-    first = [ask(client, name, ident, START)[1] for ident in (1, 2, 3, 4)]
+    first = [infer(client, name, ident, START)[1] for ident in (1, 2, 3, 4)]
     assert (first[0] != first[1], first[2:]) == (True, first[:2])
-    assert [ask(client, name, ident, END)[1] for ident in (4, 3, 2, 1)] == first[::-1]
+    assert [infer(client, name, ident, END)[1] for ident in (4, 3, 2, 1)] == first[::-1]
 
 
 @BOTH
@@ -421,26 +421,26 @@ def test_a_second_start_of_an_open_sequence_follows_and_is_logged(client: Client
 @rule("5.6.3")
 def test_a_backlogged_sequence_times_out_by_the_shortest_timeout_of_its_requests(client: Client, name: str) -> None:
     for ident in (1, 2):
-        ask(client, name, ident, START)
+        infer(client, name, ident, START)
     expired = "UNAVAILABLE", "timeout of the corresponding sequence has been expired"
     pending = [begin(client, name, 3, START, timeout=20_000_000), begin(client, name, 3, timeout=300_000)]
     assert [refusal(p) for p in pending] == [expired] * 2
     assert refusal(begin(client, name, 3)) == no_start(name, 3)
     for ident in (1, 2):
-        ask(client, name, ident, END)
+        infer(client, name, ident, END)
 
 
 @pytest.mark.parametrize("name", ["idle_direct", "idle_oldest"])
 @rule("5.6.4")
 def test_an_idle_sequence_loses_its_slot(client: Client, name: str) -> None:
-    ask(client, name, 1, START)
-    ask(client, name, 2, START)
+    infer(client, name, 1, START)
+    infer(client, name, 2, START)
     waiting = begin(client, name, 3, START | END)
     time.sleep(1.0)
-    ask(client, name, 1)  # 2 is idle first
-    assert said(waiting.answer.result(60))[2][-1][0] == 3
+    infer(client, name, 1)  # 2 is idle first
+    assert call_of(waiting.answer.result(60))[2][-1][0] == 3
     assert refusal(begin(client, name, 2)) == no_start(name, 2)
-    ask(client, name, 1, END)
+    infer(client, name, 1, END)
 
 
 @pytest.mark.parametrize("name", ["idle_direct", "idle_oldest"])
@@ -456,11 +456,11 @@ def test_a_sequence_is_idle_while_it_executes(client: Client, name: str) -> None
 @BOTH
 @rule("3.5.3", "5.6.2")
 def test_a_failed_call_does_not_end_the_sequence(client: Client, name: str) -> None:
-    ask(client, name, 8, START)
+    infer(client, name, 8, START)
     code, text = refusal(begin(client, name, 8, 0, 13))
     assert code == "INTERNAL"
     assert "ValueError: thirteen" in text
-    ask(client, name, 8)
+    infer(client, name, 8)
     assert "ValueError: thirteen" in refusal(begin(client, name, 8, END, 13))[1]
     assert refusal(begin(client, name, 8)) == no_start(name, 8)
 
@@ -474,7 +474,7 @@ def test_cancelling_a_queued_request_ends_its_sequence(client: Client, name: str
         time.sleep(0.3)  # nothing tells when the server knows
     assert gone.answer.result(30).code == "CANCELLED"
     assert refusal(after) == ("CANCELLED", "")
-    assert said(first.answer.result(30))[2][0][0] == 9
+    assert call_of(first.answer.result(30))[2][0][0] == 9
     assert refusal(begin(client, name, 9)) == no_start(name, 9)
 
 
@@ -484,9 +484,9 @@ def test_cancelling_a_queued_request_ends_its_sequence(client: Client, name: str
 @rule("5.6.7")
 def test_idle_slots_below_an_active_one_are_null_requests(client: Client) -> None:
     for ident in (1, 2, 3):
-        ask(client, "wide", ident, START)
-    assert [one[0] for one in ask(client, "wide", 2, 0)[2]] == [0, 2]
-    null, other, last = ask(client, "wide", 3, END)[2]
+        infer(client, "wide", ident, START)
+    assert [one[0] for one in infer(client, "wide", 2, 0)[2]] == [0, 2]
+    null, other, last = infer(client, "wide", 3, END)[2]
     assert (null[:2], other[:2], last[:2]) == ([0, 0], [0, 0], [3, END])
     assert {kind: null[2][kind][2] for kind in ("START", "END", "READY", "CORRID")} == {
         "START": [0],
@@ -496,7 +496,7 @@ def test_idle_slots_below_an_active_one_are_null_requests(client: Client) -> Non
     }
     assert null[2]["IN"][:2] == ["int32", [1, 1]]
     for ident in (1, 2):
-        ask(client, "wide", ident, END)
+        infer(client, "wide", ident, END)
 
 
 @rule("5.6.7", "5.12.2")
@@ -511,9 +511,9 @@ def test_null_requests_are_no_inferences_but_count_in_the_batch(client: Client) 
 
     before, sizes_before = counts()
     for ident in (1, 2):
-        ask(client, "shaped", ident, START)
+        infer(client, "shaped", ident, START)
     for ident in (2, 1):
-        ask(client, "shaped", ident, END)
+        infer(client, "shaped", ident, END)
     after, sizes_after = counts()
     assert [now - then for now, then in zip(after, before, strict=True)] == [4, 4, 4]
     assert {size: sizes_after[size] - sizes_before.get(size, 0) for size in (1, 2)} == {1: 2, 2: 2}
@@ -549,9 +549,9 @@ def test_so_does_one_with_other_inputs(client: Client) -> None:
 
 @rule("5.6.7")
 def test_a_batch_waits_for_enough_slots_or_for_the_delay(client: Client) -> None:
-    asked = time.monotonic()
-    ask(client, "utilized", 1, START)
-    assert time.monotonic() - asked >= 1.5
+    sent_at = time.monotonic()
+    infer(client, "utilized", 1, START)
+    assert time.monotonic() - sent_at >= 1.5
     pending = [begin(client, "utilized", ident, flags) for ident, flags in ((1, END), (2, START), (3, START))]
     assert calls(pending) == [(0, [1, 2, 3])] * 3
     pending = [begin(client, "utilized", ident, END) for ident in (2, 3)]
@@ -566,9 +566,9 @@ def test_candidates_go_by_preferred_size_and_delay(client: Client) -> None:
     for pair in (((1, START), (2, START)), ((3, START), (1, END)), ((2, END), (3, END))):
         pending = [begin(client, "preferring", ident, flags) for ident, flags in pair]
         assert calls(pending) == [(0, [ident for ident, _ in pair])] * 2
-    asked = time.monotonic()
-    ask(client, "preferring", 4, START | END)
-    assert time.monotonic() - asked >= 1.5
+    sent_at = time.monotonic()
+    infer(client, "preferring", 4, START | END)
+    assert time.monotonic() - sent_at >= 1.5
 
 
 @rule("5.6.8", "5.6.2")
@@ -594,7 +594,7 @@ def test_a_decoupled_sequence_goes_on_before_its_last_answer(client: Client) -> 
 def test_state_inputs_keep_their_initial_value(client: Client) -> None:
     for flags in (START, 0, END):
         answer = client.infer("state", value(), correlation_id=1, flags=flags)
-        ((_, _, inputs),) = said(answer)[2]
+        ((_, _, inputs),) = call_of(answer)[2]
         assert inputs["ZERO"] == ["int32", [1, 2], [0, 0]]
         assert inputs["FILE"] == ["int32", [1, 1, 2], [1, 2]]  # -1 is 1, whatever the initial state's dims
         assert inputs["TEXT"] == ["object", [1, 2], ["", ""]]
@@ -607,7 +607,7 @@ def test_a_state_without_data_has_its_shape(client: Client) -> None:
     text = 'direct { } state { input_name: "S" output_name: "T" data_type: TYPE_FP32 dims: [ -1, 3 ] }'
     assert client.placed("blank_state", sequences(text)) is None
     try:
-        ((_, _, inputs),) = ask(client, "blank_state", 1, START | END)[2]
+        ((_, _, inputs),) = infer(client, "blank_state", 1, START | END)[2]
         assert inputs["S"][:2] == ["float32", [1, 1, 3]]
     finally:
         client.unload("blank_state")
@@ -643,11 +643,11 @@ def test_initial_data_that_cannot_be_read(side: Client, files: dict[str, str], r
 @pytest.mark.parametrize("name", ["counting_oldest", "counting_direct"])
 @rule("3.9.1", "3.9.2", "5.6.9")
 def test_a_request_comes_back_until_it_is_released(client: Client, name: str) -> None:
-    ident, trail = said(client.infer(name, value(3)))
+    ident, trail = call_of(client.infer(name, value(3)))
     assert ident >= 1
     assert [flags for _, flags, _ in trail] == [START, 0, 0]
-    assert said(client.infer(name, value(1)))[0] == ident + 1  # ids count up, per model
-    assert said(client.infer(name, value(2), correlation_id="mine", flags=START))[0] == "mine"
+    assert call_of(client.infer(name, value(1)))[0] == ident + 1  # ids count up, per model
+    assert call_of(client.infer(name, value(2), correlation_id="mine", flags=START))[0] == "mine"
     assert refusal(begin(client, name, "mine")) == no_start(name, "mine")
 
 
@@ -657,7 +657,7 @@ def test_new_requests_join_between_iterations(client: Client, name: str) -> None
     with held(client, name, value(8), Options(request_id="hold")) as first:
         pending = [first, *(submit_next(client, name, value(4)) for _ in range(2))]
         eventually(lambda: queued(client, name) == 2)
-    trails = [said(p.answer.result(30)) for p in pending]
+    trails = [call_of(p.answer.result(30)) for p in pending]
     ident = trails[0][0]
     together = [sorted(i - ident for i in ids if i) for _, _, ids in trails[0][1]]
     assert together[0] == [0]
@@ -676,7 +676,7 @@ def test_with_the_direct_strategy_a_slot_that_ended_is_a_null_request(client: Cl
         pending.append(client.submit("counting_direct", value(count), Options(request_id=name)))
         eventually(partial(_has_started, client, "counting_direct", name))  # at the slot behind the one before it
     open_gate(client, "counting_direct", "wait")
-    first, second = (said(p.answer.result(30)) for p in pending)
+    first, second = (call_of(p.answer.result(30)) for p in pending)
     ids = [ids for _, _, ids in second[1]]
     assert [first[0], second[0]] in ids
     assert ids[-1] == [0, second[0]]
@@ -684,7 +684,7 @@ def test_with_the_direct_strategy_a_slot_that_ended_is_a_null_request(client: Cl
 
 @rule("3.9.4")
 def test_a_decoupled_model_answers_between_iterations(client: Client) -> None:
-    answers = [said(a) for a in client.stream("counting_stream", value(3)) if a.outputs]
+    answers = [call_of(a) for a in client.stream("counting_stream", value(3)) if a.outputs]
     assert [len(trail) for _, trail in answers] == [1, 2, 3]
     assert [flags for _, flags, _ in answers[-1][1]] == [START, 0, 0]
 
@@ -718,11 +718,11 @@ def test_a_model_keeps_a_sequence_with_another_one(client: Client) -> None:
     for ident in (70, "seventy"):
         inputs = {"IN": np.full(1, 3, dtype=np.int32)}
         answer = client.infer("calling", inputs, correlation_id=ident, flags=START)
-        assert said(answer)[2][-1][:2] == [ident, END]
+        assert call_of(answer)[2][-1][:2] == [ident, END]
 
 
 @rule("4.2.1", "5.6.1")
-def test_a_model_that_starts_no_sequence_is_told(client: Client) -> None:
+def test_a_model_that_starts_no_sequence_gets_an_error(client: Client) -> None:
     answer = client.infer("calling", {"IN": np.full(1, 2, dtype=np.int32)})
     assert answer.error == (
         "Model direct - Error when running inference: inference request to model 'direct' must specify a non-zero or "

@@ -1,4 +1,4 @@
-"""The same command lines to `tritonserver` and to `tritonlab serve`: what they say, and how they end."""
+"""The same command lines to `tritonserver` and to `tritonlab serve`: what they print, and how they end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END_SECONDS = 60
 
 
 class Ended(NamedTuple):
-    """What is left of a server."""
+    """The exit status and the output of a server that has ended."""
 
     status: int
     stdout: str
@@ -42,7 +42,7 @@ class Side:
         self._real = program == "real"
 
     def refuse(self, *arguments: str) -> Ended:
-        """Runs a command line that starts no server."""
+        """Run a command line that starts no server."""
         if self._real:
             return self._run(reference.server_command(*arguments))
         out, err = io.StringIO(), io.StringIO()
@@ -51,14 +51,14 @@ class Side:
         return Ended(status, out.getvalue(), err.getvalue())
 
     def run(self, repository: Path, *arguments: str, term: str = "") -> Ended:
-        """Runs a server on `repository` until it ends; by SIGTERM, when its stderr says `term`."""
-        given = [f"--model-repository={repository}", *arguments]
+        """Run a server on `repository` until it ends; by SIGTERM, once its stderr has `term`."""
+        options = [f"--model-repository={repository}", *arguments]
         if self._real:
             ports = [f"{name}={port}" for name, port in zip(PORTS, reference.free_ports(3), strict=True)]
             backends = f"--backend-directory={reference.backend_directory()}"
-            return self._run(reference.server_command(*ports, backends, *given), term)
+            return self._run(reference.server_command(*ports, backends, *options), term)
         ports = [f"{name}=0" for name in PORTS]
-        return self._run([sys.executable, "-m", "tritonlab", "serve", *ports, *given], term)
+        return self._run([sys.executable, "-m", "tritonlab", "serve", *ports, *options], term)
 
     def _run(self, command: list[str], term: str = "") -> Ended:
         process = subprocess.Popen(
@@ -71,12 +71,12 @@ class Side:
             text=True,
         )
         assert process.stderr is not None
-        told = ""
+        printed = ""
         try:
-            while term and term not in told:
+            while term and term not in printed:
                 line = process.stderr.readline()
-                assert line, told
-                told += line
+                assert line, printed
+                printed += line
             if term:
                 process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=END_SECONDS)
@@ -84,7 +84,7 @@ class Side:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
-        return Ended(process.returncode, out, told + err)
+        return Ended(process.returncode, out, printed + err)
 
 
 @pytest.fixture(params=["real", "lab"])
@@ -257,7 +257,7 @@ def test_sigterm_while_it_loads(server: Side, tmp_path: Path) -> None:
 
 
 def failed_rows(repository: Path) -> list[str]:
-    """The table of a model that serves and one that does not."""
+    """Return the table of a model that serves and one that does not."""
     place = f"  {repository}/broken/1/model.py(3): initialize"
     cells = ["UNAVAILABLE: Internal: RuntimeError: no weights", "", "At:", place]
     width = max(len(cell) for cell in cells)
@@ -267,7 +267,7 @@ def failed_rows(repository: Path) -> list[str]:
 
 
 def rows(log: str) -> list[str]:
-    """The lines of the table of models, without its head and rules."""
+    """Return the lines of the table of models, without its head and rules."""
     lines = log.splitlines()
     first = next(n for n, line in enumerate(lines) if re.match(r"\| Model +\| Version \| Status +\|", line))
     last = next(n for n, line in enumerate(lines[first:], first) if not line.startswith(("|", "+")))
@@ -275,5 +275,5 @@ def rows(log: str) -> list[str]:
 
 
 def started(log: str) -> list[str]:
-    """Which services it says it has started, in that order."""
+    """Return the services that it reports as started, in that order."""
     return re.findall(r'"Started (.*) at ', log)

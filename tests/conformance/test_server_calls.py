@@ -1,4 +1,5 @@
-"""What a model asks of its server: log records (rule 1.13), the text of its metrics (1.14) and model control (1.15)."""
+"""The calls of a model to its server: log records (rule 1.13), the text of its metrics (1.14) and model control
+(1.15)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
-        pb_utils.Logger.log_warn("said while completing")
+        pb_utils.Logger.log_warn("logged while completing")
         return config
 
     def execute(self, requests):
@@ -71,7 +72,7 @@ MODELS = {
 
 # the logger
 
-LEVELS = {"info": "I", "warn": "W", "error": "E", "verbose": "I", "default": "I", "asked": "E"}
+LEVELS = {"info": "I", "warn": "W", "error": "E", "verbose": "I", "default": "I", "with a level": "E"}
 
 
 @rule("1.13.2", "1.13.3")
@@ -80,15 +81,15 @@ def test_a_record_has_the_callers_file_and_line_and_every_level_is_forwarded(cli
         "L = pb_utils.Logger\n"
         "L.log_info('level info')\n"
         "L.log_warn('level warn'); L.log_error('level error'); L.log_verbose('level verbose')\n"
-        "L.log('level default'); L.log('level asked', L.ERROR)\n"
-        "return told(1)"
+        "L.log('level default'); L.log('level with a level', L.ERROR)\n"
+        "return reply(1)"
     )
     client.log_verbosely(True)
     run(client, "calls", body)
     found = {word: eventually(partial(client.logged, f"level {word}")) for word in LEVELS}
     client.log_verbosely(False)
     line = found["info"][0].line
-    offsets = {"info": 0, "warn": 1, "error": 1, "verbose": 1, "default": 2, "asked": 2}
+    offsets = {"info": 0, "warn": 1, "error": 1, "verbose": 1, "default": 2, "with a level": 2}
     assert found == {word: [(letter, "<string>", line + offsets[word])] for word, letter in LEVELS.items()}
 
 
@@ -99,15 +100,15 @@ def test_a_record_of_the_model_file_names_it(client: Client) -> None:
 
 @rule("1.13.4", "1.18")
 def test_while_completing_it_logs_to_stderr(client: Client) -> None:
-    text = eventually(lambda: re.search(r"^.*said while completing.*$", client.log(), re.MULTILINE))[0]
-    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ model\.py:7\]  said while completing", text), text
+    text = eventually(lambda: re.search(r"^.*logged while completing.*$", client.log(), re.MULTILINE))[0]
+    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ model\.py:7\]  logged while completing", text), text
 
 
 # the text of metrics
 
 
 def lines_of(client: Client, name: str) -> list[str]:
-    """The lines with `name` in them; Triton prints the samples of a family in no particular order."""
+    """Return the lines with `name` in them; Triton prints the samples of a family in no particular order."""
     lines = [line for line in client.metrics().splitlines() if name in line]
     head = [line for line in lines if line[0] == "#"]
     samples = [line for line in lines if line[0] != "#"]
@@ -175,9 +176,9 @@ METRICS = {
 @pytest.mark.parametrize("case", METRICS)
 def test_metrics_are_printed_while_their_family_lives(client: Client, case: str) -> None:
     body, printed = METRICS[case]
-    run(client, "calls", f"F = pb_utils.MetricFamily\n{body}\nself.family = f\nreturn told(1)")
+    run(client, "calls", f"F = pb_utils.MetricFamily\n{body}\nself.family = f\nreturn reply(1)")
     assert lines_of(client, "mt_") == printed
-    run(client, "calls", "self.family = None\ngc.collect()\nreturn told(1)")
+    run(client, "calls", "self.family = None\ngc.collect()\nreturn reply(1)")
     eventually(lambda: "mt_" not in client.metrics())
 
 
@@ -187,19 +188,19 @@ def test_metrics_of_two_models_are_one_family(client: Client) -> None:
         "self.family = pb_utils.MetricFamily('mt_both', 'd', pb_utils.MetricFamily.COUNTER)\n"
         "self.family.Metric().increment(1)\n"
         "self.family.Metric({'of': self.args['model_name']}).increment(1)\n"
-        "return told(1)"
+        "return reply(1)"
     )
     for name in ("calls", "tagged"):
         run(client, name, body)
     samples = ["mt_both 2", 'mt_both{of="calls"} 1', 'mt_both{of="tagged"} 1']
     assert lines_of(client, "mt_both") == ["# HELP mt_both d", "# TYPE mt_both counter", *samples]
     for name in ("calls", "tagged"):
-        run(client, name, "self.family = None\ngc.collect()\nreturn told(1)")
+        run(client, name, "self.family = None\ngc.collect()\nreturn reply(1)")
 
 
 @rule("1.14.8")
 def test_metric_tags_become_labels_with_an_underscore(client: Client) -> None:
-    run(client, "tagged", "return told(1)")
+    run(client, "tagged", "return reply(1)")
     text = client.metrics()
     assert re.search(
         r'^nv_inference_request_success\{_team="a b",model="tagged",version="1"\} \d+$', text, re.MULTILINE
@@ -273,11 +274,11 @@ def test_refusals_of_the_server_hurt_nobody(client: Client) -> None:
         "    count += refused(F, 'bad name', 'd', F.GAUGE) + refused(F, 'mr_a', 'd', F.GAUGE)\n"
         "    count += refused(pb_utils.load_model, 'no_such_model')\n"
         "m.increment(1)\n"
-        "return told([count, m.value(), os.getpid()])"
+        "return reply([count, m.value(), os.getpid()])"
     )
     count, value, pid = run(client, "calls", body)
     assert (count, value) == (300, 1.0)
-    assert run(client, "calls", "return told(os.getpid())") == pid
+    assert run(client, "calls", "return reply(os.getpid())") == pid
 
 
 # model control
@@ -294,27 +295,27 @@ def test_load_waits_for_the_load_and_unload_does_not_wait(client: Client) -> Non
         "seen += [pb_utils.unload_model('steps'), ready(), exists('finalized')]\n"
         "mark(path + '/go')\n"
         "until(lambda: exists('finalized'))\n"
-        "return told(seen)"
+        "return reply(seen)"
     )
     unloading = run(client, "calls", body, path=str(directory))
     assert unloading == [None, True, True, True, None, False, False]
 
 
 def loading_from_memory(client: Client, source: str, files: str) -> Any:
-    """What a model answers that another has loaded from `files`, an expression of its source."""
+    """Return what a model answers that another has loaded from `files`, an expression of its source."""
     tensors = '"input":[{"name":"CODE","data_type":"TYPE_STRING","dims":[1]}],'
     tensors += '"output":[{"name":"TEXT","data_type":"TYPE_STRING","dims":[1]}]'
-    given = f'{{"backend":"python",{tensors},"instance_group":[{{"kind":"KIND_CPU"}}]}}'
+    config = f'{{"backend":"python",{tensors},"instance_group":[{{"kind":"KIND_CPU"}}]}}'
     body = (
         f"pb_utils.load_model('from_memory', config, {files})\n"
-        "answer = got(ask('from_memory', code).exec())\n"
+        "answer = got(request_to('from_memory', code).exec())\n"
         "pb_utils.unload_model('from_memory')\n"
-        "return told(answer)"
+        "return reply(answer)"
     )
-    return run(client, "calls", body, source=source, config=given, code=SAYS_HERE)
+    return run(client, "calls", body, source=source, config=config, code=ANSWERS_HERE)
 
 
-SAYS_HERE = "return [pb_utils.InferenceResponse([pb_utils.Tensor('TEXT', np.array([b'here']))])]"
+ANSWERS_HERE = "return [pb_utils.InferenceResponse([pb_utils.Tensor('TEXT', np.array([b'here']))])]"
 
 
 @rule("1.15.1", "1.15.2", "1.15.4")

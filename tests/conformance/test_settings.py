@@ -83,8 +83,8 @@ FAILURES: list[tuple[dict[str, Any], str, str]] = [
 @rule("5.14.1")
 def test_trace_settings(client: Client) -> None:
     assert list(trace_settings(client).items()) == list(START.items())
-    told = [trace_settings(client, sent) for sent, _ in UPDATES]
-    assert told == [{**START, **changed} for _, changed in UPDATES]
+    found = [trace_settings(client, sent) for sent, _ in UPDATES]
+    assert found == [{**START, **changed} for _, changed in UPDATES]
 
 
 @rule("5.14.1")
@@ -106,15 +106,15 @@ def test_trace_settings_of_a_model(client: Client) -> None:
 @rule("5.14.2")
 @pytest.mark.parametrize("name", ["", "add"])
 def test_trace_settings_that_cannot_be(client: Client, name: str) -> None:
-    told = [trace_settings(client, sent, name) for sent, _, _ in FAILURES]
-    assert told == [Failure(code, text) for _, code, text in FAILURES]
+    found = [trace_settings(client, sent, name) for sent, _, _ in FAILURES]
+    assert found == [Failure(code, text) for _, code, text in FAILURES]
     assert trace_settings(client, None, name) == START
 
 
 @rule("5.14.2")
 def test_trace_settings_of_a_model_that_is_not_there(client: Client) -> None:
-    told = {trace_settings(client, sent, "nope") for sent in (None, {"trace_rate": "x"})}
-    assert told == {Failure("400", "Request for unknown model : nope")}
+    found = {trace_settings(client, sent, "nope") for sent in (None, {"trace_rate": "x"})}
+    assert found == {Failure("400", "Request for unknown model : nope")}
 
 
 LOG_START = {

@@ -1,4 +1,4 @@
-"""What the memory view says of --shm-size, tried with the real server in a /dev/shm of that size."""
+"""The --shm-size that the memory view predicts, tried with the real server in a /dev/shm of that size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOADS = {"small": [4], "full": [MIB], "large": [8 * MIB] * 2, "growing": [MIB, 2
 
 
 def within(mebibytes: int) -> list[str]:
-    """A command that gives the next one a /dev/shm of its own, as `docker run --shm-size` does."""
+    """Return a command that gives the next one a /dev/shm of its own, as `docker run --shm-size` does."""
     mount = f'mount -t tmpfs -o size={mebibytes}m tmpfs /dev/shm && exec "$@"'
     return ["unshare", "--mount", "sh", "-c", mount, "sh"]
 
@@ -45,14 +45,14 @@ def place(repository: Path, name: str) -> None:
     (repository / name / "1" / "model.py").write_text(IDENTITY)
 
 
-def ask(address: str, model: str, sizes: list[int]) -> None:
+def infer(address: str, model: str, sizes: list[int]) -> None:
     with tritonclient.http.InferenceServerClient(address, network_timeout=60) as client:
         client.load_model(model)
         for size in sizes:
             array = np.zeros(size // 4, np.float32)
-            given = tritonclient.http.InferInput("IN", array.shape, "FP32")
-            given.set_data_from_numpy(array)
-            assert client.infer(model, [given]).as_numpy("OUT").size == array.size
+            tensor = tritonclient.http.InferInput("IN", array.shape, "FP32")
+            tensor.set_data_from_numpy(array)
+            assert client.infer(model, [tensor]).as_numpy("OUT").size == array.size
 
 
 def used(server: ReferenceServer) -> int:
@@ -63,25 +63,25 @@ def test_the_figure_is_enough_and_not_much_more(tmp_path: Path) -> None:
     for side in ("real", "ours"):
         for name in LOADS:
             place(tmp_path / side, name)
-    said, took = {}, {}
+    predicted, took = {}, {}
     with tritonlab.Server(tmp_path / "ours", model_control_mode="explicit") as ours:
         for name, sizes in LOADS.items():
             model = ours.load(name)
             for size in sizes:
                 model(IN=np.zeros(size // 4, np.float32))
-            said[name] = shm_size(memory_use([ours.core.find(name)], ours.core.gpus))
+            predicted[name] = shm_size(memory_use([ours.core.find(name)], ours.core.gpus))
     with ReferenceServer(tmp_path / "real", tmp_path) as real:
         before = 0
         for name, sizes in LOADS.items():
-            ask(real.http, name, sizes)
+            infer(real.http, name, sizes)
             took[name], before = used(real) - before, used(real)
-    # Triton takes 2 MiB less for "growing" where it has freed a block before the next request asks for one
-    assert all(took[name] <= said[name] <= took[name] + 9 * MIB for name in LOADS), (said, took)
+    # Triton takes 2 MiB less for "growing" where it has freed a block before the next request needs one
+    assert all(took[name] <= predicted[name] <= took[name] + 9 * MIB for name in LOADS), (predicted, took)
 
-    with ReferenceServer(tmp_path / "real", tmp_path, within=within(said["large"] // MIB)) as real:
-        ask(real.http, "large", LOADS["large"])
+    with ReferenceServer(tmp_path / "real", tmp_path, within=within(predicted["large"] // MIB)) as real:
+        infer(real.http, "large", LOADS["large"])
     with (
         ReferenceServer(tmp_path / "real", tmp_path, within=within(took["large"] // MIB - 3)) as real,
         pytest.raises(tritonclient.http.InferenceServerException, match="Failed to increase the shared memory pool"),
     ):
-        ask(real.http, "large", LOADS["large"])
+        infer(real.http, "large", LOADS["large"])

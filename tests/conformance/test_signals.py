@@ -1,4 +1,4 @@
-"""These tests check when a model's signal handlers run: Triton's own code is C++, which no handler interrupts."""
+"""The moments at which a model's signal handlers run: Triton's own code is C++, which no handler interrupts."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         signal.signal(signal.SIGALRM, self.handle)
-        self.asked = 0
+        self.calls = 0
 
     def handle(self, number, frame):
         raise ValueError("the alarm came")
 
     def execute(self, requests):
-        self.asked += 1
-        if self.asked == 2:
+        self.calls += 1
+        if self.calls == 2:
             threading.Timer(0.1, self.send).start()
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", np.array([self.asked], np.int32))])]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", np.array([self.calls], np.int32))])]
 
     def send(self):
         os.kill(os.getpid(), signal.SIGALRM)
@@ -65,11 +65,11 @@ def test_a_handler_waits_for_exec_to_return(client: Client) -> None:
         "began = time.monotonic()\n"
         "signal.setitimer(signal.ITIMER_REAL, 0.1)\n"
         "try:\n"
-        "    ask('other', slow).exec()\n"
+        "    request_to('other', slow).exec()\n"
         "    end = 'returned'\n"
         "except ValueError as late:\n"
         "    end = str(late)\n"
-        "return told([end, time.monotonic() - began >= 0.5, got(ask('other', five).exec())])"
+        "return reply([end, time.monotonic() - began >= 0.5, got(request_to('other', five).exec())])"
     )
     slow, five = code("time.sleep(0.5)\nreturn [number(4)]"), code("return [number(5)]")
     assert run(client, "one", body, slow=slow, five=five) == ["late", True, {"OUT": [5]}]
@@ -78,13 +78,13 @@ def test_a_handler_waits_for_exec_to_return(client: Client) -> None:
 @rule("3.5.7")
 def test_a_handler_waits_for_the_next_request(client: Client, tmp_path: Path) -> None:
     sent = tmp_path / "sent"
-    body = HANDLED + "threading.Timer(0.1, later).start()\nreturn told('first')"
+    body = HANDLED + "threading.Timer(0.1, later).start()\nreturn reply('first')"
     assert run(client, "one", body, sent=str(sent)) == "first"
     marked(sent)
-    asked = time.monotonic()
-    ((handled, framed),) = run(client, "one", "return told(self.handled)")
+    sent_at = time.monotonic()
+    ((handled, framed),) = run(client, "one", "return reply(self.handled)")
     assert framed
-    assert handled >= asked
+    assert handled >= sent_at
 
 
 @rule("3.5.7")

@@ -35,9 +35,9 @@ class TritonPythonModel:
         return [self.answer(request) for request in requests]
     def answer(self, request):
         outputs = [pb_utils.Tensor("OUT" + t.name()[2:], t.as_numpy()) for t in request.inputs()]
-        said = {"id": request.request_id(), "parameters": json.loads(request.parameters() or "{}"),
+        fields = {"id": request.request_id(), "parameters": json.loads(request.parameters() or "{}"),
                 "correlation": request.correlation_id(), "timeout": request.timeout()}
-        outputs.append(pb_utils.Tensor("SAID", np.array([json.dumps(said, sort_keys=True)], dtype=object)))
+        outputs.append(pb_utils.Tensor("SAID", np.array([json.dumps(fields, sort_keys=True)], dtype=object)))
         return pb_utils.InferenceResponse(outputs)
 """
 REPEAT = streams("np.array([n])", over="x")
@@ -75,7 +75,7 @@ def address(http: RawHTTP, grpc_address: str) -> Address:
     return Address(http.address, grpc_address)
 
 
-def request(inputs: Mapping[str, Any], model: str = "echo", **more: Any) -> InferenceRequest:
+def make_request(inputs: Mapping[str, Any], model: str = "echo", **more: Any) -> InferenceRequest:
     return InferenceRequest(model, {name: Tensor.from_numpy(value) for name, value in inputs.items()}, **more)
 
 
@@ -93,9 +93,9 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
     return found.stdout
 
 
-def program(kind: str, asked: InferenceRequest, client: Client, address: Address, folder: Path) -> str:
-    """What the program prints."""
-    snippet = copy_as(kind, asked, config_of(client, asked.model_name), address=address)
+def program(kind: str, request: InferenceRequest, client: Client, address: Address, folder: Path) -> str:
+    """Run the program of a request, and return what it prints."""
+    snippet = copy_as(kind, request, config_of(client, request.model_name), address=address)
     path = snippet.save(folder)
     return run("bash" if path.suffix == ".sh" else sys.executable, str(path), cwd=folder)
 
@@ -107,7 +107,7 @@ def test_a_program_of_tritonclient_prints_the_answer(
     # the values are written in the same way for both
     for name in CASES if kind.endswith("HTTP") else ["many", "bytes", "FP16"]:
         (tmp_path / name).mkdir()
-        text = program(kind, request(CASES[name]), client, address, tmp_path / name)
+        text = program(kind, make_request(CASES[name]), client, address, tmp_path / name)
         ((key, value),) = CASES[name].items()
         assert f"OUT{key[2:]}\n" in text
         if value.size < 10:
@@ -120,10 +120,10 @@ def test_curl_prints_the_answer_or_saves_it(name: str, client: Client, address: 
     ((key, value),) = CASES[name].items()
     output = "OUT" + key[2:]
     # the echo has an output of each datatype; JSON has not
-    asked = request(CASES[name], requested_outputs=[output])
+    request = make_request(CASES[name], requested_outputs=[output])
     if name in ("odd floats", "bytes"):
         return  # JSON has no form of the answer, on either side
-    text = program("curl", asked, client, address, tmp_path)
+    text = program("curl", request, client, address, tmp_path)
     if name == "FP16":
         head = (tmp_path / "echo.head").read_text().lower()
         length = int(head.split("inference-header-content-length:")[1].split()[0])
@@ -140,8 +140,8 @@ def test_curl_prints_the_answer_or_saves_it(name: str, client: Client, address: 
 
 
 @pytest.mark.parametrize("kind", ["tritonclient HTTP", "tritonclient gRPC", "curl"])
-def test_all_that_is_said_of_a_request_is_said(kind: str, client: Client, address: Address, tmp_path: Path) -> None:
-    asked = request(
+def test_every_field_of_a_request_is_sent(kind: str, client: Client, address: Address, tmp_path: Path) -> None:
+    request = make_request(
         CASES["FP32"],
         request_id="it's mine",
         parameters={"flag": True, "number": 3, "text": 'a "b"'},
@@ -150,7 +150,7 @@ def test_all_that_is_said_of_a_request_is_said(kind: str, client: Client, addres
         correlation_id=42,
         flags=3,
     )
-    text = program(kind, asked, client, address, tmp_path)
+    text = program(kind, request, client, address, tmp_path)
     if kind == "curl":
         (found,) = json.loads(text)["outputs"]
         document = json.loads(found["data"][0])
@@ -161,12 +161,12 @@ def test_all_that_is_said_of_a_request_is_said(kind: str, client: Client, addres
     assert document["parameters"] == {"flag": True, "number": 3, "text": 'a "b"'}
 
 
-def test_a_decoupled_model_is_asked_over_a_stream(client: Client, address: Address, tmp_path: Path) -> None:
-    asked = request({"IN": np.array([4, 2, 0], np.int32)}, "repeat")
-    assert program("tritonclient gRPC", asked, client, address, tmp_path) == "OUT\n[4]\nOUT\n[2]\nOUT\n[0]\n"
+def test_a_decoupled_model_is_called_over_a_stream(client: Client, address: Address, tmp_path: Path) -> None:
+    request = make_request({"IN": np.array([4, 2, 0], np.int32)}, "repeat")
+    assert program("tritonclient gRPC", request, client, address, tmp_path) == "OUT\n[4]\nOUT\n[2]\nOUT\n[0]\n"
     for kind in ("tritonclient HTTP", "curl"):
         with pytest.raises(ValueError, match="use gRPC for a decoupled model"):
-            copy_as(kind, asked, config_of(client, "repeat"))
+            copy_as(kind, request, config_of(client, "repeat"))
 
 
 def answered(**outputs: Any) -> InferenceResponse:
@@ -181,13 +181,13 @@ def test_a_test_holds_the_server_to_what_it_answered(
     outputs = {f"OUT_{name}": value.copy() for name, value in VALUES.items()}
     outputs["OUT_FP32"][0] += 1e-9 if right else 1e-3
     wanted = [f"OUT_{name}" for name in VALUES]
-    asked = request(inputs, requested_outputs=wanted)
-    written = copy_as("pytest", asked, config_of(client, "echo"), [answered(**outputs)], address)
+    request = make_request(inputs, requested_outputs=wanted)
+    written = copy_as("pytest", request, config_of(client, "echo"), [answered(**outputs)], address)
     written.save(tmp_path)
-    asked = request({"IN": np.array([4, 2], np.int32)}, "repeat")
+    request = make_request({"IN": np.array([4, 2], np.int32)}, "repeat")
     second = np.array([2 if right else 3], np.int32)
     streamed = [answered(OUT=np.array([4], np.int32)), answered(OUT=second), InferenceResponse(empty=True)]
-    copy_as("pytest", asked, config_of(client, "repeat"), streamed, address).save(tmp_path)
+    copy_as("pytest", request, config_of(client, "repeat"), streamed, address).save(tmp_path)
     with pytest.raises(FileExistsError):
         written.save(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
@@ -200,7 +200,7 @@ def test_a_test_holds_the_server_to_what_it_answered(
 def test_perf_analyzers_input_is_the_request(client: Client, address: Address) -> None:
     """perf_analyzer itself cannot be had here: a reader of its format, as documented, sends what it finds."""
     inputs = {f"IN_{name}": value for name, value in VALUES.items()}
-    document = json.loads(copy_as("perf_analyzer input", request(inputs), config_of(client, "echo")).text)
+    document = json.loads(copy_as("perf_analyzer input", make_request(inputs), config_of(client, "echo")).text)
     (entry,) = document["data"]
     sent = []
     for name, tensor in entry.items():
@@ -211,8 +211,8 @@ def test_perf_analyzers_input_is_the_request(client: Client, address: Address) -
             value = np.array(tensor["content"], datatype.numpy).reshape(tensor["shape"])
         sent.append(tritonclient.http.InferInput(name, list(value.shape), datatype.name))
         sent[-1].set_data_from_numpy(value)
-    with tritonclient.http.InferenceServerClient(address.http) as asking:
-        answer = asking.infer("echo", sent)
+    with tritonclient.http.InferenceServerClient(address.http) as http:
+        answer = http.infer("echo", sent)
     for name, value in VALUES.items():
         expected = [v.encode() for v in value] if name == "STRING" else value.tolist()
         assert answer.as_numpy(f"OUT_{name}").tolist() == expected
@@ -223,11 +223,11 @@ def test_the_test_of_a_failure_fails_until_the_model_is_mended(
     mended: bool, client: Client, address: Address, tmp_path: Path
 ) -> None:
     inputs = {f"IN_{name}": value for name, value in VALUES.items()}
-    batch = [request(inputs, request_id="one"), request({"IN_INT64": VALUES["INT64"]}, parameters={"p": 1})]
+    batch = [make_request(inputs, request_id="one"), make_request({"IN_INT64": VALUES["INT64"]}, parameters={"p": 1})]
     more = {} if mended else {"flags": 3, "correlation_id": "x" * 200}  # both servers refuse it
-    asked = request({"IN": np.array([4, 2], np.int32)}, "repeat", **more)
+    request = make_request({"IN": np.array([4, 2], np.int32)}, "repeat", **more)
     failure_test(batch, config_of(client, "echo"), "ValueError: 'x'", address).save(tmp_path)
-    failure_test([asked], config_of(client, "repeat"), "KeyError: 1", address).save(tmp_path)
+    failure_test([request], config_of(client, "repeat"), "KeyError: 1", address).save(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     found = subprocess.run(
         command, cwd=tmp_path, env=environment(NO_PLUGINS), capture_output=True, text=True, timeout=100

@@ -1,4 +1,4 @@
-"""A server that asks no model to complete its configuration."""
+"""A server that lets no model complete its configuration."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def echoed(tensor):
     inputs = [T("CODE", np.array(["{ECHO}"], dtype=object)), tensor]
     request = pb_utils.InferenceRequest(model_name="echo_x", requested_output_names=["OUT"], inputs=inputs)
     return request.exec().output_tensors()[0].as_numpy().tolist()
-def said(*values):
+def reply(*values):
     return [R([T("OUT", np.array([v for value in values for v in value], dtype=np.int32))])]
 """
 
@@ -52,7 +52,7 @@ MADE = {
 @pytest.mark.parametrize("case", MADE)
 def test_a_tensor_of_two_bls_requests(client: Client, case: str) -> None:
     make, change = MADE[case]
-    body = f"{make}\nfirst = echoed(t)\n{change}\nreturn said(first[:2], echoed(t)[:2])"
+    body = f"{make}\nfirst = echoed(t)\n{change}\nreturn reply(first[:2], echoed(t)[:2])"
     assert run(client, body) == [[1, 2, 1, 2]]
 
 
@@ -60,7 +60,7 @@ def test_a_tensor_of_two_bls_requests(client: Client, case: str) -> None:
 @pytest.mark.parametrize("case", ["own array", "a view", "by as_numpy", "a lot"])
 def test_until_it_is_sent_it_is_the_array(client: Client, case: str) -> None:
     make, change = MADE[case]
-    assert run(client, f"{make}\n{change}\nreturn said(echoed(t)[:2])") == [[9, 2]]
+    assert run(client, f"{make}\n{change}\nreturn reply(echoed(t)[:2])") == [[9, 2]]
 
 
 @rule("1.4.7")
@@ -71,7 +71,7 @@ inputs = [T("CODE", np.array(["{ECHO}"], dtype=object)), T("X", a)]
 request = pb_utils.InferenceRequest(model_name="echo_x", requested_output_names=["OUT"], inputs=inputs)
 first = request.exec().output_tensors()[0].as_numpy().tolist()
 a[0] = 2
-return said(first, request.exec().output_tensors()[0].as_numpy().tolist(), a.tolist())
+return reply(first, request.exec().output_tensors()[0].as_numpy().tolist(), a.tolist())
 """
     assert run(client, body) == [[1, 1, 2]]
 
@@ -104,5 +104,5 @@ def test_a_tensor_or_response_of_a_later_call(client: Client, keep: str, again: 
 
 @rule("1.4.5")
 def test_as_numpy_stays_the_authors_array(client: Client) -> None:
-    body = "a = np.array([1], np.int32); t = T('X', a)\nechoed(t)\na[0] = 4\nreturn said(t.as_numpy())"
+    body = "a = np.array([1], np.int32); t = T('X', a)\nechoed(t)\na[0] = 4\nreturn reply(t.as_numpy())"
     assert run(client, body) == [[4]]

@@ -80,7 +80,7 @@ MODELS: dict[str, Files] = {
 
 
 class Traced:
-    """A server that traces every request into a file of its own, and what the files say."""
+    """A server that traces every request into a file of its own, and the entries of the files."""
 
     def __init__(self, client: Client, file: Path) -> None:
         self.client = client
@@ -88,14 +88,14 @@ class Traced:
         self._number = 0
 
     def next(self) -> list[dict[str, Any]]:
-        """The entries of the next trace, ids counted from the client's request on, without times and without what a
-        frontend adds."""
+        """Return the entries of the next trace, ids counted from the client's request on, without times and without
+        what a frontend adds."""
         entries = json.loads(self.file().read_text())
         first = min(entry["id"] for entry in entries) - 1
-        return [shown for entry in entries if (shown := _shown(entry, first)) is not None]
+        return [plain for entry in entries if (plain := _without_times(entry, first)) is not None]
 
     def file(self) -> Path:
-        """The next trace's file, written."""
+        """Wait until the next trace's file is written, and return it."""
         path = Path(f"{self._file}.{self._number}")
         self._number += 1
         end = time.monotonic() + 10
@@ -105,21 +105,21 @@ class Traced:
         return path
 
     def none(self) -> bool:
-        """Whether the next trace is not there (yet)."""
+        """Return whether the next trace is not there (yet)."""
         return not Path(f"{self._file}.{self._number}").exists()
 
 
-def _shown(entry: dict[str, Any], first: int) -> dict[str, Any] | None:
-    shown = {**entry, "id": entry["id"] - first}
+def _without_times(entry: dict[str, Any], first: int) -> dict[str, Any] | None:
+    plain = {**entry, "id": entry["id"] - first}
     if "parent_id" in entry:
-        shown["parent_id"] = entry["parent_id"] - first
+        plain["parent_id"] = entry["parent_id"] - first
     if "timestamps" in entry:
         ((moment),) = entry["timestamps"]
         assert moment["ns"] > 0
         if moment["name"].startswith(("HTTP_", "GRPC_", "INFER_RESPONSE")):
             return None
-        shown["timestamps"] = moment["name"]
-    return shown
+        plain["timestamps"] = moment["name"]
+    return plain
 
 
 LEVELS = ("TIMESTAMPS", "TENSORS")
@@ -181,7 +181,7 @@ def test_a_request(traced: Traced, name: str, answered: list[str]) -> None:
 @rule("5.14.4")
 def test_a_request_that_the_cache_answers(traced: Traced) -> None:
     traced.client.infer("cached", numbers(1, 2))
-    # what Triton stores it writes twice; it may write the next trace first, so that is not asked for before
+    # what Triton stores it writes twice; it may write the next trace first, so that is not sent before
     assert traced.next() == whole(1, "cached", ["1,2"] * (2 if traced.client.side == "real" else 1))
     compute = moments(1, *COMPUTE[:-1])
     traced.client.infer("cached", numbers(1, 2))
@@ -189,7 +189,7 @@ def test_a_request_that_the_cache_answers(traced: Traced) -> None:
 
 
 @rule("5.14.4", "1.11.1")
-def test_what_a_model_asks_with_its_trace_is_part_of_it(traced: Traced) -> None:
+def test_what_a_model_requests_with_its_trace_is_part_of_it(traced: Traced) -> None:
     traced.client.infer("calls", numbers(1, 2))
     inner = whole(2, "add", ["1,2"], request_id="inner", parent_id=1)
     assert traced.next() == [*inner, *whole(1, "calls", ["1,2"])]
@@ -228,10 +228,10 @@ def test_values_of_tensors(traced: Traced) -> None:
         "L": np.array([[-5, 1 << 40]], np.int64),
     }
     traced.client.infer("types", sent)
-    told = {
+    tensors = {
         e["tensor"]["name"]: e["tensor"]["data"] for e in traced.next() if e.get("activity") == "TENSOR_QUEUE_INPUT"
     }
-    assert told == {
+    assert tensors == {
         "S": '"a,b","ü",""',
         "F": "1.5,0.333333,1e+20,100000,1.23457e+06",
         "D": "0.333333,1e-09,5",
@@ -271,7 +271,7 @@ def test_a_trace_file_opens_as_a_recording(traced: Traced) -> None:
     file = traced.file()
     record = read_trace(file).model("add")
     ends = [e["timestamps"][0] for e in json.loads(file.read_text()) if "timestamps" in e]
-    told = {moment["name"]: moment["ns"] for moment in ends}
-    assert record.batches.rows()[:, :2].tolist() == [[told["COMPUTE_START"], told["COMPUTE_END"]]]
-    assert record.requests.rows()[:, 1:3].tolist() == [[told["REQUEST_START"], told["QUEUE_START"]]]
+    times = {moment["name"]: moment["ns"] for moment in ends}
+    assert record.batches.rows()[:, :2].tolist() == [[times["COMPUTE_START"], times["COMPUTE_END"]]]
+    assert record.requests.rows()[:, 1:3].tolist() == [[times["REQUEST_START"], times["QUEUE_START"]]]
     assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]

@@ -76,7 +76,7 @@ def write_models(repository: Path, notebook: Path) -> None:
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported repository whose models run here."""
+    """Return an exported repository whose models run here."""
     scratch = tmp_path_factory.mktemp("export")
     write_models(scratch / "models", scratch / "notebook")
     return scratch / "models"
@@ -131,15 +131,15 @@ def test_a_page_and_a_record_are_written_beside_the_repository(verified: Verific
 
 
 def test_a_cancelled_verification_leaves_nothing(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cancel, said = threading.Event(), list[str]()
+    cancel, printed = threading.Event(), list[str]()
 
-    def say(text: str) -> None:
-        said.append(text)
-        if text.startswith("  plain") and any(line.startswith("  Triton 2.51") for line in said):
+    def print_line(text: str) -> None:
+        printed.append(text)
+        if text.startswith("  plain") and any(line.startswith("  Triton 2.51") for line in printed):
             cancel.set()  # the real server runs and has loaded everything
 
     with pytest.raises(Cancelled):
-        verify(export, requests=[GoldenCase("plain", "ok", {"IN": VALUE}, {})], say=say, cancel=cancel)
+        verify(export, requests=[GoldenCase("plain", "ok", {"IN": VALUE}, {})], say=print_line, cancel=cancel)
     prefix = f"tritonlab_verify_{os.getpid()}_"
     assert not [path for path in Path("/dev/shm").iterdir() if path.name.startswith(prefix)]
     assert not _processes_with(prefix)

@@ -14,14 +14,14 @@ from .rules import rule
 
 #: Writes the requests of each call into a file: correlation id, flags, parameters, requested outputs and inputs. The
 #: parameter `mode` of the configuration is how it answers.
-TELLING = """
+RECORDING = """
 import json
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
 
-def shown(request):
+def describe(request):
     inputs = {t.name(): [str(t.as_numpy().dtype), list(t.as_numpy().shape), [
         v.decode() if isinstance(v, bytes) else v for v in t.as_numpy().reshape(-1).tolist()
     ]] for t in request.inputs()}
@@ -31,7 +31,7 @@ def shown(request):
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.file = args["model_repository"] + "/told." + args["model_instance_name"]
+        self.file = args["model_repository"] + "/calls." + args["model_instance_name"]
         self.mode = json.loads(args["model_config"])["parameters"].get("mode", {}).get("string_value", "")
         self.calls = []
         self.write()
@@ -41,7 +41,7 @@ class TritonPythonModel:
             json.dump(self.calls, file)
 
     def execute(self, requests):
-        self.calls.append([shown(request) for request in requests])
+        self.calls.append([describe(request) for request in requests])
         self.write()
         if self.mode == "raise":
             raise ValueError("no")
@@ -63,7 +63,7 @@ DECOUPLED = "model_transaction_policy { decoupled: true }"
 START = 'control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }'
 
 
-def given(name: str, datatype: str, dims: list[int], how: str = ZERO) -> str:
+def tensor(name: str, datatype: str, dims: list[int], how: str = ZERO) -> str:
     return f'inputs {{ key: "{name}" value {{ data_type: TYPE_{datatype} dims: {dims} {how} }} }}'
 
 
@@ -79,38 +79,38 @@ def mode(name: str) -> str:
     return f'parameters {{ key: "mode" value {{ string_value: "{name}" }} }}'
 
 
-def telling(inputs: str, *rest: str, instances: str = CPU, **files: Any) -> Any:
-    made = model(TELLING, config(inputs, "OUT INT32 1", *rest, instances))
+def recording(inputs: str, *rest: str, instances: str = CPU, **files: Any) -> Any:
+    made = model(RECORDING, config(inputs, "OUT INT32 1", *rest, instances))
     return {**made, **{f"warmup/{name}": content for name, content in files.items()}}
 
 
-IN = given("IN", "INT32", [2])
+IN = tensor("IN", "INT32", [2])
 MODELS = {
-    "zero": telling("IN INT32 2", BATCHING, sample(IN, batch=3, count=2)),
-    "strings": telling("S STRING 2;R STRING 1", BATCHING, sample(given("S", "STRING", [2]), given("R", "STRING", [1],
-                       "random_data: true"))),
-    "files": telling("IN INT32 2;S STRING 2", BATCHING, sample(given("IN", "INT32", [2], of_file("numbers")),
-                     given("S", "STRING", [2], of_file("texts")), batch=2),
+    "zero": recording("IN INT32 2", BATCHING, sample(IN, batch=3, count=2)),
+    "strings": recording("S STRING 2;R STRING 1", BATCHING, sample(tensor("S", "STRING", [2]),
+                         tensor("R", "STRING", [1], "random_data: true"))),
+    "files": recording("IN INT32 2;S STRING 2", BATCHING, sample(tensor("IN", "INT32", [2], of_file("numbers")),
+                     tensor("S", "STRING", [2], of_file("texts")), batch=2),
                      numbers=b"\1\0\0\0\2\0\0\0\3\0\0\0", texts=b"\3\0\0\0abc\1\0\0\0x"),
-    "unbatched": telling("IN INT32 2", sample(IN, name="none", batch=0), sample(IN)),
-    "none": telling("IN INT32 2", BATCHING, sample(IN, batch=0)),
-    "two": telling("IN INT32 2", BATCHING, sample(IN), instances="instance_group { kind: KIND_CPU count: 2 }"),
-    "batcher": telling("IN INT32 2", BATCHING, "dynamic_batching { preferred_batch_size: 1 }", sample(IN, batch=4)),
-    "sequence": telling("IN INT32 2", BATCHING, f"sequence_batching {{ direct {{ }} {START} }}", sample(IN, batch=2)),
-    "control": telling("IN INT32 2", BATCHING, f"sequence_batching {{ oldest {{ }} {START} }}",
-                       sample(IN, given("START", "INT32", [1]))),
-    "decoupled": telling("IN INT32 2", BATCHING, DECOUPLED, mode("decoupled"), sample(IN, batch=2)),
-    "optional": telling("IN INT32 2;MORE INT32 1 optional", BATCHING, sample(IN)),
-    "empty": telling("IN INT32 -1", BATCHING, sample(given("IN", "INT32", [0]))),
-    "reshaped": telling("", 'input { name: "IN" data_type: TYPE_INT32 dims: [ 4 ] reshape { shape: [ 2, 2 ] } }',
-                        BATCHING, sample(given("IN", "INT32", [4]))),
-    "random": telling("I INT32 64;F FP32 64", sample(given("I", "INT32", [64], "random_data: true"),
-                      given("F", "FP32", [64], "random_data: true"))),
+    "unbatched": recording("IN INT32 2", sample(IN, name="none", batch=0), sample(IN)),
+    "none": recording("IN INT32 2", BATCHING, sample(IN, batch=0)),
+    "two": recording("IN INT32 2", BATCHING, sample(IN), instances="instance_group { kind: KIND_CPU count: 2 }"),
+    "batcher": recording("IN INT32 2", BATCHING, "dynamic_batching { preferred_batch_size: 1 }", sample(IN, batch=4)),
+    "sequence": recording("IN INT32 2", BATCHING, f"sequence_batching {{ direct {{ }} {START} }}", sample(IN, batch=2)),
+    "control": recording("IN INT32 2", BATCHING, f"sequence_batching {{ oldest {{ }} {START} }}",
+                       sample(IN, tensor("START", "INT32", [1]))),
+    "decoupled": recording("IN INT32 2", BATCHING, DECOUPLED, mode("decoupled"), sample(IN, batch=2)),
+    "optional": recording("IN INT32 2;MORE INT32 1 optional", BATCHING, sample(IN)),
+    "empty": recording("IN INT32 -1", BATCHING, sample(tensor("IN", "INT32", [0]))),
+    "reshaped": recording("", 'input { name: "IN" data_type: TYPE_INT32 dims: [ 4 ] reshape { shape: [ 2, 2 ] } }',
+                        BATCHING, sample(tensor("IN", "INT32", [4]))),
+    "random": recording("I INT32 64;F FP32 64", sample(tensor("I", "INT32", [64], "random_data: true"),
+                      tensor("F", "FP32", [64], "random_data: true"))),
 }  # fmt: skip
 
 
-def told(client: Client, name: str, instance: int = 0) -> Any:
-    return json.loads((client.repository / name / f"told.{name}_0_{instance}").read_text())
+def calls_of(client: Client, name: str, instance: int = 0) -> Any:
+    return json.loads((client.repository / name / f"calls.{name}_0_{instance}").read_text())
 
 
 def request(**inputs: Any) -> Any:
@@ -139,17 +139,17 @@ PAIR = ["int32", [1, 2], [0, 0]]
 )
 @rule("5.8.1", "5.8.2", "5.8.3")
 def test_what_a_model_executes_before_it_is_ready(client: Client, name: str, calls: Any) -> None:
-    assert told(client, name) == calls
+    assert calls_of(client, name) == calls
 
 
 @rule("5.8.1")
 def test_every_instance_warms_up(client: Client) -> None:
-    assert [told(client, "two", instance) for instance in (0, 1)] == [[[request(IN=PAIR)]]] * 2
+    assert [calls_of(client, "two", instance) for instance in (0, 1)] == [[[request(IN=PAIR)]]] * 2
 
 
 @rule("5.8.1")
 def test_random_data_is_random(client: Client) -> None:
-    (((*_, inputs),),) = told(client, "random")
+    (((*_, inputs),),) = calls_of(client, "random")
     assert all(len({str(value) for value in inputs[name][2]}) > 32 for name in ("I", "F"))
 
 
@@ -174,35 +174,35 @@ def test_warmup_counts(client: Client, name: str, inferences: int, executions: i
 P = "[request id: <id_unknown>] "
 REFUSED = {
     "shape": (
-        telling("IN INT32 2", BATCHING, sample(given("IN", "INT32", [3]))),
+        recording("IN INT32 2", BATCHING, sample(tensor("IN", "INT32", [3]))),
         f"Invalid argument: {P}unexpected shape for input 'IN' for model 'shape'. Expected [-1,2], got [1,3]. NOTE: ",
     ),
     "datatype": (
-        telling("IN INT32 2", BATCHING, sample(given("IN", "FP32", [2]))),
+        recording("IN INT32 2", BATCHING, sample(tensor("IN", "FP32", [2]))),
         f"Invalid argument: {P}inference input 'IN' data-type is 'FP32', but model 'datatype' expects 'INT32';\n",
     ),
     "missing": (
-        telling("IN INT32 2;J INT32 2", BATCHING, sample(IN)),
+        recording("IN INT32 2;J INT32 2", BATCHING, sample(IN)),
         f"Invalid argument: {P}expected 2 inputs but got 1 inputs for model 'missing'. Got input(s) ['IN'], but ",
     ),
     "variable": (
-        telling("IN INT32 -1", BATCHING, sample(given("IN", "INT32", [-1]))),
+        recording("IN INT32 -1", BATCHING, sample(tensor("IN", "INT32", [-1]))),
         "Invalid argument: warmup setting expects all variable-size dimensions are specified for input 'IN';\n",
     ),
     "no_data": (
-        telling("IN INT32 2", BATCHING, sample(given("IN", "INT32", [2], ""))),
+        recording("IN INT32 2", BATCHING, sample(tensor("IN", "INT32", [2], ""))),
         f"Invalid argument: {P}warmup setting expects input 'IN' to have input_data_type set;\n",
     ),
     "no_file": (
-        telling("IN INT32 2", BATCHING, sample(given("IN", "INT32", [2], of_file("no")))),
+        recording("IN INT32 2", BATCHING, sample(tensor("IN", "INT32", [2], of_file("no")))),
         "Internal: failed to open text file for read <repository>/no_file/warmup/no: No such file or directory;\n",
     ),
     "short": (
-        telling("IN INT32 2", BATCHING, sample(given("IN", "INT32", [2], of_file("d"))), d=b"\1\0\0\0"),
+        recording("IN INT32 2", BATCHING, sample(tensor("IN", "INT32", [2], of_file("d"))), d=b"\1\0\0\0"),
         f"Invalid argument: {P}warmup setting expects 8 bytes, but the data provided from donly has 4 bytes;\n",
     ),
     "one_string": (
-        telling("S STRING 2", BATCHING, sample(given("S", "STRING", [2], of_file("d"))), d=b"\1\0\0\0a"),
+        recording("S STRING 2", BATCHING, sample(tensor("S", "STRING", [2], of_file("d"))), d=b"\1\0\0\0a"),
         f"Invalid argument: {P}expected 2 string elements for inference input 'S' for model 'one_string', got 1;\n",
     ),
 }  # fmt: skip
@@ -216,7 +216,7 @@ def test_samples_that_no_request_could_be(side: Client) -> None:
         assert failure is not None, name
         start = f"load failed for model '{name}': version 1 is at UNAVAILABLE state: {text}"
         assert (failure.code, failure.text[: len(start)]) == ("INVALID_ARG", start)
-        assert told(side, name) == []  # the model was initialized
+        assert calls_of(side, name) == []  # the model was initialized
         side.unload(name)
 
 
@@ -237,10 +237,10 @@ def test_samples_that_no_request_could_be(side: Client) -> None:
 def test_a_sample_that_fails(lab: LabClient, name: str, more: str, message: str) -> None:
     # on our side only: 2.51 says the same, if it lives to say it (section 8)
     count = 5 if name == "too_many" else 2
-    failure = lab.placed(name, telling("IN INT32 2", BATCHING, more, sample(IN, batch=count, count=9)))
+    failure = lab.placed(name, recording("IN INT32 2", BATCHING, more, sample(IN, batch=count, count=9)))
     assert failure is not None
     assert failure.text == (
         f"load failed for model '{name}': version 1 is at UNAVAILABLE state: Invalid argument: failed to run warmup "
         f"sample 's': {message * count};\n"
     )
-    assert len(told(lab, name)) == (0 if name == "too_many" else 1)
+    assert len(calls_of(lab, name)) == (0 if name == "too_many" else 1)

@@ -1,4 +1,4 @@
-"""A model as a worker of Dynamo serves it, with what Dynamo says of a request made here."""
+"""A model as a worker of Dynamo serves it, with a request's context of Dynamo made here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def server(log: Path) -> Iterator[Server]:
         yield found
 
 
-def ask(server: Server, name: str, values: list[float] | None = None, context: Any = None, **more: Any) -> list[Any]:
+def infer(server: Server, name: str, values: list[float] | None = None, context: Any = None, **more: Any) -> list[Any]:
     model = ServedModel(server.model(name), "_probe")
     shape = [1, len(values)] if values and name == "double" else [len(values or ())]
     tensor = {"metadata": {"name": "IN", "shape": shape, "data_type": "Float32"}, "data": {"values": values}}
@@ -60,7 +60,7 @@ def ask(server: Server, name: str, values: list[float] | None = None, context: A
 
 def test_what_a_worker_of_nvidia_drops_is_carried(server: Server) -> None:
     parameters = {"p": {"string": "q"}, "timeout": {"int64": 5_000_000}}
-    (answer,) = ask(server, "sleeper", [1, 2], id="a", parameters=parameters, outputs=[{"name": "SEEN"}])
+    (answer,) = infer(server, "sleeper", [1, 2], id="a", parameters=parameters, outputs=[{"name": "SEEN"}])
     assert (answer["id"], answer["parameters"]) == ("a", {"rp": {"string": "7"}, "n": {"int64": 3}})
     (tensor,) = answer["tensors"]
     seen = json.loads(bytes(tensor["data"]["values"][0]))
@@ -70,39 +70,39 @@ def test_what_a_worker_of_nvidia_drops_is_carried(server: Server) -> None:
 
 
 def test_a_stream_has_no_empty_last_response(server: Server) -> None:
-    assert [each["tensors"][0]["data"]["values"] for each in ask(server, "stream", [3])] == [[0], [1], [2]]
+    assert [each["tensors"][0]["data"]["values"] for each in infer(server, "stream", [3])] == [[0], [1], [2]]
 
 
 def test_a_client_that_goes_cancels_its_request(server: Server, log: Path) -> None:
     log.write_text("")
-    ask(server, "stream", [100], Context(0.2))
+    infer(server, "stream", [100], Context(0.2))
     eventually(lambda: log.read_text() != "")
     assert int(log.read_text().split()[0]) < 50
 
 
 def test_an_error_has_its_code_in_its_text(server: Server) -> None:
     with pytest.raises(WorkerError, match="Internal: negative"):
-        ask(server, "double", [-1])
+        infer(server, "double", [-1])
     with pytest.raises(WorkerError, match=r"Invalid argument: .*takes tensors"):
-        ask(server, "double")
+        infer(server, "double")
 
 
 def test_classes_are_made_of_outputs(server: Server) -> None:
     outputs = [{"name": "OUT", "parameters": {"classification": {"int64": 1}}}]
-    (answer,) = ask(server, "double", [1, 3], outputs=outputs)
+    (answer,) = infer(server, "double", [1, 3], outputs=outputs)
     assert [bytes(each) for each in answer["tensors"][0]["data"]["values"]] == [b"6.000000:1"]
 
 
 def test_probes_and_other_workers_do_not_reach_the_model(server: Server) -> None:
-    assert ask(server, "double", _probe=True) == [{"id": "", "model": "double", "tensors": []}]
-    (answer,) = ask(server, "double", **{ASK: True})
+    assert infer(server, "double", _probe=True) == [{"id": "", "model": "double", "tensors": []}]
+    (answer,) = infer(server, "double", **{ASK: True})
     assert answer["parameters"][ASK]["string"] == ServedModel(server.model("double"), "").digest
 
 
 def test_a_sequence_is_carried(server: Server) -> None:
     parameters = {"sequence_id": {"uint64": 5}, "sequence_start": {"bool": True}}
-    (first,) = ask(server, "total", [2], parameters=parameters)
-    (last,) = ask(server, "total", [3], parameters={"sequence_id": {"uint64": 5}, "sequence_end": {"bool": True}})
+    (first,) = infer(server, "total", [2], parameters=parameters)
+    (last,) = infer(server, "total", [3], parameters={"sequence_id": {"uint64": 5}, "sequence_end": {"bool": True}})
     assert [each["tensors"][0]["data"]["values"] for each in (first, last)] == [[2], [5]]
     assert ServedModel(server.model("total"), "").keeps_sequences
 

@@ -25,9 +25,9 @@ from tests.engines.direct import Direct, direct_server
 from tests.engines.environment import environment, python_of
 from tests.engines.figures import Figures
 from tests.engines.fleet import START, Fleet, fleet, tensor
-from tests.engines.load import Load, Seen, measured
+from tests.engines.load import Load, Outcome, measured
 from tests.engines.models import DOUBLE, SLEEPER, SLEEPER_CONFIG, TOTAL, TOTAL_CONFIG, write_plain
-from tests.engines.odd import ASKS, STREAMS, answer_of, answers_of, write_odd
+from tests.engines.odd import REQUESTS, STREAMS, answer_of, answers_of, write_odd
 from tests.serving import config, write_model
 
 #: Callers, and seconds of each measurement.
@@ -110,16 +110,18 @@ def _error(client: Any, model: str, values: Any, **more: Any) -> str:
 
 
 def as_odd(found: Fleet, direct: Direct, figures: Figures) -> None:
-    """Prove that requests that nobody hopes for are answered as directly, with the code of an error in its text, and
-    that a stream ends with its first error."""
-    for name, ask in ASKS.items():
-        plain = answer_of(grpcclient, grpcclient.InferenceServerClient(direct.grpc), ask)
-        figures.prove(f"as directly: {name}", _unwrapped(answer_of(grpcclient, found.client(), ask)), _worded(plain))
-    for name, ask in STREAMS.items():
-        plains = answers_of(grpcclient.InferenceServerClient(direct.grpc), ask)
+    """Prove that odd requests are answered as directly, with the code of an error in its text, and that a stream
+    ends with its first error."""
+    for name, request in REQUESTS.items():
+        plain = answer_of(grpcclient, grpcclient.InferenceServerClient(direct.grpc), request)
+        answer = _unwrapped(answer_of(grpcclient, found.client(), request))
+        figures.prove(f"as directly: {name}", answer, _worded(plain))
+    for name, request in STREAMS.items():
+        plains = answers_of(grpcclient.InferenceServerClient(direct.grpc), request)
         errors = [place for place, each in enumerate(plains, 1) if each.startswith("error")]
-        seen = [_unwrapped(each).replace("error: Internal: ", "error: ") for each in answers_of(found.client(), ask)]
-        figures.prove(f"a stream as directly: {name}", seen, plains[: errors[0]] if errors else plains)
+        answers = [_unwrapped(each) for each in answers_of(found.client(), request)]
+        answers = [each.replace("error: Internal: ", "error: ") for each in answers]
+        figures.prove(f"a stream as directly: {name}", answers, plains[: errors[0]] if errors else plains)
 
 
 def _unwrapped(answer: str) -> str:
@@ -189,22 +191,22 @@ def scaled(found: Fleet, repository: Path, figures: Figures) -> None:
     found.start(repository).await_serving(1)
     ready = time.monotonic() - begun
     took = load.answered_by(known, 30)
-    seen = load.end()
+    outcome = load.end()
     figures.add(
         "a second worker takes part under load",
-        f"{took or 0:.1f} s after it serves, which is {ready:.1f} s after its start; {len(seen.errors)} lost",
-        took is not None and took <= 10 and not seen.errors,
+        f"{took or 0:.1f} s after it serves, which is {ready:.1f} s after its start; {len(outcome.errors)} lost",
+        took is not None and took <= 10 and not outcome.errors,
         "10 s",
     )
     for workers, bar in ((2, 1.8), (4, 3.4)):
         while len(found.workers) < workers:
             found.start(repository).await_serving(1)
         time.sleep(3)
-        seen = measured(found.sleeper(), CALLERS, SECONDS)
-        figures.add(f"{workers} workers", f"{seen.rate:.1f}/s, {seen.rate / one.rate:.2f} x",
-                    seen.rate >= bar * one.rate, f"{bar} x")  # fmt: skip
-        even = len(seen.by_process) == workers and seen.spread <= 0.02
-        figures.add(f"{workers} workers' spread", f"{100 * seen.spread:.1f} %", even, "2 %")
+        outcome = measured(found.sleeper(), CALLERS, SECONDS)
+        figures.add(f"{workers} workers", f"{outcome.rate:.1f}/s, {outcome.rate / one.rate:.2f} x",
+                    outcome.rate >= bar * one.rate, f"{bar} x")  # fmt: skip
+        even = len(outcome.by_process) == workers and outcome.spread <= 0.02
+        figures.add(f"{workers} workers' spread", f"{100 * outcome.spread:.1f} %", even, "2 %")
 
 
 def ended(found: Fleet, repository: Path, figures: Figures) -> None:
@@ -215,28 +217,28 @@ def ended(found: Fleet, repository: Path, figures: Figures) -> None:
     status = found.workers[0].end()
     took = time.monotonic() - begun
     time.sleep(2)
-    seen = load.end()
+    outcome = load.end()
     figures.add(
         "SIGTERM under load",
-        f"{len(seen.errors)} lost of {seen.answers}, ended with {status} after {took:.1f} s",
-        not seen.errors and not seen.wrong and status == 0,
+        f"{len(outcome.errors)} lost of {outcome.answers}, ended with {status} after {took:.1f} s",
+        not outcome.errors and not outcome.wrong and status == 0,
         "0 lost",
     )
-    _add_kinds(seen, figures)
+    _add_kinds(outcome, figures)
     load = Load(found.sleeper(), CALLERS)
     time.sleep(2)
     os.kill(found.workers[1].pid, signal.SIGKILL)
     time.sleep(15)
-    seen = load.end()
+    outcome = load.end()
     # a stream that ends was in flight on the killed worker; the rest was sent to it when it was dead
-    later = sum("Stream ended" not in error for error in seen.errors)
+    later = sum("Stream ended" not in error for error in outcome.errors)
     figures.add(
         "SIGKILL of 1 of 3, 16 callers",
-        f"{len(seen.errors)} lost of {seen.answers}, {later} of them sent to the dead one; {seen.wrong} wrong",
-        later <= 2 and len(seen.errors) - later <= CALLERS and not seen.wrong,
+        f"{len(outcome.errors)} lost of {outcome.answers}, {later} of them sent to the dead one; {outcome.wrong} wrong",
+        later <= 2 and len(outcome.errors) - later <= CALLERS and not outcome.wrong,
         "those in flight and two",
     )
-    _add_kinds(seen, figures)
+    _add_kinds(outcome, figures)
     stopped = found.workers[2]
     os.kill(stopped.pid, signal.SIGSTOP)
     time.sleep(20)
@@ -245,9 +247,9 @@ def ended(found: Fleet, repository: Path, figures: Figures) -> None:
     figures.prove("a worker that was stopped for 20 s ends to be started again", status, os.EX_TEMPFAIL)
 
 
-def _add_kinds(seen: Seen, figures: Figures) -> None:
+def _add_kinds(outcome: Outcome, figures: Figures) -> None:
     """Note the errors by kind."""
-    for text, count in Counter(_CONNECTION.sub("...", error) for error in seen.errors).items():
+    for text, count in Counter(_CONNECTION.sub("...", error) for error in outcome.errors).items():
         figures.add("  lost with", f"{count} x {text[:160]}")
 
 

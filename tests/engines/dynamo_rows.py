@@ -37,11 +37,11 @@ def run(scratch: Path, figures: Figures) -> None:
     logs = write_models(scratch / "nvidias" / "models")
     with fleet(scratch / "fleet-of-nvidias") as found:
         found.start_nvidias(scratch / "nvidias" / "models")
-        nvidias = _seen(found, logs, (*OURS, "versions"))
+        nvidias = _observe(found, logs, (*OURS, "versions"))
     logs = write_models(scratch / "ours" / "models")
     with fleet(scratch / "fleet-of-ours") as found:
         found.start(scratch / "ours" / "models", *(f"--model={name}" for name in OURS))
-        ours = _seen(found, logs, OURS)
+        ours = _observe(found, logs, OURS)
         refused = found.start(scratch / "ours" / "models", "--model=versions")
         ours["several versions"] = f"refused at the start with {refused.process.wait(90)}"
         second = found.start(scratch / "ours" / "models", "--model=total")
@@ -73,7 +73,7 @@ EXPECTED = {
 }
 
 
-def _seen(found: Fleet, logs: Logs, models: Sequence[str]) -> dict[str, str]:
+def _observe(found: Fleet, logs: Logs, models: Sequence[str]) -> dict[str, str]:
     """Return what is seen of each row with the worker that was started."""
     for name in models:
         found.await_ready(name)
@@ -133,7 +133,7 @@ def _priority(place: Place) -> str:
     """Return when one request of the first level was executed, sent after twenty of the second."""
     place.logs.levels.write_text("")
 
-    def ask(value: int, priority: int) -> threading.Thread:
+    def send(value: int, priority: int) -> threading.Thread:
         client = place.fleet.client()
         thread = threading.Thread(
             target=lambda: client.infer("levels", [tensor([[value]])], priority=priority, client_timeout=60)
@@ -141,12 +141,12 @@ def _priority(place: Place) -> str:
         thread.start()
         return thread
 
-    threads = [ask(value, 2) for value in range(20)]
+    threads = [send(value, 2) for value in range(20)]
     while not place.logs.levels.read_text():
         time.sleep(0.005)
     time.sleep(0.1)
     before = len(place.logs.levels.read_text().split())
-    threads.append(ask(99, 1))
+    threads.append(send(99, 1))
     for thread in threads:
         thread.join()
     executed = place.logs.levels.read_text().split()

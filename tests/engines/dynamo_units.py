@@ -21,7 +21,7 @@ _NO_DIRECTORY = "'/opt/tritonserver/include' does not exist"
 
 
 class UnitTests(NamedTuple):
-    """How many passed, and the failures by name with their texts."""
+    """The number of those that passed, and the failures by name with their texts."""
 
     passed: int
     failed: dict[str, str]
@@ -42,7 +42,7 @@ def write_shim(directory: Path) -> Path:
 
 
 def run() -> UnitTests:
-    """Run them all and return what came of them."""
+    """Run them all and return their results."""
     (tests,) = ENGINES.glob("dynamo/lib/python3*/site-packages/dynamo/triton/tests")
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)

@@ -22,5 +22,5 @@ _RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 def environment(*paths: Path, **more: str) -> Mapping[str, str]:
     """Return the variables of a process of an engine: those of this one without settings of Dynamo's, this checkout on
     its path behind `paths`, and `more`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DYN_")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(map(str, (*paths, ROOT))), **_RAY, **more}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DYN_")}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(map(str, (*paths, ROOT))), **_RAY, **more}

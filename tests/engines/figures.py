@@ -10,7 +10,7 @@ from tests.engines.rows import Row
 
 @dataclass
 class Figures:
-    """What was measured or proved, printed as it comes. A bar that is missed is counted, not raised."""
+    """The figures of a run, printed as they come. A bar that is missed is counted, not raised."""
 
     missed: list[str] = field(default_factory=list)
     rows: list[tuple[Row, str, bool]] = field(default_factory=list)

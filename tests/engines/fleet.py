@@ -17,7 +17,7 @@ import tritonclient.grpc as grpcclient
 from tests.conformance.reference import free_ports
 from tests.engines.dynamo_units import write_shim
 from tests.engines.environment import environment, python_of
-from tests.engines.load import Call, seen_of
+from tests.engines.load import Call, reading_of
 
 #: Seconds that a process may take to be ready, on a busy machine.
 START = 90.0
@@ -43,7 +43,7 @@ class Worker:
         return self.process.pid
 
     def await_serving(self, models: int) -> None:
-        """Wait until it says of so many models that it serves them, as those of ours do."""
+        """Wait until it reports so many models as served, as those of ours do."""
         end = time.monotonic() + START
         while self.log.read_text().count("serves ") < models:
             if self.process.poll() is not None or time.monotonic() > end:
@@ -141,6 +141,6 @@ def tensor(values: Any) -> Any:
 def grpc_call(client: Any) -> Call:
     def call(value: float) -> dict[str, object]:
         result = client.infer("sleeper", [tensor([value])], client_timeout=30)
-        return seen_of(result.as_numpy("SEEN")[0], float(result.as_numpy("OUT")[0]))
+        return reading_of(result.as_numpy("SEEN")[0], float(result.as_numpy("OUT")[0]))
 
     return call

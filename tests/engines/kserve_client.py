@@ -15,15 +15,16 @@ VALUES = np.array([[1, 2]], np.float32)
 
 
 async def answers(http: str, grpc: str) -> dict[str, Any]:
-    """Return what a server answers to each way of asking."""
+    """Return what a server answers to each kind of request."""
     rest = InferenceRESTClient(RESTConfig(protocol="v2"))
     remote = InferenceGRPCClient(grpc)
     found: dict[str, Any] = {}
     for name, binary in (("REST, JSON", False), ("REST, binary", True)):
-        found[name] = await _shown(rest.infer(f"http://{http}", _request(binary), model_name="double"))
+        found[name] = await _outputs(rest.infer(f"http://{http}", _request(binary), model_name="double"))
     found["REST, a model's readiness"] = await rest.is_model_ready(f"http://{http}", "double")
-    found["REST, an unknown model"] = await _shown(rest.infer(f"http://{http}", _request(False), model_name="nothing"))
-    found["gRPC"] = await _shown(remote.infer(_request(True)))
+    unknown = rest.infer(f"http://{http}", _request(False), model_name="nothing")
+    found["REST, an unknown model"] = await _outputs(unknown)
+    found["gRPC"] = await _outputs(remote.infer(_request(True)))
     found["gRPC, readiness"] = [await remote.is_server_ready(), await remote.is_model_ready("double")]
     return found
 
@@ -34,7 +35,7 @@ def _request(binary: bool) -> InferRequest:
     return InferRequest("double", [tensor], request_id="abc")
 
 
-async def _shown(answer: Any) -> Any:
+async def _outputs(answer: Any) -> Any:
     """Return the outputs, or the error."""
     try:
         found = await answer

@@ -1,5 +1,6 @@
-"""Each row of pre-flight for KServe, on what it runs: a real Triton, asked over HTTP as its ingress does. A cluster is
-not here: two Tritons that are asked in turn stand for the pods of a service. KServe's own client asks one of them."""
+"""Each row of pre-flight for KServe, on what it runs: a real Triton, called over HTTP as by its ingress. A cluster
+is not here: two Tritons that are called in turn stand for the pods of a service. KServe's own client calls one of
+them."""
 
 from __future__ import annotations
 

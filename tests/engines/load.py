@@ -13,7 +13,7 @@ from typing import NamedTuple
 Call = Callable[[float], dict[str, object]]
 
 
-class Seen(NamedTuple):
+class Outcome(NamedTuple):
     """What the callers saw: answers in each second since the start by process, errors, and answers that were wrong."""
 
     seconds: float
@@ -60,23 +60,23 @@ class Load:
         while not self._ends.is_set():
             value += 16
             try:
-                seen = call(value)
+                reading = call(value)
             except Exception as error:
                 with self._lock:
                     self._errors.append(str(error))
                 time.sleep(0.05)
                 continue
             with self._lock:
-                process = int(str(seen["pid"]))
+                process = int(str(reading["pid"]))
                 self._counts[process] += 1
                 self._since.setdefault(process, time.monotonic() - self.start)
-                self._wrong += seen["out"] != value * 2
+                self._wrong += reading["out"] != value * 2
 
-    def end(self) -> Seen:
+    def end(self) -> Outcome:
         self._ends.set()
         for thread in self._threads:
             thread.join(60)
-        return Seen(time.monotonic() - self.start, self._counts, self._since, self._errors, self._wrong)
+        return Outcome(time.monotonic() - self.start, self._counts, self._since, self._errors, self._wrong)
 
     def answered_by(self, known: set[int], seconds: float) -> float | None:
         """Wait until a process that is not known has answered, and return how long after now that was."""
@@ -92,12 +92,12 @@ class Load:
         return set(self._counts)
 
 
-def measured(make_call: Callable[[], Call], callers: int, seconds: float) -> Seen:
+def measured(make_call: Callable[[], Call], callers: int, seconds: float) -> Outcome:
     load = Load(make_call, callers)
     time.sleep(seconds)
     return load.end()
 
 
-def seen_of(text: bytes, out: float) -> dict[str, object]:
-    """Return what `sleeper` says that it saw, with its output."""
+def reading_of(text: bytes, out: float) -> dict[str, object]:
+    """Return what `sleeper` reports that it saw, with its output."""
     return {**json.loads(text), "out": out}

@@ -126,7 +126,7 @@ class TritonPythonModel:
 WORDS_CONFIG = config("TEXT STRING 1", "UPPER STRING 1; LENGTH INT32 1", "max_batch_size: 8")
 
 
-#: Ends its process when it is asked to, and cannot be loaded by the same server after that.
+#: Ends its process for a negative number, and cannot be loaded by the same server after that.
 MORTAL = """
 import json, os
 import triton_python_backend_utils as pb_utils

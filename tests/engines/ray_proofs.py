@@ -23,9 +23,9 @@ from tests.conformance.reference import free_ports
 from tests.engines.direct import Direct, direct_server, post
 from tests.engines.environment import ROOT, environment, python_of
 from tests.engines.figures import Figures
-from tests.engines.load import Call, Load, measured, seen_of
+from tests.engines.load import Call, Load, measured, reading_of
 from tests.engines.models import TOTAL, TOTAL_CONFIG, write_mortal, write_plain
-from tests.engines.odd import ASKS, Ask, answer_of, write_odd
+from tests.engines.odd import REQUESTS, OddRequest, answer_of, write_odd
 from tests.engines.ray_rows import prove_rows
 from tests.export.deploy.deployments import deployment
 from tests.serving import write_model
@@ -155,21 +155,22 @@ def compared(port: int, direct: Direct, figures: Figures) -> None:
 
 
 def as_odd(port: int, direct: Direct, figures: Figures) -> None:
-    """Prove that requests that nobody hopes for are answered as directly."""
+    """Prove that odd requests are answered as directly."""
     ray, plain = (httpclient.InferenceServerClient(at) for at in (f"127.0.0.1:{port}", direct.http))
-    for name, asked in ASKS.items():
-        figures.prove(f"as directly: {name}", answer_of(httpclient, ray, asked), answer_of(httpclient, plain, asked))
+    for name, request in REQUESTS.items():
+        expected = answer_of(httpclient, plain, request)
+        figures.prove(f"as directly: {name}", answer_of(httpclient, ray, request), expected)
 
 
 def replaced(app: RayApp, figures: Figures) -> None:
     """Prove that Ray replaces a replica with a model that has died and does not come up again."""
     (before,) = (each.pid for each in app.replicas())
     client = httpclient.InferenceServerClient(f"127.0.0.1:{app.port}")
-    died = answer_of(httpclient, client, Ask("mortal", {"IN": np.float32([-1])}))
+    died = answer_of(httpclient, client, OddRequest("mortal", {"IN": np.float32([-1])}))
     begun, answer = time.monotonic(), ""
     while not answer.startswith("{") and time.monotonic() - begun < 60:
         time.sleep(0.2)
-        answer = answer_of(httpclient, client, Ask("mortal", {"IN": np.float32([1])}))
+        answer = answer_of(httpclient, client, OddRequest("mortal", {"IN": np.float32([1])}))
     others = [each.pid for each in app.replicas() if each.pid != before]
     figures.add("a replica with a dead model is replaced", f"{died.splitlines()[0]}; answers after "
                 f"{time.monotonic() - begun:.1f} s, by another one: {bool(others)}",
@@ -233,17 +234,18 @@ def scaled(app: RayApp, figures: Figures) -> None:
     while not load.processes:
         time.sleep(0.01)
     took = load.answered_by(load.processes, 60)
-    seen = load.end()
-    figures.add("a replica that the load asks for takes part", "never" if took is None else f"after {took:.1f} s, "
-                f"{len(seen.errors)} lost", took is not None and took <= 10 and not seen.errors, "10 s")  # fmt: skip
+    result = load.end()
+    value = "never" if took is None else f"after {took:.1f} s, {len(result.errors)} lost"
+    holds = took is not None and took <= 10 and not result.errors
+    figures.add("a replica that the load asks for takes part", value, holds, "10 s")
     for replicas, bar in ((2, 1.8), (4, 3.4)):
         app.deploy(replicas, replicas)
         measured(callers(app.port), CALLERS, 3)
-        seen = measured(callers(app.port), CALLERS, SECONDS)
-        figures.add(f"{replicas} replicas", f"{seen.rate:.1f}/s, {seen.rate / one.rate:.2f} x, {len(seen.errors)} lost",
-                    seen.rate >= bar * one.rate, f"{bar} x")  # fmt: skip
-        even = len(seen.by_process) == replicas and seen.spread <= 0.02
-        figures.add(f"{replicas} replicas' spread", f"{100 * seen.spread:.1f} %", even, "2 %")
+        result = measured(callers(app.port), CALLERS, SECONDS)
+        value = f"{result.rate:.1f}/s, {result.rate / one.rate:.2f} x, {len(result.errors)} lost"
+        figures.add(f"{replicas} replicas", value, result.rate >= bar * one.rate, f"{bar} x")
+        even = len(result.by_process) == replicas and result.spread <= 0.02
+        figures.add(f"{replicas} replicas' spread", f"{100 * result.spread:.1f} %", even, "2 %")
 
 
 def ended(app: RayApp, figures: Figures) -> None:
@@ -252,19 +254,19 @@ def ended(app: RayApp, figures: Figures) -> None:
     time.sleep(2)
     app.deploy(2, 2)
     time.sleep(3)
-    seen = load.end()
-    figures.add("4 replicas become 2 under load", f"{len(seen.errors)} lost of {seen.answers}",
-                not seen.errors and not seen.wrong, "0 lost")  # fmt: skip
+    result = load.end()
+    figures.add("4 replicas become 2 under load", f"{len(result.errors)} lost of {result.answers}",
+                not result.errors and not result.wrong, "0 lost")  # fmt: skip
     load = Load(callers(app.port), CALLERS)
     time.sleep(2)
     known = load.processes
     os.kill(app.replicas()[0].pid, signal.SIGKILL)
     took = load.answered_by(known, 60)
-    seen = load.end()
+    result = load.end()
     share = CALLERS // 2 + 2
-    figures.add("SIGKILL of 1 of 2, 16 callers", f"{len(seen.errors)} lost of {seen.answers}, {seen.wrong} wrong",
-                len(seen.errors) <= share and not seen.wrong, f"{share} lost: those in flight and two")  # fmt: skip
-    for text in sorted({error[:120] for error in seen.errors}):
+    figures.add("SIGKILL of 1 of 2, 16 callers", f"{len(result.errors)} lost of {result.answers}, {result.wrong} wrong",
+                len(result.errors) <= share and not result.wrong, f"{share} lost: those in flight and two")  # fmt: skip
+    for text in sorted({error[:120] for error in result.errors}):
         figures.add("  lost with", text)
     figures.add("another one serves", "never" if took is None else f"after {took:.1f} s",
                 took is not None and took <= 30, "30 s")  # fmt: skip
@@ -288,7 +290,7 @@ def callers(port: int) -> Callable[[], Call]:
             if response.status != 200:
                 raise RuntimeError(f"{response.status} {body[:200].decode(errors='replace')}")
             out, seen = (each["data"][0] for each in json.loads(body)["outputs"])
-            return seen_of(seen, out)
+            return reading_of(seen, out)
 
         return call
 

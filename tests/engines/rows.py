@@ -1,5 +1,5 @@
-"""What pre-flight says of a model for each engine, with a model that shows it. `make engines` proves every row on the
-engine; tests/engines/test_rows.py that pre-flight says it, and that it says nothing without a row here."""
+"""The sentences of pre-flight for each engine, with a model that has each. `make engines` proves every row on the
+engine; tests/engines/test_rows.py that pre-flight prints it, and nothing without a row here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.engines.models import DOUBLE, SLEEPER, SLEEPER_CONFIG, TOTAL, TOTAL_CONFIG, write_stream
+from tests.models import answers
 from tests.serving import config, write_model
 
 #: Bytes of a message of Dynamo's, in elements of four bytes.
@@ -14,14 +15,14 @@ _LIMIT = 1 << 20
 
 
 class Row(NamedTuple):
-    """A sentence of pre-flight. `model` is the model that it is said of, empty for what is said of every one; `uses`
-    what the model uses, as `make engines` names it; `says` a part of the sentence, and `at` what stands on the line of
+    """A sentence of pre-flight. `model` is the model that it is about, empty for one about every model; `uses` what
+    the model uses, as `make engines` names it; `phrase` a part of the sentence, and `at` what stands on the line of
     the source that it names."""
 
     engine: str
     model: str
     uses: str
-    says: str
+    phrase: str
     at: str = ""
 
 
@@ -67,24 +68,9 @@ class TritonPythonModel:
         return answers
 """
 
-#: As many elements as its input `IN` asks for, or the sum of what it gets.
-LARGE_OUT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        sizes = [int(pb_utils.get_input_tensor_by_name(each, "IN").as_numpy()[0]) for each in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(size, np.float32))]) for size in sizes]
-"""
-LARGE_IN = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        found = [pb_utils.get_input_tensor_by_name(each, "IN").as_numpy() for each in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each[:1])]) for each in found]
-"""
+#: Models whose output, or input, is larger than a message of gRPC may be: as many elements as `IN` says, and its first.
+LARGE_OUT = answers("np.zeros(int(x[0]), np.float32)")
+LARGE_IN = answers("x[:1]")
 
 
 class Logs(NamedTuple):

@@ -1,4 +1,4 @@
-"""Pre-flight says each row that `make engines` proves, by source line, and nothing else."""
+"""The rows of pre-flight, by source line: each that `make engines` proves, and nothing else."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def found_of(directory: Path, engine: str) -> Iterator[Finding]:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.engine}: {row.uses}")
 def test_preflight_says_it(repository: Path, row: Row) -> None:
     if not row.model:
-        assert any(row.says in note for note in engines.notes_of(row.engine))
+        assert any(row.phrase in note for note in engines.notes_of(row.engine))
         return
-    (finding,) = (each for each in found_of(repository / row.model, row.engine) if row.says in each.sentence)
+    (finding,) = (each for each in found_of(repository / row.model, row.engine) if row.phrase in each.sentence)
     file, _, line = finding.source_line.rpartition(":")
     assert row.at in linecache.getline(file, int(line)) if row.at else not finding.source_line
 
@@ -51,8 +51,8 @@ def test_preflight_says_it(repository: Path, row: Row) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_it_says_nothing_else(repository: Path, engine: str) -> None:
     rows = [row for row in ROWS if row.engine == engine]
-    said = [(path.name, each.sentence) for path in sorted(repository.iterdir()) for each in found_of(path, engine)]
-    assert len(said) == sum(bool(row.model) for row in rows)
+    sentences = [(path.name, each.sentence) for path in sorted(repository.iterdir()) for each in found_of(path, engine)]
+    assert len(sentences) == sum(bool(row.model) for row in rows)
     assert len(list(engines.notes_of(engine))) == sum(not row.model for row in rows)
 
 

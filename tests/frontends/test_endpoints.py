@@ -58,10 +58,10 @@ def taken(place: str) -> bool:
 
 
 def test_all_three_are_open_until_they_are_stopped(core: InferenceServer) -> None:
-    heard: list[tuple[str, str]] = []
-    endpoints = Endpoints(core, any_ports(), lambda service, place: heard.append((service, place)))
+    opened: list[tuple[str, str]] = []
+    endpoints = Endpoints(core, any_ports(), lambda service, place: opened.append((service, place)))
     places = dict(endpoints.places)
-    assert heard == list(places.items()) and list(places) == ["GRPC", "HTTP", "Metrics"]
+    assert opened == list(places.items()) and list(places) == ["GRPC", "HTTP", "Metrics"]
     assert status(places["HTTP"], "/v2/health/live") == status(places["Metrics"], "/metrics") == 200
     assert live(places["GRPC"])
     endpoints.stop()
@@ -135,7 +135,7 @@ def test_a_port_for_two_services_is_refused_before_any_is_open() -> None:
     EndpointOptions(http_port=9, grpc_port=9, http=False, metrics=False, grpc=False).check_free()
 
 
-def test_metrics_are_where_http_is_unless_told_otherwise() -> None:
+def test_metrics_are_where_http_is_unless_set_otherwise() -> None:
     assert EndpointOptions(http_address="0.0.0.0").places()["Metrics"] == ListenAddress("0.0.0.0", 8002)
     options = EndpointOptions(http_address="0.0.0.0", metrics_address="127.0.0.2")
     assert options.places()["Metrics"] == ListenAddress("127.0.0.2", 8002)
@@ -161,7 +161,7 @@ def test_the_name_it_listens_under_is_let_in() -> None:
     assert options.guarded().hosts == ("other.example", "127.0.0.1", "lab.example")
 
 
-def test_a_connection_that_was_let_in_is_asked_again(core: InferenceServer) -> None:
+def test_a_connection_that_was_let_in_is_checked_again(core: InferenceServer) -> None:
     """A rebound name may share a connection with nobody, but a page may keep its own open."""
     with (
         Endpoints(core, any_ports(grpc=False, metrics=False)) as endpoints,
@@ -172,7 +172,7 @@ def test_a_connection_that_was_let_in_is_asked_again(core: InferenceServer) -> N
             assert caller.recv(65536).split()[1] == code
 
 
-def test_what_is_restricted_is_told_to_both(core: InferenceServer) -> None:
+def test_a_restriction_holds_for_both(core: InferenceServer) -> None:
     options = any_ports(
         http_options=HTTPOptions(restricted_api={"health": ("key", "value")}),
         grpc_options=GRPCOptions(restricted={"health": ("key", "value")}),
@@ -194,8 +194,8 @@ def test_shared_memory_of_clients_is_off_unless_it_is_allowed(core: InferenceSer
 def test_large_messages_are_refused_as_the_endpoints_say_or_else_the_server() -> None:
     core = InferenceServer([], Options(model_control_mode="explicit", warm=0, max_message_size=2000))
     try:
-        for given, most in ((None, 2000), (1000, 1000)):
-            with Endpoints(core, any_ports(max_message_size=given)) as endpoints:
+        for limit, most in ((None, 2000), (1000, 1000)):
+            with Endpoints(core, any_ports(max_message_size=limit)) as endpoints:
                 for place in (endpoints.http, endpoints.metrics):
                     assert status(place, "/", **{"Content-Length": str(most + 1)}) == 413
                 request = service_pb2.ModelInferRequest(model_name="m", id="x" * most)
@@ -210,10 +210,10 @@ def test_what_may_wait_for_a_slow_reader_is_as_the_endpoints_say_or_else_the_ser
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     core = InferenceServer([], Options(model_control_mode="explicit", warm=0, max_unread_size=2000))
-    given: list[int] = []
+    limits: list[int] = []
 
     def noted(*arguments: Any) -> HTTPServer:
-        given.append(arguments[2].max_unread_size)
+        limits.append(arguments[2].max_unread_size)
         return HTTPServer(*arguments)
 
     monkeypatch.setattr(endpoints_module, "HTTPServer", noted)
@@ -222,4 +222,4 @@ def test_what_may_wait_for_a_slow_reader_is_as_the_endpoints_say_or_else_the_ser
             Endpoints(core, any_ports(max_unread_size=size)).stop()
     finally:
         core.stop()
-    assert given == [2000, 1000]
+    assert limits == [2000, 1000]

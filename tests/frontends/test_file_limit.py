@@ -16,7 +16,7 @@ from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.options import Options
 
 protocol = sys.argv[1]
-ASKS = {"http": b"GET /v2/health/live HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n", "grpc": b""}
+REQUESTS = {"http": b"GET /v2/health/live HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n", "grpc": b""}
 logged = lambda: [record.text for record in core.log.records() if "can be accepted" in record.text]
 
 def take_all(taken):
@@ -54,7 +54,7 @@ with Endpoints(core, options) as endpoints:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         time.sleep(1.5)  # of a look that finds room
         with socket.create_connection((host, int(port)), timeout=30) as client:
-            client.sendall(ASKS[protocol])
+            client.sendall(REQUESTS[protocol])
             assert client.recv(1000)
     print(logged()[0])
 """

@@ -1,5 +1,4 @@
-"""These tests ask ports that want a token, and ports on which whatever changes the server is off, over real sockets
-with real clients."""
+"""Ports that want a token, and ports without control of the server, over real sockets with real clients."""
 
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serving import DECOUPLED, Lab, config, lab
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.grpc.control_handlers import RPCS
@@ -33,39 +33,24 @@ TOKEN = new_token()
 RIGHT = {"authorization": f"Bearer {TOKEN}"}
 SECONDS = 10
 
-#: Answers with its input twice, and with the parameters it was sent.
-ECHO = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            said = pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object))
-            for _ in range(2):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()), said]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
-SINGLE = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            said = pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object))
-            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()), said]))
-        return answers
-"""
+#: A response with the input and the parameters of its request: once from SINGLE, twice from ECHO.
+RESPONSE = """pb_utils.InferenceResponse([
+    pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()),
+    pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object)),
+])"""
+SINGLE = executes(f"return [{RESPONSE} for request in requests]")
+ECHO = executes(
+    "for request in requests:\n"
+    "    sender = request.get_response_sender()\n"
+    "    for _ in range(2):\n"
+    f"        sender.send({RESPONSE})\n"
+    "    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"
+)
 
 
 @pytest.fixture(scope="module")
 def endpoints(lab: Lab) -> Iterator[Endpoints]:
-    """As a notebook opens them."""
+    """Yield endpoints with the options that a notebook uses."""
     lab.load("echo", ECHO, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1", DECOUPLED))
     lab.load("single", SINGLE, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1"))
     options = EndpointOptions(
@@ -80,7 +65,7 @@ def endpoints(lab: Lab) -> Iterator[Endpoints]:
         yield found
 
 
-def ask(place: str, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, str]:
+def fetch(place: str, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection(place, timeout=SECONDS)
     try:
         connection.request(method, path, body, headers)
@@ -96,7 +81,7 @@ def inputs(protocol: Any) -> list[Any]:
     return [tensor]
 
 
-def said(result: Any) -> dict[str, Any]:
+def parameters_of(result: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(result.as_numpy("SAID")[0] or "{}")
     return found
 
@@ -138,7 +123,7 @@ def test_what_endpoints_call_headers_is_enough(endpoints: Endpoints) -> None:
     assert endpoints.headers == RIGHT
     with tritonclient.grpc.InferenceServerClient(endpoints.grpc) as client:
         assert client.is_server_ready(headers=endpoints.headers)
-    assert ask(endpoints.metrics, "GET", "/metrics", **endpoints.headers)[0] == 200
+    assert fetch(endpoints.metrics, "GET", "/metrics", **endpoints.headers)[0] == 200
 
 
 @BOTH
@@ -149,15 +134,15 @@ def test_the_variables_in_a_traceback_do_not_show_it(endpoints: Endpoints, proto
         pytest.raises(InferenceServerException) as raised,
     ):
         client.infer("unknown", inputs(protocol), headers=dict(endpoints.headers))
-    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
-    text = "".join(shown.format())
+    report = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    text = "".join(report.format())
     assert "Bearer …" in text and TOKEN not in text
 
 
 @rule("6.15.9")
 @BOTH
 @pytest.mark.parametrize("headers", WRONG.values(), ids=WRONG.keys())
-def test_nobody_else_may_ask_anything(endpoints: Endpoints, protocol: Any, headers: dict[str, str]) -> None:
+def test_nobody_else_is_answered(endpoints: Endpoints, protocol: Any, headers: dict[str, str]) -> None:
     with protocol.InferenceServerClient(place(endpoints, protocol)) as client:
         sent = dict(headers) or None  # a copy: tritonclient writes into it, over HTTP
         calls: list[Callable[[], Any]] = [
@@ -175,7 +160,7 @@ def test_nobody_else_may_ask_anything(endpoints: Endpoints, protocol: Any, heade
         assert client.is_server_live(headers=sent)
 
 
-def test_a_connection_that_was_let_in_is_asked_with_each_request(endpoints: Endpoints) -> None:
+def test_a_connection_that_was_let_in_is_checked_with_each_request(endpoints: Endpoints) -> None:
     connection = http.client.HTTPConnection(endpoints.http, timeout=SECONDS)
     body = json.dumps({"inputs": [{"name": "IN", "shape": [1], "datatype": "FP32", "data": [1]}]})
     found = []
@@ -221,15 +206,15 @@ def test_a_stream_is_refused_or_taken_as_a_whole(endpoints: Endpoints) -> None:
 
 def test_a_stream_of_events_too(endpoints: Endpoints) -> None:
     path, body = "/v2/models/echo/generate_stream", b'{"IN": [1]}'
-    assert ask(endpoints.http, "POST", path, body)[0] == 401
-    status, text = ask(endpoints.http, "POST", path, body, **RIGHT)
+    assert fetch(endpoints.http, "POST", path, body)[0] == 401
+    status, text = fetch(endpoints.http, "POST", path, body, **RIGHT)
     assert (status, text.count("data: ")) == (200, 2)
 
 
-def test_the_metrics_ask_too(endpoints: Endpoints) -> None:
+def test_the_metrics_want_it_too(endpoints: Endpoints) -> None:
     for headers in WRONG.values():
-        assert ask(endpoints.metrics, "GET", "/metrics", **headers)[0] == 401
-    assert 'nv_inference_count{model="single"' in ask(endpoints.metrics, "GET", "/metrics", **RIGHT)[1]
+        assert fetch(endpoints.metrics, "GET", "/metrics", **headers)[0] == 401
+    assert 'nv_inference_count{model="single"' in fetch(endpoints.metrics, "GET", "/metrics", **RIGHT)[1]
 
 
 def test_a_refusal_reads_no_body(endpoints: Endpoints) -> None:
@@ -276,7 +261,7 @@ def test_what_changes_the_server_is_off(endpoints: Endpoints, protocol: Any, lab
 
 
 @BOTH
-def test_what_was_asked_for_is_on(lab: Lab, protocol: Any) -> None:
+def test_what_was_enabled_is_on(lab: Lab, protocol: Any) -> None:
     options = EndpointOptions(http_port=0, grpc_port=0, metrics=False, client_shm=True)
     with Endpoints(lab.server.core, options) as endpoints:
         assert endpoints.headers == {}
@@ -287,7 +272,7 @@ def test_what_was_asked_for_is_on(lab: Lab, protocol: Any) -> None:
             assert client.is_model_ready("single")
 
 
-# -- the token is told to nobody
+# -- the token reaches nobody
 
 
 @rule("6.14", "6.15.9")
@@ -296,15 +281,15 @@ def test_it_reaches_no_model(endpoints: Endpoints, protocol: Any) -> None:
     """Rule 6.14: though all headers are forwarded."""
     with protocol.InferenceServerClient(place(endpoints, protocol)) as client:
         headers = RIGHT if protocol is tritonclient.grpc else {"Authorization": RIGHT["authorization"]}
-        found = said(client.infer("single", inputs(protocol), headers={**headers, "x-other": "y"}))
+        found = parameters_of(client.infer("single", inputs(protocol), headers={**headers, "x-other": "y"}))
     assert found["x-other"] == "y"
     assert TOKEN not in str(found)
 
 
 def test_it_is_in_no_log_repr_metric_or_trace(endpoints: Endpoints, lab: Lab) -> None:
-    ask(endpoints.http, "GET", "/v2", **RIGHT)
-    ask(endpoints.http, "GET", "/v2/models/no-such-model", **RIGHT)
-    shown = [
+    fetch(endpoints.http, "GET", "/v2", **RIGHT)
+    fetch(endpoints.http, "GET", "/v2/models/no-such-model", **RIGHT)
+    texts = [
         *(record.text for record in lab.server.logs()),
         repr(endpoints),
         str(EndpointOptions(access=AccessRules(token=TOKEN)).guarded()),
@@ -314,4 +299,4 @@ def test_it_is_in_no_log_repr_metric_or_trace(endpoints: Endpoints, lab: Lab) ->
         lab.server.metrics(),
         json.dumps(lab.server.index()),
     ]
-    assert not [text for text in shown if TOKEN in text]
+    assert not [text for text in texts if TOKEN in text]

@@ -10,22 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.models import answers
 from tests.serving import Lab, config
 
-TRACED = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse(
-                [pb_utils.Tensor("OUT", np.array([str(request.trace().get_context())], dtype=object))]
-            )
-            for request in requests
-        ]
-"""
+TRACED = answers("np.array([str(request.trace().get_context())], object)")
 CONFIG = config("IN INT32 1", "OUT STRING 1")
 
 
@@ -36,7 +24,7 @@ def untraced(lab: Lab) -> Iterator[None]:
 
 
 def written(path: Path) -> list[dict[str, Any]]:
-    """The entries of a trace file, once the answered request's are there: the answer comes before its trace."""
+    """Return the entries of a trace file, once the answered request's are there: the answer comes before its trace."""
     end = time.monotonic() + 10
     while not path.exists() or not path.read_text().endswith("]"):
         assert time.monotonic() < end
@@ -45,5 +33,5 @@ def written(path: Path) -> list[dict[str, Any]]:
 
 
 def moments(path: Path) -> list[dict[str, Any]]:
-    """The entries that are timestamps."""
+    """Return the entries that are timestamps."""
     return [entry["timestamps"][0] for entry in written(path) if "timestamps" in entry]

@@ -1,4 +1,4 @@
-"""`python -m tests.gpu` checks and measures the GPU runtime on this machine's card, and prints each figure with its
+"""Checks and measurements of the GPU runtime on this machine's card: `python -m tests.gpu` prints each figure with its
 name. With `--simulated` it only tries its own code, on a simulated GPU.
 
 Nothing of JupyterLab is needed, nor pytest: numpy, torch, and of tritonclient the one file `grpc/model_config_pb2.py`,
@@ -26,7 +26,7 @@ LITTLE = Sizes(large=MB, rate=MB, calls=1, small_calls=5, requests=20, kept=MB)
 
 
 def main(arguments: list[str]) -> int:
-    """Returns what the process ends with."""
+    """Check and measure, and return the exit status of the process."""
     simulated = arguments == ["--simulated"]
     reason = "" if simulated else without_card()
     if reason:

@@ -32,7 +32,7 @@ class Bar:
     passed: bool
 
     def line(self, card: Card) -> str:
-        """Returns the line of a report: what, and on which card."""
+        """Return the line of a report: what, and on which card."""
         verdict = "tried" if card.simulated else "passed" if self.passed else "FAILED"
         return f"{verdict:<7} {self.what}: {self.figure} (bar: {self.bar}) on {card.name}"
 
@@ -52,7 +52,7 @@ class Sizes:
 
 
 class Bars:
-    """Measures one bar after the other."""
+    """The measurement of each bar."""
 
     def __init__(self, bench: Bench, sizes: Sizes | None = None) -> None:
         self._bench = bench
@@ -64,7 +64,7 @@ class Bars:
             yield measure()
 
     def against_host(self) -> Bar:
-        """Measures the way on the device beside the same through host memory."""
+        """Measure the way on the device beside the same through host memory."""
         array, card = self._array(self._sizes.large), self._card
         there, here = self._bench.identity(), self._bench.identity(on_device=False)
 
@@ -77,7 +77,7 @@ class Bars:
         return Bar(f"{self._sizes.large / MB:g} MB FP32 identity", figure, ">= 20 x", slow >= 20 * quick)
 
     def against_copy(self) -> Bar:
-        """Measures at what rate a tensor crosses, in and out, beside the rate of a plain copy on the card."""
+        """Measure at what rate a tensor crosses, in and out, beside the rate of a plain copy on the card."""
         size = self._sizes.rate
         array, model = self._array(size), self._bench.in_model("add_one", models.ADD_ONE)
         add = self._seconds(lambda: self._card.clone(array), self._sizes.calls)
@@ -89,7 +89,7 @@ class Bars:
         return Bar(f"device-to-device rate of {size / MB:g} MB", figure, ">= 70 %", add >= 0.7 * crossing)
 
     def small(self) -> Bar:
-        """Measures a request of a small device tensor beside one of the host."""
+        """Measure a request of a small device tensor beside one of the host."""
         array, host = self._card.array(np.ones(4, np.float32)), np.ones(4, np.float32)
         there, here = self._bench.identity(), self._bench.identity(on_device=False)
         device = self._seconds(lambda: self._card.of_answer(answer(there, array)), self._sizes.small_calls)
@@ -98,7 +98,7 @@ class Bars:
         return Bar("a request of 16 bytes on the device", figure, "<= 2 x", device <= 2 * cpu)
 
     def flat(self) -> Bar:
-        """Measures what many requests leave in GPU memory."""
+        """Measure what many requests leave in GPU memory."""
         array, model = self._array(MB), self._bench.identity()
         for _ in range(min(100, self._sizes.requests)):
             self._card.of_answer(answer(model, array))
@@ -110,7 +110,7 @@ class Bars:
         return Bar(what, f"{grown / MB:.1f} MB", "<= 2 MB, what the driver takes at once", grown <= 2 * MB)
 
     def after_kill(self) -> Bar:
-        """Measures what comes back of the memory of a stub that is killed."""
+        """Measure what comes back of the memory of a stub that is killed."""
         model = self._bench.in_model("hoard", models.HOARD)
         bare = self._bench.used()
         process = answer(model, np.array([self._sizes.kept], np.float32)).numpy()[0]
@@ -129,7 +129,7 @@ class Bars:
         return self._card.array(np.ones(nbytes // 4, np.float32))
 
     def _seconds(self, once: Callable[[], object], calls: int) -> float:
-        """Returns the median of some rounds of `calls` calls, per call; the device has done its work by then."""
+        """Return the median of some rounds of `calls` calls, per call; the device has done its work by then."""
         once()
         rounds = []
         for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""A `Bench` is a server with the models, and a card: what checks and measurements share."""
+"""A server with the models, and a card: what checks and measurements share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .cards import Card
 
 
 class Bench:
-    """Use it in a `with`; the server ends with it."""
+    """A server with its card, for a `with` block; the server ends with it."""
 
     def __init__(self, card: Card) -> None:
         self.card = card
@@ -36,11 +36,11 @@ class Bench:
         return self.model("there" if on_device else "here", models.IDENTITY, on_device=on_device)
 
     def in_model(self, name: str, source: str) -> Model:
-        """Returns a model that makes arrays on the device."""
+        """Return a model that makes arrays on the device."""
         return self.model(name, self.card.in_model + source)
 
     def model(self, name: str, source: str, *, on_device: bool = True) -> Model:
-        """Returns a model, loaded at the first call."""
+        """Return a model, loaded at the first call."""
         model = self.server.model(name)
         if model.state == "UNKNOWN":
             model = self.server.load(models.place(self._repository, name, source, on_device=on_device))
@@ -52,6 +52,6 @@ class Bench:
 
 
 def answer(model: Model, value: Any) -> Any:
-    """Returns the output of one request, a Tensor."""
+    """Return the output of one request, a Tensor."""
     (response,) = model.infer(inputs={"IN": value})
     return response.outputs["OUT"]

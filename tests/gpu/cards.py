@@ -1,4 +1,4 @@
-"""A card is a GPU as the checks and measurements see it: what makes arrays on it, and says how much of it is used."""
+"""GPUs as the checks and measurements see them: what makes arrays on one, and how much of it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tritonlab.stub._pb_stub.devices.gpus import CUDA, SIMULATED
 
 
 class Card(Protocol):
-    """Makes and reads FP32 arrays of one GPU."""
+    """A GPU that makes and reads FP32 arrays."""
 
     #: stands beside each figure
     name: str
@@ -25,21 +25,21 @@ class Card(Protocol):
     in_model: str
 
     def array(self, values: Any) -> Any:
-        """Returns an array on the device with the values of a numpy array."""
+        """Return an array on the device with the values of a numpy array."""
 
     def of_answer(self, tensor: Any) -> Any:
-        """Returns an array over an output that is on the device, without a copy."""
+        """Return an array over an output that is on the device, without a copy."""
 
     def to_host(self, array: Any) -> Any:
-        """Returns a numpy array."""
+        """Return a numpy array."""
 
     def clone(self, array: Any) -> Any: ...
 
     def synchronize(self) -> None:
-        """Waits until the device has done all that was asked of it."""
+        """Wait until the device has finished its work."""
 
     def used(self) -> int:
-        """Returns the bytes in use, of a real GPU by all processes."""
+        """Return the bytes in use, of a real GPU by all processes."""
 
 
 class TorchCard:
@@ -125,7 +125,7 @@ def ones(count):
 
 
 def without_card() -> str:
-    """Returns why nothing can be measured here; an empty text where a card is."""
+    """Return why nothing can be measured here; an empty text where a card is."""
     if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg")):
         return "this machine has no GPU"
     if importlib.util.find_spec("torch") is None:
@@ -136,7 +136,7 @@ def without_card() -> str:
 
 
 def card() -> TorchCard:
-    """Returns the card of this machine; ask `without_card` first."""
+    """Return the card of this machine; call `without_card` first."""
     return TorchCard(importlib.import_module("torch"))
 
 

@@ -4,66 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.models import answers, executes
+
+
+def _answers(tensor: str) -> str:
+    """Return a model that answers each request with a tensor, an expression of `request`."""
+    return executes(f"return [pb_utils.InferenceResponse([{tensor}]) for request in requests]")
+
+
 #: Answers with its input where that lies, by DLPack alone: its process imports neither torch nor CuPy.
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            given = pb_utils.get_input_tensor_by_name(request, "IN")
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", given)]))
-        return responses
-"""
+IDENTITY = _answers('pb_utils.Tensor.from_dlpack("OUT", request.inputs()[0])')
 
 #: Adds one to its input on the device; a card's `in_model` stands before it.
-ADD_ONE = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            given = of(pb_utils.get_input_tensor_by_name(request, "IN"))
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", given + 1)]))
-        return responses
-"""
+ADD_ONE = _answers('pb_utils.Tensor.from_dlpack("OUT", of(request.inputs()[0]) + 1)')
 
 #: Answers with 1 if its input is in host memory, else with 0.
-WHERE = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
+WHERE = _answers('pb_utils.Tensor("OUT", np.array([request.inputs()[0].is_cpu()], np.float32))')
 
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            said = np.array([pb_utils.get_input_tensor_by_name(request, "IN").is_cpu()], np.float32)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", said)]))
-        return responses
-"""
-
-#: Makes an array of as many elements as it is told, keeps it, and answers with its process; after a card's `in_model`.
-HOARD = """
-import os
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            self.kept = ones(int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0]))
-            said = np.array([os.getpid()], np.float32)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", said)]))
-        return responses
-"""
+#: Makes an array of as many elements as its input, keeps it, and answers with its process; after a card's `in_model`.
+HOARD = answers("np.array([os.getpid()], np.float32)", first="self.kept = ones(int(x[0]))", imports="import os")
 
 _CONFIG = """
 backend: "python"
@@ -75,7 +34,7 @@ parameters {{ key: "FORCE_CPU_ONLY_INPUT_TENSORS" value: {{ string_value: "{cpu_
 
 
 def place(repository: Path, name: str, source: str, *, on_device: bool = True) -> str:
-    """Writes a model, whose inputs stay on the device, or are brought to the host. Returns its name."""
+    """Write a model, whose inputs stay on the device or are brought to the host, and return its name."""
     directory = repository / name
     (directory / "1").mkdir(parents=True, exist_ok=True)
     kind, cpu_only = ("KIND_GPU", "no") if on_device else ("KIND_CPU", "yes")

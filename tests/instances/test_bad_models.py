@@ -14,7 +14,7 @@ PREFIX = "Failed to process the request(s) for model 'script_0_0', message: "
 
 @pytest.fixture(autouse=True)
 def the_next_request_works(script: Script) -> None:
-    """Before each test, and so after each other one; in the same process unless the test says otherwise."""
+    """Check that the model still answers, before each test and so after each other one."""
     assert script.value("6 * 7") == 42
 
 

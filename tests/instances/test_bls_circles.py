@@ -1,5 +1,6 @@
-"""These tests make BLS calls that wait for themselves, in real stubs (rule 4.4.1): they are refused, with the chain of
-models, only where it is certain that they do."""
+"""BLS calls that wait for themselves, in real stubs (rule 4.4.1): they are refused, with the chain of models, only
+where it is certain that they do.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import pytest
 
 from tests.serving import DECOUPLED, SCRIPTED, Lab, Script, config, eventually, in_threads
 
-#: Runs the text it is sent as its `execute`; `call(model, text)` runs it in another model and gives what that said.
+#: Runs the text it is sent as its `execute`; `call(model, text)` runs it in another model and
+#: returns its value.
 CALLER = (
     SCRIPTED
     + '''
@@ -24,8 +26,8 @@ def request_to(model, code, **more):
     return pb_utils.InferenceRequest(model_name=model, requested_output_names=[], inputs=inputs, **more)
 
 
-def said(response):
-    """What a model said: the value of its TEXT, or why not."""
+def value_of(response):
+    """Return the value of a response's TEXT, or its error."""
     if response.has_error():
         return "!" + response.error().message()
     tensors = response.output_tensors()
@@ -33,11 +35,11 @@ def said(response):
 
 
 def call(model, code="return say(7)"):
-    return said(request_to(model, code).exec())
+    return value_of(request_to(model, code).exec())
 
 
 def calls(model, code):
-    return [said(response) for response in request_to(model, code).exec(decoupled=True)]
+    return [value_of(response) for response in request_to(model, code).exec(decoupled=True)]
 
 
 def saying(value):
@@ -59,7 +61,7 @@ SEVEN = "'return say(7)'"
 
 
 def circle(*models: str) -> str:
-    """What a call to the first of `models` reads if it would wait for itself."""
+    """Return the error of a call to the first of `models` that would wait for itself."""
     return (
         f"!Model {models[0]} - Error when running inference: The request would wait for itself: {' -> '.join(models)}. "
         f"Every instance of '{models[0]}' that could take it waits, directly or not, for its answer. Configure more "
@@ -83,8 +85,10 @@ def models(lab: Lab) -> Lab:
     return lab
 
 
-def ask(models: Lab, name: str, code: str, /, **names: str) -> Any:
-    """What a model says to `code`, in which each `$name$` stands for the literal of another piece of code."""
+def run(models: Lab, name: str, code: str, /, **names: str) -> Any:
+    """Return the answer of a model to `code`, in which each `$name$` is replaced by the literal of another piece of
+    code.
+    """
     for key, inner in names.items():
         code = code.replace(f"${key}$", repr(textwrap.dedent(inner).strip()))
     response = next(Script(models.server.model(name)).infer(code))
@@ -92,44 +96,44 @@ def ask(models: Lab, name: str, code: str, /, **names: str) -> Any:
 
 
 def test_a_call_to_oneself_is_refused_and_the_model_goes_on(models: Lab) -> None:
-    assert ask(models, "a", f"return say(call('a', {SEVEN}))") == circle("a", "a")
-    assert ask(models, "a", f"return say([call('a', {SEVEN}), call('b', {SEVEN})])") == [circle("a", "a"), 7]
-    assert ask(models, "a", "return say(1)") == 1
+    assert run(models, "a", f"return say(call('a', {SEVEN}))") == circle("a", "a")
+    assert run(models, "a", f"return say([call('a', {SEVEN}), call('b', {SEVEN})])") == [circle("a", "a"), 7]
+    assert run(models, "a", "return say(1)") == 1
 
 
 def test_a_call_back_is_refused_where_it_happens(models: Lab) -> None:
     back = f"return say(call('a', {SEVEN}))"
-    assert ask(models, "a", "return say(['from b', call('b', $back$)])", back=back) == ["from b", circle("a", "b", "a")]
+    assert run(models, "a", "return say(['from b', call('b', $back$)])", back=back) == ["from b", circle("a", "b", "a")]
 
 
 def test_a_longer_circle(models: Lab) -> None:
     to_a = f"return say(call('a', {SEVEN}))"
     to_c = "return say(call('c', $to_a$))".replace("$to_a$", repr(to_a))
-    assert ask(models, "a", "return say(call('b', $to_c$))", to_c=to_c) == circle("a", "b", "c", "a")
+    assert run(models, "a", "return say(call('b', $to_c$))", to_c=to_c) == circle("a", "b", "c", "a")
 
 
 def test_a_circle_that_does_not_lead_through_the_first_model(models: Lab) -> None:
     to_b = f"return say(call('b', {SEVEN}))"
     to_c = "return say(call('c', $to_b$))".replace("$to_b$", repr(to_b))
-    assert ask(models, "a", "return say(call('b', $to_c$))", to_c=to_c) == circle("b", "c", "b")
+    assert run(models, "a", "return say(call('b', $to_c$))", to_c=to_c) == circle("b", "c", "b")
 
 
 def test_a_second_instance_takes_the_call(models: Lab) -> None:
-    assert ask(models, "two", f"return say(call('two', {SEVEN}))") == 7
+    assert run(models, "two", f"return say(call('two', {SEVEN}))") == 7
     # the third of three needs an instance that there is not
     inner = f"return say(call('two', {SEVEN}))"
-    assert ask(models, "two", "return say(call('two', $inner$))", inner=inner) == circle("two", "two")
+    assert run(models, "two", "return say(call('two', $inner$))", inner=inner) == circle("two", "two")
     back = f"return say(call('a', {SEVEN}))"
-    assert ask(models, "a", "return say(call('two', $back$))", back=back) == circle("a", "two", "a")
+    assert run(models, "a", "return say(call('two', $back$))", back=back) == circle("a", "two", "a")
 
 
 def test_exec_for_a_decoupled_answer_waits_too(models: Lab) -> None:
-    assert ask(models, "a", f"return say(calls('a', {SEVEN}))") == [circle("a", "a")]
+    assert run(models, "a", f"return say(calls('a', {SEVEN}))") == [circle("a", "a")]
 
 
 def test_a_decoupled_model_that_calls_back_in_execute(models: Lab) -> None:
     code = f"request.get_response_sender().send(saying(call('a', {SEVEN})), 1)"
-    assert ask(models, "a", "return say(calls('flow', $code$))", code=code) == [circle("a", "flow", "a")]
+    assert run(models, "a", "return say(calls('flow', $code$))", code=code) == [circle("a", "flow", "a")]
 
 
 def test_a_decoupled_model_that_calls_back_after_its_first_response(models: Lab) -> None:
@@ -138,7 +142,7 @@ def test_a_decoupled_model_that_calls_back_after_its_first_response(models: Lab)
     sender.send(saying(1))
     sender.send(saying(call('a', {SEVEN})), 1)
     """
-    assert ask(models, "a", "return say(calls('flow', $code$))", code=code) == [1, circle("a", "flow", "a")]
+    assert run(models, "a", "return say(calls('flow', $code$))", code=code) == [1, circle("a", "flow", "a")]
 
 
 def test_of_two_that_call_each_other_one_is_refused(models: Lab) -> None:
@@ -150,7 +154,7 @@ def test_of_two_that_call_each_other_one_is_refused(models: Lab) -> None:
     return say(call({2!r}, "return say(7)"))
     """
     codes = [code.format(str(ready[n]), str(ready[1 - n]), "ba"[n]) for n in (0, 1)]
-    found = in_threads(2, lambda n: ask(models, "ab"[n], codes[n]))
+    found = in_threads(2, lambda n: run(models, "ab"[n], codes[n]))
     assert sorted(found, key=str) in ([circle("a", "b", "a"), 7], [circle("b", "a", "b"), 7])
 
 
@@ -166,7 +170,8 @@ BETWEEN = {
         "with futures.ThreadPoolExecutor(2) as pool: return say(list(pool.map(lambda f: f(), [call_own]))[0])"
     ),
     "a loop of its own": (
-        "async def body():\n    return said(await request_to('a', CODE).async_exec())\nreturn say(asyncio.run(body()))"
+        "async def body():\n    return value_of(await request_to('a', CODE).async_exec())\n"
+        "return say(asyncio.run(body()))"
     ),
 }
 
@@ -175,15 +180,15 @@ BETWEEN = {
 def test_threads_that_execute_waits_for(models: Lab, case: str) -> None:
     own = "import concurrent.futures as futures\ncall_own = lambda call=call: call('a', CODE)\n"
     code = (own + BETWEEN[case]).replace("CODE", SEVEN)
-    assert ask(models, "a", code) == circle("a", "a")
+    assert run(models, "a", code) == circle("a", "a")
     back = (own + BETWEEN[case]).replace("CODE", SEVEN)
-    assert ask(models, "b", "return say(call('a', $back$))", back=back) == circle("a", "a")
+    assert run(models, "b", "return say(call('a', $back$))", back=back) == circle("a", "a")
 
 
 def test_a_thread_that_calls_back(models: Lab) -> None:
     back = f"got = []\nt = threading.Thread(target=lambda call=call: got.append(call('a', {SEVEN})))\n"
     back += "t.start()\nt.join()\nreturn say(got[0])"
-    assert ask(models, "a", "return say(call('b', $back$))", back=back) == circle("a", "b", "a")
+    assert run(models, "a", "return say(call('b', $back$))", back=back) == circle("a", "b", "a")
 
 
 def test_two_calls_of_a_pool_to_ones_own_model(models: Lab) -> None:
@@ -192,11 +197,11 @@ def test_two_calls_of_a_pool_to_ones_own_model(models: Lab) -> None:
     with futures.ThreadPoolExecutor(4) as pool:
         return say(list(pool.map(lambda name, call=call: call(name, {SEVEN}), ['a', 'b', 'a'])))
     """
-    assert ask(models, "a", code) == [circle("a", "a"), 7, circle("a", "a")]
+    assert run(models, "a", code) == [circle("a", "a"), 7, circle("a", "a")]
 
 
 def test_a_coroutine_that_blocks_its_loop(models: Lab) -> None:
-    assert ask(models, "sync", f"return say(call('sync', {SEVEN}))") == circle("sync", "sync")
+    assert run(models, "sync", f"return say(call('sync', {SEVEN}))") == circle("sync", "sync")
 
 
 def test_what_a_thread_could_still_answer_is_refused_after_the_watchdogs_time(
@@ -212,7 +217,7 @@ def test_what_a_thread_could_still_answer_is_refused_after_the_watchdogs_time(
     self.pool.submit(int).result()
     request.get_response_sender().send(saying(call('a', {SEVEN})), 1)
     """
-    assert ask(lab, "a", "return say(calls('flow', $code$))", code=code) == [circle("a", "flow", "a")]
+    assert run(lab, "a", "return say(calls('flow', $code$))", code=code) == [circle("a", "flow", "a")]
     lab.server.stop()
 
 
@@ -223,9 +228,9 @@ def test_a_thread_may_call_what_is_free_after_execute(models: Lab) -> None:
     later = f"self.kept['t'] = t = threading.Thread(target=lambda: self.kept.update(got=call('a', {SEVEN})))\nt.start()"
     # the lambda needs names that are gone with the script: it gets them as defaults
     later = later.replace("lambda:", "lambda call=call, self=self:")
-    assert ask(models, "a", f"{later}\nreturn say(1)") == 1
-    assert ask(models, "a", "return say(2)") == 2
-    eventually(lambda: ask(models, "a", "return say(self.kept.get('got'))") == 7)
+    assert run(models, "a", f"{later}\nreturn say(1)") == 1
+    assert run(models, "a", "return say(2)") == 2
+    eventually(lambda: run(models, "a", "return say(self.kept.get('got'))") == 7)
 
 
 def test_a_decoupled_model_may_call_itself_from_a_thread(models: Lab) -> None:
@@ -237,7 +242,7 @@ def test_a_decoupled_model_may_call_itself_from_a_thread(models: Lab) -> None:
         sender.send(saying(call("flow", "request.get_response_sender().send(saying(7), 1)")), 1)
     threading.Thread(target=work, args=(request.get_response_sender(),)).start()
     """.replace('call("flow", ', 'calls("flow", ').replace("call=call", "calls=calls")
-    assert ask(models, "flow", code) == [7]
+    assert run(models, "flow", code) == [7]
 
 
 def test_another_thread_may_answer_while_execute_waits(models: Lab) -> None:
@@ -249,31 +254,31 @@ def test_another_thread_may_answer_while_execute_waits(models: Lab) -> None:
     threading.Thread(target=work, args=(request.get_response_sender(),)).start()
     self.kept["got"] = call('a', {SEVEN})
     """
-    assert ask(models, "a", "return say(calls('flow', $code$))", code=code) == ["from the thread"]
+    assert run(models, "a", "return say(calls('flow', $code$))", code=code) == ["from the thread"]
     code = "request.get_response_sender().send(saying(self.kept['got']), 1)"
-    assert eventually(lambda: ask(models, "flow", code)) == 7
+    assert eventually(lambda: run(models, "flow", code)) == 7
 
 
 # coroutines
 
 
 def test_a_coroutine_that_awaits_its_own_model(models: Lab) -> None:
-    code = f"return say(said(await request_to('sync', {SEVEN}).async_exec()))"
-    assert ask(models, "sync", code) == circle("sync", "sync")
+    code = f"return say(value_of(await request_to('sync', {SEVEN}).async_exec()))"
+    assert run(models, "sync", code) == circle("sync", "sync")
 
 
 def test_a_coroutine_that_gathers_calls_to_its_own_model(models: Lab) -> None:
     code = f"""
     calls = [request_to('sync', {SEVEN}).async_exec(), request_to('b', {SEVEN}).async_exec()]
-    return say([said(r) for r in await asyncio.gather(*calls, request_to('sync', {SEVEN}).async_exec())])
+    return say([value_of(r) for r in await asyncio.gather(*calls, request_to('sync', {SEVEN}).async_exec())])
     """
-    assert ask(models, "sync", code) == [circle("sync", "sync"), 7, circle("sync", "sync")]
+    assert run(models, "sync", code) == [circle("sync", "sync"), 7, circle("sync", "sync")]
 
 
 def test_a_call_back_to_a_coroutine(models: Lab) -> None:
     back = f"return say(call('sync', {SEVEN}))"
-    code = f"return say(said(await request_to('b', {back!r}).async_exec()))"
-    assert ask(models, "sync", code) == circle("sync", "b", "sync")
+    code = f"return say(value_of(await request_to('b', {back!r}).async_exec()))"
+    assert run(models, "sync", code) == circle("sync", "b", "sync")
 
 
 def test_a_call_that_the_coroutine_does_not_await(models: Lab) -> None:
@@ -283,15 +288,15 @@ def test_a_call_that_the_coroutine_does_not_await(models: Lab) -> None:
     await asyncio.sleep(0.2)
     return say(self.kept.get('got'))
     """
-    assert ask(models, "sync", code) is None
-    assert eventually(lambda: ask(models, "sync", "return say(self.kept.get('got'))")) == 7
+    assert run(models, "sync", code) is None
+    assert eventually(lambda: run(models, "sync", "return say(self.kept.get('got'))")) == 7
 
 
 def test_decoupled_coroutines_may_await_their_own_model(models: Lab) -> None:
     inner = "request.get_response_sender().send(saying(7), 1)"
     code = f"""
     answers = await request_to('async_flow', {inner!r}).async_exec(decoupled=True)
-    request.get_response_sender().send(saying([said(r) for r in answers]), 1)
+    request.get_response_sender().send(saying([value_of(r) for r in answers]), 1)
     """.replace("request.get", "requests[0].get")
     inner_call = code.replace("request.get_response_sender().send(saying(7), 1)", inner)
-    assert ask(models, "async_flow", inner_call) == [7]
+    assert run(models, "async_flow", inner_call) == [7]

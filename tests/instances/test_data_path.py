@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.interrupting import Interrupter
-from tests.models import ADD_SUB, ADD_SUB_CONFIG, ECHO
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, ECHO, executes
 from tests.serving import Lab, Script, config, eventually, in_threads, instances, open_descriptors
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.server.api.model import Model
@@ -329,18 +329,13 @@ def test_instances_work_at_the_same_time(lab: Lab) -> None:
     meeting.mkdir()
     model = lab.load(
         "meet",
-        f"""
-import os, time
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        os.mkdir(os.path.join({str(meeting)!r}, str(os.getpid())))
-        while len(os.listdir({str(meeting)!r})) < 4:
-            time.sleep(0.002)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("PID", np.array([os.getpid()]))])]
-""",
+        executes(
+            f"os.mkdir(os.path.join({str(meeting)!r}, str(os.getpid())))\n"
+            f"while len(os.listdir({str(meeting)!r})) < 4:\n"
+            "    time.sleep(0.002)\n"
+            'return [pb_utils.InferenceResponse([pb_utils.Tensor("PID", np.array([os.getpid()]))])]',
+            imports="import os, time",
+        ),
         config("", "PID INT64 1", count=4),
     )
     pids = in_threads(4, lambda index: int(model()["PID"][0]))
@@ -380,7 +375,7 @@ return [answer()]
 
 
 def code(text: str) -> Any:
-    """The input of a SCRIPTED model, for calls of the model itself."""
+    """Return the input of a SCRIPTED model, for calls of the model itself."""
     return np.array([text.encode()], dtype=np.object_)
 
 

@@ -1,4 +1,4 @@
-"""A process that may open no more files says so, and what to do, instead of blaming the stub."""
+"""Files that a process may no longer open: it says so, and what to do, instead of blaming the stub."""
 
 from __future__ import annotations
 

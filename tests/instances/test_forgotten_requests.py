@@ -7,6 +7,7 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, eventually
 from tritonlab.core.status import CancelledError, InternalError, ModelError
 
@@ -23,7 +24,7 @@ def flow(lab: Lab) -> Script:
 
 
 def outcomes(script: Script, code: str) -> list[object]:
-    """Per response: its `OUT`, or the text of its error."""
+    """Return for each response its `OUT`, or the text of its error."""
     return [
         r.error.message if r.error else r.outputs["OUT"].numpy().tolist()
         for r in script.responses(code)  # an empty final is not among them
@@ -143,18 +144,13 @@ def test_a_list_that_is_emptied_while_senders_answer(script: Script) -> None:
 def test_one_forgotten_request_of_a_batch_fails_alone(lab: Lab) -> None:
     model = lab.load(
         "halves",
-        """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            value = request.inputs()[0].as_numpy()
-            if value[0, 0] > 0:
-                out = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value)])
-                request.get_response_sender().send(out, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-""",
+        executes("""\
+for request in requests:
+    value = request.inputs()[0].as_numpy()
+    if value[0, 0] > 0:
+        out = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value)])
+        request.get_response_sender().send(out, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""),
         'backend: "python" max_batch_size: 4 model_transaction_policy { decoupled: true }'
         "dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 5000000 }"
         'input { name: "IN" data_type: TYPE_FP32 dims: [ 1 ] } output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }'
@@ -221,14 +217,14 @@ class TritonPythonModel:
 
 
 #: what a coroutine does with its request before it gives up what its client has given up
-GIVEN_UP = {
+ENDINGS = {
     "nothing": "",
     "keeps the request": "self.kept['request'] = requests[0]",
     "keeps the exception": "keep = True",
 }
 
 
-@pytest.mark.parametrize("case", GIVEN_UP)
+@pytest.mark.parametrize("case", ENDINGS)
 def test_a_coroutine_that_ends_with_its_cancelled_request_ends_it_at_once(lab: Lab, case: str) -> None:
     """It needs no garbage collection: an unload waited for one, for ever if the model had nothing else to do."""
     source = "import asyncio, gc\n" + SCRIPTED.replace("    def execute", "    async def execute").replace(
@@ -237,7 +233,7 @@ def test_a_coroutine_that_ends_with_its_cancelled_request_ends_it_at_once(lab: L
     model = lab.load("gives_up", source, SCRIPTED_CONFIG + DECOUPLED)
     waiting = Script(model).infer(
         "gc.disable()\n"
-        f"keep = False\n{GIVEN_UP[case]}\n"
+        f"keep = False\n{ENDINGS[case]}\n"
         "while not requests[0].is_cancelled(): await asyncio.sleep(0.001)\n"
         "error = asyncio.CancelledError('given up')\n"
         "if keep: self.kept['error'] = error\n"

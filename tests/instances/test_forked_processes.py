@@ -1,4 +1,4 @@
-"""These tests check what a process that the model forked can do, in real stubs."""
+"""Processes that the model forked, and what they can do, in real stubs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def call(model, code, decoupled=False):
     inputs = [pb_utils.Tensor("CODE", np.array([code.encode()], dtype=object))]
     request = pb_utils.InferenceRequest(model_name=model, requested_output_names=[], inputs=inputs)
     found = request.exec(decoupled)
-    return [said(response) for response in found] if decoupled else said(found)
+    return [value_of(response) for response in found] if decoupled else value_of(found)
 
 
-def said(response):
+def value_of(response):
     if response.has_error():
         return "!" + response.error().message()
     return {tensor.name(): tensor.as_numpy().tolist() for tensor in response.output_tensors()}
@@ -63,13 +63,13 @@ def forker(lab: Lab) -> Script:
     return Script(lab.load("forker", FORKER, SCRIPTED_CONFIG))
 
 
-def ask(script: Script, code: str) -> Any:
+def run(script: Script, code: str) -> Any:
     return json.loads(script(code)["TEXT"][0])
 
 
 def in_children(script: Script, code: str, count: int = 1) -> list[Any]:
-    """What the body of a function gives in each of `count` forked processes, or the exception it ends with."""
-    return list(ask(script, f"return say(run_in({count}, {code!r}))"))
+    """Return the result of a function's body in each of `count` forked processes, or the exception it ends with."""
+    return list(run(script, f"return say(run_in({count}, {code!r}))"))
 
 
 def links(script: Script) -> int:
@@ -91,7 +91,7 @@ def test_bls_from_parent_and_children_at_once(forker: Script) -> None:
         own = [call("callee", {NINE!r}) for _ in range(60)]
         return say([own, pending.get(20)])
     """
-    own, others = ask(forker, code)
+    own, others = run(forker, code)
     assert own == [{"OUT": [9.0]}] * 60
     assert others == [[{"OUT": [9.0]}] * 30] * 3
 
@@ -132,7 +132,7 @@ def test_metrics_log_and_model_control_in_a_child(lab: Lab, forker: Script) -> N
 
 
 def test_a_childs_copy_of_a_family_is_not_the_family(lab: Lab, forker: Script) -> None:
-    ask(forker, "self.kept['f'] = pb_utils.MetricFamily('parents', 'd', pb_utils.MetricFamily.GAUGE)\nreturn say(0)")
+    run(forker, "self.kept['f'] = pb_utils.MetricFamily('parents', 'd', pb_utils.MetricFamily.GAUGE)\nreturn say(0)")
     code = """
     self.kept["m"] = self.kept["f"].Metric({"of": "parent"})
     pid = os.fork()
@@ -144,9 +144,9 @@ def test_a_childs_copy_of_a_family_is_not_the_family(lab: Lab, forker: Script) -
     os.waitpid(pid, 0)
     return say(self.kept["m"].value())
     """
-    assert ask(forker, code) == 5.0
+    assert run(forker, code) == 5.0
     assert 'parents{of="parent"} 5' in lab.server.metrics()
-    ask(forker, "self.kept.clear()\nreturn say(0)")
+    run(forker, "self.kept.clear()\nreturn say(0)")
 
 
 def test_a_child_sees_cancellation_and_may_answer(forker: Script) -> None:
@@ -160,8 +160,8 @@ def test_a_child_sees_cancellation_and_may_answer(forker: Script) -> None:
     os.waitpid(pid, 0)
     return [None]
     """
-    assert ask(forker, code) == [False, True]
-    assert ask(forker, "return say(1)") == 1
+    assert run(forker, code) == [False, True]
+    assert run(forker, "return say(1)") == 1
 
 
 def test_a_sender_dropped_by_one_process_is_not_forgotten_by_the_other(forker: Script) -> None:
@@ -175,8 +175,8 @@ def test_a_sender_dropped_by_one_process_is_not_forgotten_by_the_other(forker: S
     request.get_response_sender()
     return [None]
     """
-    assert ask(forker, code) == "from the child"
-    ask(forker, "os.waitpid(self.kept['child'], 0)\nreturn say(0)")
+    assert run(forker, code) == "from the child"
+    run(forker, "os.waitpid(self.kept['child'], 0)\nreturn say(0)")
 
 
 def test_the_other_way_round(forker: Script) -> None:
@@ -191,7 +191,7 @@ def test_the_other_way_round(forker: Script) -> None:
     sender.send(say("from the parent")[0], 1)
     return [None]
     """
-    assert ask(forker, code) == "from the parent"
+    assert run(forker, code) == "from the parent"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_a_child_that_comes_back_into_the_stub_ends_there(forker: Script, ending
         {ending}
     return say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     """
-    assert ask(forker, code) == status
-    assert ask(forker, "return say('still here')") == "still here"
+    assert run(forker, code) == status
+    assert run(forker, "return say('still here')") == "still here"
 
 
 def test_a_grandchild_has_a_link_of_its_own(forker: Script) -> None:
@@ -224,7 +224,7 @@ def test_a_grandchild_has_a_link_of_its_own(forker: Script) -> None:
         os._exit(0 if first == second == call("callee", {NINE!r}) else 1)
     return say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     """
-    assert ask(forker, code) == 0
+    assert run(forker, code) == 0
 
 
 def test_a_child_that_dies_in_a_call_harms_nobody(forker: Script) -> None:
@@ -237,7 +237,7 @@ def test_a_child_that_dies_in_a_call_harms_nobody(forker: Script) -> None:
     os.waitpid(pid, 0)
     return say(call("callee", {NINE!r}))
     """
-    assert ask(forker, code) == {"OUT": [9.0]}
+    assert run(forker, code) == {"OUT": [9.0]}
     eventually(lambda: links(forker) == 0)
 
 
@@ -247,7 +247,7 @@ def test_a_program_that_the_model_starts_inherits_nothing_of_the_link(forker: Sc
     seen = subprocess.run(["ls", "-l", "/proc/self/fd"], stdout=subprocess.PIPE, close_fds=False, text=True).stdout
     return say([line.rsplit("-> ", 1)[1] for line in seen.splitlines() if "socket:" in line or "memfd" in line])
     """
-    assert ask(forker, code) == []
+    assert run(forker, code) == []
 
 
 POOLED = FORKER.replace(
@@ -261,9 +261,9 @@ POOLED = FORKER.replace(
 def test_a_pool_of_initialize_may_use_bls_once_the_model_is_ready(lab: Lab, forker: Script) -> None:
     """With Triton it never may: there the copy of a stub that has not initialized its model stays one."""
     pooled = Script(lab.load("pooled", POOLED, SCRIPTED_CONFIG))
-    assert ask(pooled, "return say(self.early)") == "!BLS is only supported during the 'execute' function."
-    assert ask(pooled, f"return say(self.pool.map_async(work, [{CALL!r}] * 4).get(20))") == [{"OUT": [9.0]}] * 4
-    (first, second) = ask(pooled, "return say([process.pid for process in self.pool._pool])")
+    assert run(pooled, "return say(self.early)") == "!BLS is only supported during the 'execute' function."
+    assert run(pooled, f"return say(self.pool.map_async(work, [{CALL!r}] * 4).get(20))") == [{"OUT": [9.0]}] * 4
+    (first, second) = run(pooled, "return say([process.pid for process in self.pool._pool])")
     lab.server.unload("pooled")
     assert not alive(first)
     assert not alive(second)

@@ -45,7 +45,7 @@ NAMES = ("one", "two")
 
 
 def storm(seed: int) -> int:
-    """Kills stubs at random moments; how many."""
+    """Kill stubs at random moments, and return how many."""
     dice, killed = random.Random(seed), 0
     end = time.monotonic() + STORM_SECONDS
     while time.monotonic() < end:
@@ -58,8 +58,8 @@ def storm(seed: int) -> int:
     return killed
 
 
-def ask(model: Model, over: threading.Event) -> set[str]:
-    """Requests until it is over: the texts of those that failed."""
+def send_until(model: Model, over: threading.Event) -> set[str]:
+    """Send requests until it is over; return the texts of those that failed."""
     texts = set()
     while not over.is_set():
         try:
@@ -77,7 +77,7 @@ def test_after_a_storm_of_kills_every_model_lives(lab: Lab, seed: int) -> None:
 
     def act(index: int) -> object:
         if index < len(models):
-            return ask(models[index], over)
+            return send_until(models[index], over)
         try:
             return storm(seed)
         finally:

@@ -1,5 +1,6 @@
-"""These tests have a model use its stub's end of the link and send what no correct stub sends: its requests fail, and
-nothing else."""
+"""Models that use their stub's end of the link and send what no correct stub sends: their requests fail, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +149,7 @@ def test_responses_that_came_before_the_lie_arrive(lab: Lab) -> None:
 
 
 def test_regions_that_lie_about_their_size(script: Script) -> None:
-    """A region can be made larger by whoever has it, never smaller: a smaller one would end its reader."""
+    """A region can be made larger by everyone who has it, never smaller: a smaller one would end its reader."""
     out = script(
         """
         fd = sys.modules["_pb_stub.api.bridge"].current().region._fd

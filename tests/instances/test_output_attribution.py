@@ -1,4 +1,4 @@
-"""Every line a model prints or logs is known by model, version, instance and, while it executes, request."""
+"""The origin of every line that a model prints or logs: model, version, instance and, while it executes, request."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_models_lines_from_import_to_finalize(lab: Lab) -> None:
     next(model.infer(request_id="r1"))
     lab.server.unload(model)
     records = model.logs()
-    seen = [(r.instance, r.stream, r.level, r.text, r.request_ids) for r in records]
-    assert sorted(seen[:3]) == [
+    lines = [(r.instance, r.stream, r.level, r.text, r.request_ids) for r in records]
+    assert sorted(lines[:3]) == [
         ("printing_0_0", "stdout", "INFO", "imported", ()),
         ("printing_auto_complete", "stdout", "INFO", "completed", ()),
         ("printing_auto_complete", "stdout", "INFO", "imported", ()),
     ]
-    assert seen[3:] == [
+    assert lines[3:] == [
         ("printing_0_0", "stdout", "INFO", "initialized", ()),
         ("printing_0_0", "log", "WARNING", "logged", ()),
         ("printing_0_0", "stderr", "WARNING", "executing", ("r1",)),
@@ -190,7 +190,7 @@ def test_a_batch_is_all_of_its_requests(lab: Lab) -> None:
     lab.server.unload(model)
 
 
-def test_instances_are_told_apart(lab: Lab) -> None:
+def test_instances_are_distinguished(lab: Lab) -> None:
     model = lab.load("twins", PRINTING, config(count=2))
     lines = {r.instance for r in model.logs() if r.text == "initialized"}
     assert lines == {"twins_0_0", "twins_0_1"}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.serving import DECOUPLED, Lab, alive, config, eventually, in_threads, instances
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.server.api.model import Model
@@ -76,18 +77,12 @@ class TritonPythonModel:
 """
 
 #: Answers what is no null request, from its sender.
-IGNORING = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            if request.correlation_id():
-                out = pb_utils.Tensor("OUT", np.full((1, 1), len(requests), np.int32))
-                request.get_response_sender().send(pb_utils.InferenceResponse([out]), flags=1)
-"""
+IGNORING = executes(
+    "for request in requests:\n"
+    "    if request.correlation_id():\n"
+    '        out = pb_utils.Tensor("OUT", np.full((1, 1), len(requests), np.int32))\n'
+    "        request.get_response_sender().send(pb_utils.InferenceResponse([out]), flags=1)"
+)
 
 
 def text(strategy: str, *more: str, batch: int = 4, count: int = 1) -> str:
@@ -99,7 +94,7 @@ def number(value: int) -> dict[str, Any]:
     return {"IN": np.full((1, 1), value, np.int32)}
 
 
-def ask(model: Model, ident: int, value: int, flags: int = 0) -> int:
+def infer(model: Model, ident: int, value: int, flags: int = 0) -> int:
     (response,) = model.infer(inputs=number(value), correlation_id=ident, flags=flags)
     return int(response.outputs["OUT"].numpy()[0, 0])
 
@@ -110,7 +105,7 @@ STRATEGIES = pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_ca
 @STRATEGIES
 def test_a_dead_stub_ends_the_sequences_it_knew(lab: Lab, strategy: str) -> None:
     model = lab.load("summing", SUMMING, text(strategy))
-    assert [ask(model, 1, 5, START), ask(model, 1, 6)] == [5, 11]
+    assert [infer(model, 1, 5, START), infer(model, 1, 6)] == [5, 11]
     killer = model.infer(inputs=number(50), correlation_id=1, raise_on_error=False)
     queued = [model.infer(inputs=number(v), correlation_id=1, raise_on_error=False) for v in (99, 7)]
     assert next(killer).error is None
@@ -119,8 +114,8 @@ def test_a_dead_stub_ends_the_sequences_it_knew(lab: Lab, strategy: str) -> None
     assert str(errors[0]) == "Stub process 'summing_0_0' is not healthy."
     assert str(errors[1]) == "The sequence's state was lost when a stub process of model 'summing' ended."
     with pytest.raises(InvalidArgumentError, match="must specify the START flag"):
-        ask(model, 1, 8)  # an answer without the state would be a wrong one
-    assert ask(model, 1, 9, START) == 9
+        infer(model, 1, 8)  # an answer without the state would be a wrong one
+    assert infer(model, 1, 9, START) == 9
     lab.server.unload(model)
 
 
@@ -129,7 +124,7 @@ def test_many_clients_keep_their_sums_on_several_instances(lab: Lab) -> None:
 
     def client(index: int) -> list[int]:
         last = [START] + [0] * 8 + [END]
-        return [ask(model, index + 1, index + step, flags) for step, flags in enumerate(last)]
+        return [infer(model, index + 1, index + step, flags) for step, flags in enumerate(last)]
 
     sums = in_threads(10, client)  # more than there are slots
     expected = [np.cumsum([index + step for step in range(10)]).tolist() for index in range(10)]
@@ -141,7 +136,7 @@ def test_many_clients_keep_their_sums_on_several_instances(lab: Lab) -> None:
 @STRATEGIES
 def test_many_iterative_requests_at_once(lab: Lab, strategy: str) -> None:
     model = lab.load("counting", COUNTING, text(f"{strategy} iterative_sequence: true"))
-    assert in_threads(12, lambda index: ask(model, 0, index % 5 + 1)) == [index % 5 + 1 for index in range(12)]
+    assert in_threads(12, lambda index: infer(model, 0, index % 5 + 1)) == [index % 5 + 1 for index in range(12)]
     stats = model.statistics()["model_stats"][0]
     assert stats["inference_stats"]["success"]["count"] == sum(index % 5 + 1 for index in range(12))
     assert stats["inference_stats"]["fail"]["count"] == 0  # Triton counts an end of sequence as cancelled
@@ -152,8 +147,8 @@ def test_many_iterative_requests_at_once(lab: Lab, strategy: str) -> None:
 def test_null_requests_that_a_decoupled_model_ignores_leave_nothing(lab: Lab) -> None:
     model = lab.load("ignoring", IGNORING, text("direct { }", DECOUPLED))
     for ident in (1, 2, 3):
-        ask(model, ident, 0, START)
-    assert ask(model, 3, 0) == 3
+        infer(model, ident, 0, START)
+    assert infer(model, 3, 0) == 3
     (instance,) = instances(model)
     assert instance.inflight == {}
     pid = instance.pid
@@ -170,13 +165,13 @@ def test_a_reload_finishes_what_the_old_version_iterates(lab: Lab) -> None:
     pending = model.infer(inputs=number(20))
     lab.load("counting", slow.replace("self.done[ident] += 1", "self.done[ident] += 100"), text("direct { }"))
     assert next(pending).outputs["OUT"].numpy()[0, 0] == 20
-    assert ask(lab.server.model("counting"), 5, 1, START | END) == 100
+    assert infer(lab.server.model("counting"), 5, 1, START | END) == 100
     lab.server.unload("counting")
 
 
 def test_an_unload_does_not_wait_for_idle_sequences(lab: Lab) -> None:
     model = lab.load("summing", SUMMING, text("direct { }", batch=1))
-    assert ask(model, 1, 1, START) == 1
+    assert infer(model, 1, 1, START) == 1
     waiting = model.infer(inputs=number(2), correlation_id=2, flags=START)
     done: list[Sequence[int]] = []
     reader = threading.Thread(target=lambda: done.append([next(waiting).outputs["OUT"].numpy()[0, 0]]))

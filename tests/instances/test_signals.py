@@ -1,4 +1,4 @@
-"""These tests check that a model's signal handlers may raise at any moment, in real stubs."""
+"""Signal handlers of a model, which may raise at any moment, in real stubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests check responses through senders: order, numbers, threads, and which of them share a message."""
+"""Responses through senders: order, numbers, threads, and which of them share a message."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_last_response_may_carry_the_final_flag(stream: Script) -> None:  # 
 
 
 def test_a_final_that_comes_with_the_end_of_execute_a_thousand_times(stream: Script) -> None:
-    """RESPONSE and EXECUTED often arrive in one read; whoever waits for the first must not leave the second behind."""
+    """RESPONSE and EXECUTED often arrive in one read; who waits for the first must not leave the second behind."""
     for number in range(1000):
         (response,) = stream.responses(SEND + f"s.send(answer(OUT=np.float32([{number}])), flags=1)")
         assert response.outputs["OUT"].numpy() == [number]
@@ -91,7 +91,7 @@ def test_large_responses_are_views_that_go_back(stream: Script) -> None:
 
 
 def test_a_stream_of_large_responses_needs_room_for_few(stream: Script, tmp_path: Path) -> None:
-    """Nothing else is said to the stub meanwhile, which is busy with `execute` and reads nothing."""
+    """Nothing else is sent to the stub meanwhile, which is busy with `execute` and reads nothing."""
     turn = tmp_path / "turn"
     os.mkfifo(turn)
     code = f"""
@@ -140,7 +140,7 @@ s.send(answer(OUT=np.float32([3])), flags=1)"""
     assert list(iterator) == []
 
 
-def test_outputs_that_were_not_asked_for_stay(stream: Script) -> None:  # rule 1.9.5
+def test_outputs_that_were_not_requested_stay(stream: Script) -> None:  # rule 1.9.5
     code = (
         SEND + "s.send(answer(OUT=np.ones(1 << 18, np.float32), TEXT=np.array(['t'], dtype=object), NO=np.ones(3)), 1)"
     )

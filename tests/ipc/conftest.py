@@ -20,7 +20,7 @@ def link_reader() -> Iterator[LinkReader]:
 
 @pytest.fixture
 def stub(link_reader: LinkReader) -> Iterator[FakeStub]:
-    """The stub's end of `stub.link`, which the test plays."""
+    """Yield the stub's end of `stub.link`, which the test plays."""
     stub = FakeStub(link_reader)
     yield stub
     stub.close()

@@ -1,5 +1,5 @@
-"""A model gets the result of a fresh interpreter, whatever it does at import: each case is loaded by a server that
-forks zygotes and by one that starts every stub anew, and what it saw must be the same.
+"""Traps for a fork: whatever a model does at import, it gets the result of a fresh interpreter. Each case is loaded by
+a server that forks zygotes and by one that starts every stub itself, and what it saw must be the same.
 
 The packages are in a directory `site-packages` on PYTHONPATH. `heavy` writes down each time it is imported, which says
 whether it was.
@@ -91,8 +91,8 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def execute(self, requests):
-        told = _json.dumps(see(), sort_keys=True, default=repr)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("TEXT", _np.array([told.encode()], dtype=object))])]
+        text = _json.dumps(see(), sort_keys=True, default=repr)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("TEXT", _np.array([text.encode()], dtype=object))])]
 """
 CONFIG = config("", "TEXT STRING 1")
 
@@ -115,7 +115,7 @@ class Sides:
         return lab.load("m", textwrap.dedent(source) + model, CONFIG, **files)
 
     def same(self, source: str, methods: str = "", **files: str) -> tuple[Any, bool]:
-        """What both saw, and whether the warm one had imported `heavy` before; the source defines `see`."""
+        """Return what both saw, and whether the warm one had imported `heavy` before; the source defines `see`."""
         for lab in (self.warm, self.cold):
             shutil.rmtree(lab.repository / "m", ignore_errors=True)  # files of the test before
         expected = saw(self.load(self.cold, source, methods, **files))
@@ -128,8 +128,8 @@ class Sides:
         assert found == expected
         return found, self.imports() == before
 
-    def said(self) -> list[str]:
-        """What the server has logged of the model that `warm` loaded last."""
+    def logged(self) -> list[str]:
+        """Return what the server has logged of the model that `warm` loaded last."""
         return [record.text for record in self.warm.server.logs("m") if record.stream == "server"]
 
 
@@ -160,7 +160,7 @@ def sides(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, empty; and no variable that changes from test to test."""
+    """Return the working directory, empty; without the variable that changes from test to test."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -197,7 +197,7 @@ def test_what_a_model_changes_before_an_import(sides: Sides, trap: str) -> None:
     assert not warm
     (why,) = (each["imports_again"] for each in sides.warm.server.model("m").instances())
     assert why.startswith("'heavy', because ")
-    assert f"The model repeats imports at every start: {why}." in sides.said()
+    assert f"The model repeats imports at every start: {why}." in sides.logged()
 
 
 def test_a_change_after_the_import_is_no_trap(sides: Sides) -> None:
@@ -252,7 +252,7 @@ def test_a_file_in_the_working_directory_that_an_installed_module_takes(sides: S
     assert sides.warm.server.model("m").instances()[0]["imports_again"] == ""
     found, warm = sides.same(source)
     assert (found[5], warm) == ("mine", False)
-    assert any(f"all, because {here / 'extra.py'} may be what one of them imports" in text for text in sides.said())
+    assert any(f"all, because {here / 'extra.py'} may be what one of them imports" in text for text in sides.logged())
 
 
 def test_files_that_are_no_modules(sides: Sides, here: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_directory_makes_a_missing_module(sides: Sides, here: Path) -> None:
     assert sides.same(source) == (False, True)
     (here / "extra").mkdir()
     assert sides.same(source) == (True, False)
-    assert any(f"{here / 'extra'} may be what one of them imports" in text for text in sides.said())
+    assert any(f"{here / 'extra'} may be what one of them imports" in text for text in sides.logged())
 
 
 def test_a_directory_adds_to_an_installed_package_without_init(sides: Sides, here: Path) -> None:
@@ -384,8 +384,8 @@ def test_random_numbers_are_those_of_no_other_instance(sides: Sides) -> None:
     def see():
         return [random.random(), float(numpy.random.rand()), list(__import__("os").urandom(4))]
     """
-    seen = [saw(sides.load(lab, source)) for lab in (sides.warm, sides.warm, sides.cold)]
-    for numbers in zip(*seen, strict=True):
+    runs = [saw(sides.load(lab, source)) for lab in (sides.warm, sides.warm, sides.cold)]
+    for numbers in zip(*runs, strict=True):
         assert len({str(number) for number in numbers}) == 3
 
 
@@ -423,8 +423,8 @@ def test_a_stand_in_for_torch(sides: Sides, site: Path, case: str, monkeypatch: 
 def test_torch_draws_other_numbers_in_each_instance(sides: Sides) -> None:
     pytest.importorskip("torch")
     source = "import torch\ndef see(): return [torch.initial_seed(), torch.rand(3).tolist()]\n"
-    seen = [saw(sides.load(sides.warm, source)) for _ in range(3)]
-    assert len({str(each) for each in seen}) == 3
+    runs = [saw(sides.load(sides.warm, source)) for _ in range(3)]
+    assert len({str(each) for each in runs}) == 3
 
 
 def test_torch_computes_in_a_fork(sides: Sides) -> None:
@@ -476,7 +476,7 @@ def test_what_no_fork_would_have_is_left_out(sides: Sides, module: str, why: str
         return [os.getcwd(), threading.active_count(), light.__name__]
     """
     assert sides.same(source)[1]  # what comes before it is not
-    assert any(f"'{module}', because " in text and why in text for text in sides.said())
+    assert any(f"'{module}', because " in text and why in text for text in sides.logged())
 
 
 def test_a_thread_of_an_allocator_is_no_trap(sides: Sides) -> None:
@@ -580,7 +580,7 @@ def test_only_the_one_to_blame_is_left_out(sides: Sides) -> None:
     known = "import heavy\nimport light\n"
     assert sides.same(f"{known}def see(): return 1\n")[1]
     assert sides.same(f"{known}import handlers\nimport threads\ndef see(): return 2\n")[1]
-    assert any("'threads', because it starts threads" in text for text in sides.said())
+    assert any("'threads', because it starts threads" in text for text in sides.logged())
     assert "heavy, light, handlers" in sides.warm.server.core.pool.memory().imports.values()
 
 

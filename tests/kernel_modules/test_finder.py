@@ -1,4 +1,4 @@
-"""These tests say `import triton_python_backend_utils` in processes that are not stubs."""
+"""`import triton_python_backend_utils` in processes that are not stubs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def python(code: str, *path: Path, directory: Path = ROOT) -> str:
-    """What a fresh interpreter prints; `path` goes before everything else on its sys.path."""
+    """Return what a fresh interpreter prints; `path` goes before everything else on its sys.path."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={"PYTHONPATH": ":".join(map(str, (*path, ROOT))), "PYTHONDONTWRITEBYTECODE": "1"},

@@ -38,13 +38,13 @@ BUILD = ROOT / "build" / "matrix"
 UV = Path(sys.executable).with_name("uv")
 ENVIRONMENT = {**os.environ, "UV_CACHE_DIR": str(BUILD / "cache")}
 #: What the table tells of each environment.
-TOLD = ("jupyterlab", "notebook", "ipykernel", "ipython", "numpy", "tritonclient", "protobuf", "grpcio")
+PACKAGES = ("jupyterlab", "notebook", "ipykernel", "ipython", "numpy", "tritonclient", "protobuf", "grpcio")
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 SECONDS = 900
 
 
 class Row(NamedTuple):
-    """One environment: its Python, and the requirements that are pinned in it.
+    """An environment: its Python, and the requirements that are pinned in it.
 
     lock: every package of it, a file beside this one.
     stubs: the Pythons of stubs that are tried there.
@@ -89,11 +89,11 @@ ROWS = {
 
 
 class Failed(Exception):
-    """A step of a row failed; the text is the end of what it printed."""
+    """The failure of a step of a row; the text is the end of what it printed."""
 
 
 class Result(NamedTuple):
-    """What became of a row: "passed", "not here: …" without such a Python, or why it failed; and what it had."""
+    """The outcome of a row: "passed", "not here: …" without such a Python, or why it failed; and what it had."""
 
     text: str
     seconds: float
@@ -168,13 +168,13 @@ def run(command: Sequence[str | Path], directory: str | Path) -> str:
 
 def table(found: dict[str, Result]) -> str:
     """Return the results as the documentation shows them."""
-    told = (
+    heading = (
         f"Run on {datetime.now(UTC):%Y-%m-%d} by `make matrix`, one row after the other, {os.cpu_count()} cores, "
         f"{platform.machine()}, glibc {platform.libc_ver()[1]}:"
     )
-    lines = [told, "", "| row | Python | with | result |", "|---|---|---|---|"]
+    lines = [heading, "", "| row | Python | with | result |", "|---|---|---|---|"]
     for name, result in found.items():
-        had = " · ".join(f"{package} {result.versions[package]}" for package in TOLD if package in result.versions)
+        had = " · ".join(f"{package} {result.versions[package]}" for package in PACKAGES if package in result.versions)
         text = f"passed, {result.seconds:.0f} s" if result.text == "passed" else result.text.splitlines()[-1]
         lines.append(f"| `{name}` | {ROWS[name].python} | {had} | {text} |")
     return "\n".join([*lines, ""])

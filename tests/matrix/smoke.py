@@ -1,5 +1,5 @@
-"""What must work wherever tritonlab is installed: a cell to READY, a request, both protocols, an export that another
-server loads, and the extension in the pages of JupyterLab and Notebook.
+"""The features that must work wherever tritonlab is installed: a cell to READY, a request, both protocols, an export
+that another server loads, and the extension in the pages of JupyterLab and Notebook.
 
 `python smoke.py [--install WHEEL] DIRECTORY [STUB_PYTHON ...]` runs in that environment, and needs nothing of this
 repository. `--install`: the notebook's first cell installs the wheel, and there is no notebook half, as on Colab.

@@ -31,10 +31,10 @@ def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     found.stop()
 
 
-def ask(replica: Any, path: str, document: Any = None) -> Answer:
+def request(replica: Any, path: str, document: Any = None) -> Answer:
     body = b"" if document is None else json.dumps(document).encode()
     host = AsgiHost(replica.__serve_build_asgi_app__())
-    return asyncio.run(host.ask("GET" if document is None else "POST", path, body))
+    return asyncio.run(host.request("GET" if document is None else "POST", path, body))
 
 
 DATA = {"name": "IN", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
@@ -42,10 +42,11 @@ REGION = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
 
 
 def test_it_answers_the_protocol(replica: Any) -> None:
-    assert ask(replica, "/v2/health/ready").status == 200
-    assert ask(replica, "/v2/models/double/infer", {"id": "a", "inputs": [DATA]}).json()["outputs"][0]["data"] == [2, 4]
-    assert ask(replica, "/v2/models/stream/generate_stream", {"IN": [2]}).body.count(b"data: ") == 2
-    assert ask(replica, "/v2/models/none/infer", {"inputs": []}).status == 404
+    assert request(replica, "/v2/health/ready").status == 200
+    answer = request(replica, "/v2/models/double/infer", {"id": "a", "inputs": [DATA]}).json()
+    assert answer["outputs"][0]["data"] == [2, 4]
+    assert request(replica, "/v2/models/stream/generate_stream", {"IN": [2]}).body.count(b"data: ") == 2
+    assert request(replica, "/v2/models/none/infer", {"inputs": []}).status == 404
 
 
 @pytest.mark.parametrize(
@@ -58,13 +59,13 @@ def test_it_answers_the_protocol(replica: Any) -> None:
     ],
 )
 def test_what_would_reach_one_replica_is_refused(replica: Any, path: str, text: str) -> None:
-    answer = ask(replica, path, {})
+    answer = request(replica, path, {})
     assert answer.status == 501 and text in answer.json()["error"]
 
 
 def test_a_request_that_names_shared_memory_is_refused(replica: Any) -> None:
     inputs = [{**{key: DATA[key] for key in ("name", "datatype", "shape")}, "parameters": REGION}]
-    answer = ask(replica, "/v2/models/double/infer", {"inputs": inputs})
+    answer = request(replica, "/v2/models/double/infer", {"inputs": inputs})
     assert "shared memory cannot be used with Ray Serve" in answer.json()["error"]
 
 

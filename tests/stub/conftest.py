@@ -1,4 +1,4 @@
-"""The fixtures here show the author's module as it is inside a stub, over a fake server."""
+"""The author's module as it is inside a stub, over a fake server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tritonlab.stub._pb_stub.api import bridge
 
 @pytest.fixture
 def fake_bridge() -> Iterator[FakeBridge]:
-    """The bridge of this process while the test runs."""
+    """Yield the bridge of this process while the test runs."""
     before = bridge.current()
     fake = FakeBridge()
     bridge.install(fake)
@@ -24,7 +24,9 @@ def fake_bridge() -> Iterator[FakeBridge]:
 
 @pytest.fixture
 def pb_utils() -> Iterator[ModuleType]:
-    """`triton_python_backend_utils` with the names that join it after the model was imported; removed afterwards."""
+    """Yield `triton_python_backend_utils` with the names that join it after the model was imported; remove them
+    afterwards.
+    """
     before = dict(vars(triton_python_backend_utils))
     c_python_backend_utils.attach(triton_python_backend_utils)
     yield triton_python_backend_utils

@@ -1,4 +1,4 @@
-"""FakeBridge stands in for the server: it records what the author's objects ask, and answers as the test tells it."""
+"""A stand-in for the server: it records the calls of the author's objects, and answers as the test sets it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FakeCall:
 
 
 class FakeBridge(Bridge):
-    """Installed by the `fake_bridge` fixture. `answers[command]` is a value, an exception or a function of the body."""
+    """The bridge of a test. `answers[command]` is a value, an exception or a function of the body."""
 
     phase = "execute"
     instance_name = "m_0_0"
@@ -84,5 +84,5 @@ class FakeBridge(Bridge):
 
 
 def refusal(text: str, code: int = 1) -> BridgeError:
-    """What the server says no with."""
+    """Return an error that the server refuses a call with."""
     return BridgeError(text, code)

@@ -1,6 +1,6 @@
-"""Exercises the author's module in a bare interpreter: `python self_check.py STUB_DIRECTORY`; Python 3.8, numpy alone.
+"""A check of the author's module in a bare interpreter: `python self_check.py STUB_DIRECTORY`; Python 3.8, numpy alone.
 
-Run by test_interpreters.py with every Python that a model may ask for. Prints `ok` as its last line.
+test_interpreters.py runs it with every Python that a model may need. Its last line is `ok`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Server(bridge.Bridge):
     phase = "execute"
 
     def __init__(self):
-        self.said = []
+        self.calls = []
 
     def call(self, message):
-        self.said.append(type(message).__name__)
+        self.calls.append(type(message).__name__)
         return 1
 
     def log(self, level, message, file, line):
-        self.said.append((level, message))
+        self.calls.append((level, message))
 
     def send_response(self, handle, response, flags):
-        self.said.append((handle, flags))
+        self.calls.append((handle, flags))
 
     def infer(self, request, decoupled):
         return iter([InferenceResponse([Tensor("o", np.arange(2))])])
@@ -80,7 +80,7 @@ def check_tensors():
 def check_requests(server):
     request = InferenceRequest._received(3, "r", "seq", 1, 5, "", frozenset("o"), [], "m", 1, True)
     request.get_response_sender().send(pb_utils.InferenceResponse([]), 1)
-    assert (3, 1) in server.said
+    assert (3, 1) in server.calls
     built = pb_utils.InferenceRequest(inputs=[], requested_output_names=["o"], model_name="m", parameters={"a": 1})
     assert built.parameters() == '{"a": 1}'
     response = built.exec()
@@ -98,7 +98,7 @@ def check_the_rest(server):
     family.Metric({"a": "b"}).set(1)
     pb_utils.Logger.log_warn("hello")
     pb_utils.load_model("x", files={})
-    assert {"MetricFamilyNew", "MetricNew", "MetricOp", (1, "hello"), "LoadModel"} <= set(server.said)
+    assert {"MetricFamilyNew", "MetricNew", "MetricOp", (1, "hello"), "LoadModel"} <= set(server.calls)
     assert repr(pb_utils.TritonError("x").code()) == "<__ErrorCode.INTERNAL: 1>"
     config = pb_utils.ModelConfig('{"name": "m", "max_batch_size": 0, "input": [], "output": []}')
     config.set_max_batch_size(4)

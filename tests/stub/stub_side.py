@@ -1,5 +1,4 @@
-"""StubSide runs a stub's main loop in the test's own process: its sockets and regions are real, and the test plays the
-kernel."""
+"""A stub's main loop in the test's own process: its sockets and regions are real, and the test plays the kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +23,9 @@ FP32 = 11
 
 
 class StubSide:
-    """`loop`, `bridge` and `context` are the stub's; `kernel`, `region` and `reader` the other end of its link."""
+    """A stub and its kernel: `loop`, `bridge` and `context` are the stub's; `kernel`, `region` and `reader` the other
+    end of its link.
+    """
 
     def __init__(self, stub_limit: int | None = None) -> None:
         self._fds = [create_region_file("kernel"), create_region_file("stub")]
@@ -41,36 +42,36 @@ class StubSide:
         self.context.model_path = "/repository/m/1/model.py"
         self.loop = MainLoop(self.bridge, self.context, Connection(self._sockets[2]))
         self.tells_failures = False
-        #: what RAISED has said, as (file, line, text)
+        #: the bodies of RAISED, as (file, line, text)
         self.raised: list[tuple[str, int, str]] = []
         self.logged: list[tuple[int, str, int, str]] = []
         self._before = bridge_module.current()
         bridge_module.install(self.bridge)
 
     def serve(self, model: Any, outputs: tuple[str, ...] = ("OUT",), *, decoupled: bool = False) -> None:
-        """What IMPORT and INITIALIZE would have done."""
+        """Do what IMPORT and INITIALIZE would have done."""
         args = {"model_name": "m", "model_version": "3", "model_instance_name": "m_0_0"}
         self.context._module = type("Module", (), {"TritonPythonModel": lambda: model})
         self.loop._initialize(Initialize(args, list(outputs), decoupled, self.tells_failures))
 
     def entry(self, handle: int, *inputs: tuple[str, np.ndarray[Any, Any]], **more: Any) -> Entry:
-        """A request of an EXECUTE, its tensors still as wires."""
+        """Return a request of an EXECUTE, its tensors still as wires."""
         wires: Any = [(name, FP32, list(array.shape), array) for name, array in inputs]
         return Entry(handle, more.get("id", ""), 0, 0, 0, more.get("parameters", ""), more.get("outputs"), wires, None)
 
     def execute(self, *entries: Entry, ident: int = 1) -> Executed:
-        """Runs the batch."""
+        """Run the batch."""
         wires: Any = [wire for entry in entries for wire in entry.tensors]
         block, headers = pack_tensors(self.region, wires)
-        left = iter(headers)
-        placed = [entry._replace(tensors=[next(left) for _ in entry.tensors]) for entry in entries]
+        remaining = iter(headers)
+        placed = [entry._replace(tensors=[next(remaining) for _ in entry.tensors]) for entry in entries]
         self.loop._executor.execute(ident, block, placed)
         executed: Executed = self.expect("EXECUTED", ident)
         outputs = [Output(*output) if isinstance(output, list) else output for output in executed.outputs]
         return executed._replace(outputs=outputs)
 
     def expect(self, command: str, ident: int) -> Any:
-        """The body of the stub's next message, which must be this one."""
+        """Return the body of the stub's next message, which must be this one."""
         message = self.kernel.receive(timeout=60)
         while message is not None and (name := BY_NUMBER[message[0]].name) in ("RAISED", "LOG") and name != command:
             (self.raised if name == "RAISED" else self.logged).append(tuple(message[2]))

@@ -134,11 +134,11 @@ def test_entries_of_the_config_by_name() -> None:
 
 @pytest.mark.rule("1.16")
 def test_the_decoupled_policy() -> None:
-    asked = pure.using_decoupled_model_transaction_policy
-    assert asked({}) is False
-    assert asked({"model_transaction_policy": {"decoupled": True}}) is True
+    is_decoupled = pure.using_decoupled_model_transaction_policy
+    assert is_decoupled({}) is False
+    assert is_decoupled({"model_transaction_policy": {"decoupled": True}}) is True
     with pytest.raises(KeyError, match="decoupled"):
-        asked({"model_transaction_policy": {}})
+        is_decoupled({"model_transaction_policy": {}})
 
 
 # -- ModelConfig
@@ -183,9 +183,9 @@ def test_dynamic_batching_excludes_other_schedulers() -> None:
     found = config()
     found.set_dynamic_batching()
     assert found.as_dict()["dynamic_batching"] == {}
-    kept = config(dynamic_batching={"max_queue_delay_microseconds": 5})
-    kept.set_dynamic_batching()
-    assert kept.as_dict()["dynamic_batching"] == {"max_queue_delay_microseconds": 5}
+    batching = config(dynamic_batching={"max_queue_delay_microseconds": 5})
+    batching.set_dynamic_batching()
+    assert batching.as_dict()["dynamic_batching"] == {"max_queue_delay_microseconds": 5}
     for other in ("sequence_batching", "ensemble_scheduling"):
         with pytest.raises(ValueError) as error:
             config(**{other: {}}).set_dynamic_batching()

@@ -33,7 +33,7 @@ def refusal(*arguments: str) -> str:
     return str(error.value)
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_an_absent_flag_has_its_default() -> None:
     line = CommandLine(OWN, [])
     assert line.values == {"ports": {"http": 8000, "addresses": []}}
     assert (line.inert, line.given) == ([], set())
@@ -44,7 +44,7 @@ def test_a_value_follows_or_is_joined_by_an_equals_sign() -> None:
     assert CommandLine(OWN, ["--http-port=2"]).values["ports"]["http"] == 2
 
 
-def test_a_flag_given_again_replaces_or_adds() -> None:
+def test_a_repeated_flag_replaces_or_adds() -> None:
     arguments = ["--http-port=1", "--http-port=2", "--http-address=a", "--http-store=b", "--http-address", "--c"]
     assert CommandLine(OWN, arguments).values["ports"] == {"http": 2, "addresses": ["a", "b", "--c"]}
 

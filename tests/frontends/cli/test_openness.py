@@ -12,7 +12,7 @@ PLACES = {"GRPC": "127.0.0.1:8001", "HTTP": "127.0.0.1:8000"}
 RESTRICTED = {"model-repository": ("key", "value")}
 
 
-def said(options: EndpointOptions, mode: str = "explicit", **places: str) -> list[str]:
+def report(options: EndpointOptions, mode: str = "explicit", **places: str) -> list[str]:
     return [f"{level} {text}" for level, text in openness(options, places or PLACES, mode)]
 
 
@@ -29,20 +29,20 @@ def said(options: EndpointOptions, mode: str = "explicit", **places: str) -> lis
     ],
 )
 def test_who_reaches_an_address(place: str, whom: str) -> None:
-    assert said(EndpointOptions(), "none", HTTP=place)[0] == f"INFO HTTP at {place} is open to {whom}"
+    assert report(EndpointOptions(), "none", HTTP=place)[0] == f"INFO HTTP at {place} is open to {whom}"
 
 
 def test_what_clients_need() -> None:
     mutual = GRPCOptions(use_ssl=True, use_ssl_mutual=True)
     options = EndpointOptions(access=AccessRules(token="t"), grpc_options=mutual)
-    assert said(options)[:2] == [
+    assert report(options)[:2] == [
         "INFO GRPC at 127.0.0.1:8001 is open to every user of this machine, with the token and a certificate",
         "INFO HTTP at 127.0.0.1:8000 is open to every user of this machine, with the token",
     ]
 
 
 def controls(options: EndpointOptions, mode: str = "explicit", **places: str) -> list[str]:
-    return [line.partition(" may ")[0] for line in said(options, mode, **places) if "Model control" in line]
+    return [line.partition(" may ")[0] for line in report(options, mode, **places) if "Model control" in line]
 
 
 def test_who_may_run_code() -> None:
@@ -56,7 +56,7 @@ def test_who_may_run_code() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "poll"])
-def test_where_nobody_may_nothing_is_said_of_it(mode: str) -> None:
+def test_where_nobody_may_nothing_is_logged(mode: str) -> None:
     assert controls(EndpointOptions(), mode) == []
     assert controls(EndpointOptions(access=AccessRules(model_control=False))) == []
     both = EndpointOptions(
@@ -65,7 +65,7 @@ def test_where_nobody_may_nothing_is_said_of_it(mode: str) -> None:
     assert controls(both) == []
 
 
-def test_what_is_off_is_not_said_to_be_open() -> None:
+def test_what_is_off_is_not_logged_as_open() -> None:
     closed = EndpointOptions(access=AccessRules(model_control=False, settings=False))
-    assert len(said(closed)) == 2
-    assert any("Shared memory" in line for line in said(EndpointOptions(client_shm=True)))
+    assert len(report(closed)) == 2
+    assert any("Shared memory" in line for line in report(EndpointOptions(client_shm=True)))

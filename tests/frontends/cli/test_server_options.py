@@ -42,13 +42,13 @@ def test_start_up_models_belong_to_the_explicit_mode() -> None:
 
 
 def test_settings_of_each_backend_and_of_all_are_passed_on() -> None:
-    given = [
+    flags = [
         "--backend-config=python,shm-growth-byte-size=2",
         "--backend-config=onnxruntime,x=1",
         "--backend-config=onnxruntime,z=0",
         "--backend-config=y=2",
     ]
-    assert server(*given)["backend_config"] == {
+    assert server(*flags)["backend_config"] == {
         "y": "2",
         "python": {"shm-growth-byte-size": "2"},
         "onnxruntime": {"x": "1", "z": "0"},
@@ -78,25 +78,25 @@ def test_the_cache_under_its_old_name_too() -> None:
 
 
 def test_resources_for_every_device_or_for_one() -> None:
-    given = ["--rate-limit-resource=A:4", "--rate-limit-resource=B:1:0", "--rate-limit-resource=B:2:1"]
-    assert server(*given)["rate_limit_resource"] == {"A": 4, "B": {0: 1, 1: 2}}
+    flags = ["--rate-limit-resource=A:4", "--rate-limit-resource=B:1:0", "--rate-limit-resource=B:2:1"]
+    assert server(*flags)["rate_limit_resource"] == {"A": 4, "B": {0: 1, 1: 2}}
 
 
 def test_trace_settings() -> None:
-    given = ["--trace-config=triton,file=/t", "--trace-config=triton,log-frequency=5", "--trace-config=rate=2"]
-    given += ["--trace-config=level=TIMESTAMPS", "--trace-config=level=tensors", "--trace-config=count=3"]
-    assert server(*given)["trace_setting"] == TraceSetting(("TIMESTAMPS", "TENSORS"), 2, 3, 5, "/t")
+    flags = ["--trace-config=triton,file=/t", "--trace-config=triton,log-frequency=5", "--trace-config=rate=2"]
+    flags += ["--trace-config=level=TIMESTAMPS", "--trace-config=level=tensors", "--trace-config=count=3"]
+    assert server(*flags)["trace_setting"] == TraceSetting(("TIMESTAMPS", "TENSORS"), 2, 3, 5, "/t")
     assert server("--trace-config=level=TENSORS", "--trace-config=level=OFF")["trace_setting"] == TraceSetting()
 
 
 def test_trace_settings_under_their_old_names() -> None:
-    given = ["--trace-file=/t", "--trace-rate=2", "--trace-level=TENSORS", "--trace-count=3", "--trace-log-frequency=4"]
-    assert server(*given)["trace_setting"] == TraceSetting(("TENSORS",), 2, 3, 4, "/t")
+    flags = ["--trace-file=/t", "--trace-rate=2", "--trace-level=TENSORS", "--trace-count=3", "--trace-log-frequency=4"]
+    assert server(*flags)["trace_setting"] == TraceSetting(("TENSORS",), 2, 3, 4, "/t")
 
 
 def test_trace_settings_of_opentelemetry() -> None:
-    given = ["--trace-config=mode=opentelemetry", "--trace-config=opentelemetry,url=localhost:4318/v1/traces"]
-    setting = server(*given, "--trace-config=triton,file=/t")["trace_setting"]
+    flags = ["--trace-config=mode=opentelemetry", "--trace-config=opentelemetry,url=localhost:4318/v1/traces"]
+    setting = server(*flags, "--trace-config=triton,file=/t")["trace_setting"]
     assert (setting.mode, setting.options) == ("opentelemetry", (("url", "localhost:4318/v1/traces"),))
 
 
@@ -129,8 +129,8 @@ def test_the_size_of_messages() -> None:
 
 
 def test_what_is_restricted_reaches_its_frontend() -> None:
-    given = ["--http-restricted-api=health,trace:k=v", "--grpc-restricted-protocol=inference:a=b"]
-    options = endpoints(*given, "--http-header-forward-pattern=^x-", "--grpc-keepalive-time=7")
+    flags = ["--http-restricted-api=health,trace:k=v", "--grpc-restricted-protocol=inference:a=b"]
+    options = endpoints(*flags, "--http-header-forward-pattern=^x-", "--grpc-keepalive-time=7")
     assert options.http_options.restricted_api == {"health": ("k", "v"), "trace": ("k", "v")}
     assert options.http_options.header_forward_pattern == "^x-"
     assert options.grpc_options.restricted == {"inference": ("a", "b")}
@@ -142,7 +142,7 @@ def test_what_is_restricted_reaches_its_frontend() -> None:
         endpoints("--http-header-forward-pattern=(")
 
 
-def test_access_rules_that_are_not_given_stay() -> None:
+def test_absent_access_rules_stay() -> None:
     notebook = AccessRules(token="made", model_control=False, settings=False)
     assert endpoints(access=notebook).access == notebook
     assert endpoints("--allow-model-control=true", access=notebook).access == replace(notebook, model_control=True)

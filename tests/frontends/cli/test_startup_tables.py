@@ -3,16 +3,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, initializes
 from tests.serving import write_model
 from tritonlab.frontends.cli.server_options import read_options
 from tritonlab.frontends.cli.startup_tables import backend_table, model_table, option_table
 
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
+BROKEN = initializes("raise RuntimeError('no weights')")
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of each line but the rules and the head."""
+    """Return the cells of each line of a table but the rules and the head."""
     lines = [line for line in table.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
 
@@ -31,19 +31,19 @@ def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
         core.load_startup_models()
         [[name, path, config]] = rows(backend_table(core, options.server))
         assert (name, Path(path).name) == ("python", "triton_python_backend_stub.py")
-        shown = json.loads(config)["cmdline"]  # in the order that 2.51 has
-        assert list(shown.items()) == [
+        python_settings = json.loads(config)["cmdline"]  # in the order that 2.51 has
+        assert list(python_settings.items()) == [
             ("auto-complete-config", "true"),
             ("backend-directory", "/opt/tritonserver/backends"),
             ("default-max-batch-size", "3"),
             ("shm-growth-byte-size", "7"),
         ]
-        shown = rows(model_table(core))
-        assert shown[:2] == [
+        table = rows(model_table(core))
+        assert table[:2] == [
             ["add_sub", "1", "READY"],
             ["broken", "1", "UNAVAILABLE: Internal: RuntimeError: no weights"],
         ]
-        assert shown[-1] == ["empty", "-", "Not loaded: No model version was found"]
+        assert table[-1] == ["empty", "-", "Not loaded: No model version was found"]
     finally:
         core.stop()
 

@@ -27,7 +27,7 @@ SECONDS = 10
 
 
 class Unary(UnaryCall):
-    """Answers a message with itself; `wait` when told, `fail` and `raise` with errors."""
+    """An echo of one message; it waits for the test at `wait`, and fails at `fail` and `raise`."""
 
     waiting: SimpleQueue[Unary] = SimpleQueue()
 
@@ -56,7 +56,7 @@ class Compressed(Unary):
 
 
 class Stream(StreamCall):
-    """Answers each message with itself; `wait` is kept for the test, `raise` fails, `N` asks for N bytes N times."""
+    """An echo of each message; it waits for the test at `wait`, and fails at `raise`."""
 
     waiting: SimpleQueue[Stream] = SimpleQueue()
     MOST = MAX_UNREAD_SIZE
@@ -204,7 +204,7 @@ def test_a_call_may_be_answered_on_any_thread_and_others_pass_it(channel: grpc.C
 
 
 @pytest.mark.skipif(bool(calls.MISSING), reason="the public server has no events of its own")
-def test_an_answer_given_at_once_and_the_end_of_its_call_are_one_event(
+def test_an_immediate_answer_and_the_end_of_its_call_are_one_event(
     server: CallServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone: list[Any] = []
@@ -441,17 +441,17 @@ channel = grpc.insecure_channel(f"127.0.0.1:{{port}}")
 call = channel.unary_unary("/s/Unary", None, None)
 reader = LinkReader()
 stop = threading.Event()
-def ask():
+def call_again():
     while not stop.is_set():
         assert call(b"x", timeout=10) == b"x"
-asker = threading.Thread(target=ask)
-asker.start()
+caller = threading.Thread(target=call_again)
+caller.start()
 for _ in range(3):
     stub = StubProcess(reader)
     stub.kill()
     assert call(b"x", timeout=10) == b"x"
 stop.set()
-asker.join()
+caller.join()
 channel.close()
 server.stop()
 reader.close()
@@ -468,8 +468,8 @@ def test_stubs_start_beside_a_running_server_in_silence(support: str, pytestconf
         capture_output=True, text=True, timeout=60, env=environment, check=False,
     )  # fmt: skip
     # the client may see the connection end before it has closed it itself, and says so
-    said = [line for line in done.stderr.splitlines() if "Got goaway" not in line]
-    assert (done.returncode, done.stdout, said) == (0, "done\n", [])
+    warnings = [line for line in done.stderr.splitlines() if "Got goaway" not in line]
+    assert (done.returncode, done.stdout, warnings) == (0, "done\n", [])
 
 
 # -- what is no client
@@ -480,12 +480,12 @@ def test_idle_and_confused_connections_hold_nobody_up(server: CallServer) -> Non
     server.start()
     threads = threading.active_count()
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-    says = [b"", preface, b"GET / HTTP/1.1\r\n\r\n", preface[:10], preface + b"\xff" * 100]
+    openings = [b"", preface, b"GET / HTTP/1.1\r\n\r\n", preface[:10], preface + b"\xff" * 100]
     sockets = []
     try:
         for number in range(200):
             sockets.append(socket.create_connection(("127.0.0.1", port)))
-            sockets[-1].sendall(says[number % len(says)])
+            sockets[-1].sendall(openings[number % len(openings)])
         for each in sockets[::7]:
             each.shutdown(socket.SHUT_WR)
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -1,4 +1,4 @@
-"""These tests run the gRPC frontend on a core without model processes: options, calls that block, and what is kept."""
+"""The gRPC frontend on a core without model processes: options, calls that block, and what is kept."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ SECONDS = 10
 
 
 class Core:
-    """Answers each request as its id says: `ok`, `error`, `twice`, `refused`, `raise`; `load` waits for `loaded`."""
+    """A core that answers each request as its id asks: `ok`, `error`, `twice`, `refused`, `raise`; `load` waits for
+    `loaded`.
+    """
 
     def __init__(self) -> None:
         self.loaded = threading.Event()
         self.tracer = SimpleNamespace(active=False)
-        self.told: list[Any] = []
-        self.log = SimpleNamespace(add=self.told.append)
+        self.logged: list[Any] = []
+        self.log = SimpleNamespace(add=self.logged.append)
 
     def find(self, name: str, version: int) -> Any:
         if name == "nope":
@@ -120,9 +122,9 @@ def test_outcomes(stub: Any) -> None:
     assert streamed(stub, "ok", "error", "refused", "twice") == ["ok", "bad", "no", "twice"]
 
 
-def test_a_grpcio_that_is_another_one_is_told(server: GRPCServer, core: Core) -> None:
-    assert [record.level for record in core.told] == (["WARNING"] if MISSING else [])
-    assert all("public server" in record.text and MISSING in record.text for record in core.told)
+def test_a_grpcio_that_is_another_one_is_logged(server: GRPCServer, core: Core) -> None:
+    assert [record.level for record in core.logged] == (["WARNING"] if MISSING else [])
+    assert all("public server" in record.text and MISSING in record.text for record in core.logged)
 
 
 def test_a_defect_of_ours_ends_its_call_alone(stub: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -136,18 +138,18 @@ def test_a_defect_of_ours_ends_its_call_alone(stub: Any, caplog: pytest.LogCaptu
 def test_nothing_of_a_call_is_kept(stub: Any) -> None:
     """Not until the collector runs either: a request may hold many megabytes."""
 
-    def kept() -> list[object]:
+    def remaining() -> list[object]:
         return [each for each in gc.get_objects() if issubclass(type(each), (GRPCCall, InferenceRequest))]
 
     gc.collect()
     gc.disable()
-    before = kept()  # by other tests, whose servers still run
+    before = remaining()  # by other tests, whose servers still run
     try:
         for kind in ("ok", "error", "refused", "twice", "unknown"):
             outcome(stub, kind)
             streamed(stub, kind, "ok")
         # the server hears of the last call's end after its client
-        eventually(lambda: all(any(each is old for old in before) for each in kept()))
+        eventually(lambda: all(any(each is old for old in before) for each in remaining()))
     finally:
         gc.enable()
 
@@ -184,7 +186,7 @@ MB = 1 << 20
 
 @contextmanager
 def bounded(core: Core, most: int) -> Iterator[Any]:
-    """A stub of a server whose messages may have so many bytes."""
+    """Yield a client of a server that limits messages to so many bytes."""
     server = GRPCServer(cast(InferenceServer, core), SharedMemoryManager(), memory=RequestMemory(most))
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(f"127.0.0.1:{server.start('127.0.0.1', 0)}", options) as channel:

@@ -1,5 +1,6 @@
-"""These tests turn messages into requests and responses into messages: protobuf reads what is written, and a bad
-message, whatever is wrong with it, gives Triton's error and nothing else."""
+"""Messages turned into requests, and responses into messages: protobuf reads what is written, and a bad message,
+whatever is wrong with it, gives Triton's error and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +59,17 @@ def response(**fields: Any) -> InferenceResponse:
 
 
 def zeros(size: int) -> dict[str, Tensor]:
-    """An output of so many bytes, which takes no memory until it is read."""
+    """Return an output of so many bytes, which takes no memory until it is read."""
     return {"OUT": Tensor(DataType.UINT8, (size,), np.zeros(size, np.uint8))}
 
 
 def test_a_response_beyond_grpcs_limit_is_refused_in_tritons_words() -> None:
     """The text and the sizes are those of 2.51, for a model of the same name and version."""
-    named = {"model_name": "zeros", "model_version": 1, "request_id": ""}
+    fields = {"model_name": "zeros", "model_version": 1, "request_id": ""}
     text = "Response has byte size 2147483675 which exceeds gRPC's byte size limit 2147483647."
     for write in (writer.response, writer.stream_response):
         with pytest.raises(InvalidArgumentError) as raised:
-            write(response(**named, outputs=zeros(2147483638)))
+            write(response(**fields, outputs=zeros(2147483638)))
         assert raised.value.message == text
 
 
@@ -264,7 +265,7 @@ def test_many_elements_are_read_in_pieces_between_which_others_run(
 
 @st.composite
 def messages(draw: st.DrawFn) -> Any:
-    """Requests for `rules` below that may be wrong in every way a message can be."""
+    """Draw a request for `rules` below that may be wrong in every way a message can be."""
     message = Request(model_name="m", id=draw(st.sampled_from(["", "7"])))
     word = st.sampled_from(["FP32", "BYTES", "INT8", "FP16", "", "fp32", "XX"])
     name = st.sampled_from(["A", "S", "X", ""])

@@ -1,4 +1,4 @@
-"""These tests parse messages: as protobuf does, and as if they had never come before."""
+"""The parsing of messages: as protobuf does it, and as if none had come before."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_both_parsers_agree_on_any_bytes(data: bytes) -> None:
 
 
 def content(parser: MessageParser, data: bytes) -> Any:
-    """What a message says, or the text of the fault in it."""
+    """Return all that a message holds, or the text of the fault in it."""
     try:
         request, plans, empty_final = reader.read(*parser.parse(data), -1)
     except DecodeError:
@@ -100,8 +100,8 @@ def content(parser: MessageParser, data: bytes) -> Any:
     except TritonError as error:
         return error.message
     inputs = {name: (each.datatype, each.shape, each.data.tobytes()) for name, each in request.inputs.items()}
-    said = (request.request_id, request.correlation_id, request.priority, request.timeout, request.parameters)
-    return request.model_name, inputs, list(request.requested_outputs), said, plans, empty_final
+    options = (request.request_id, request.correlation_id, request.priority, request.timeout, request.parameters)
+    return request.model_name, inputs, list(request.requested_outputs), options, plans, empty_final
 
 
 def plain_message(size: int = 8) -> Any:

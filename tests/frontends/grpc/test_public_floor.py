@@ -1,4 +1,6 @@
-"""Without grpcio's private parts the public server takes over: the same tests, in a process of their own."""
+"""The public server, which takes over where grpcio's private parts are missing: the same tests, in a process of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def without(name: str, *arguments: str) -> str:
-    """What pytest says where the private name is missing."""
+    """Return what pytest prints where the private name is missing."""
     done = subprocess.run(
         [
             sys.executable,

@@ -43,7 +43,9 @@ server.stop(0)
 
 
 def run(**variables: str) -> list[str]:
-    """The variable that grpcio reads, as models would get it, and how often grpcio's own threads ran for 200 calls."""
+    """Return the variable that grpcio reads, as models would get it, and how often grpcio's own threads ran for 200
+    calls.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_EXPERIMENTS"}
     done = subprocess.run(
         [sys.executable, "-c", CODE], env={**environment, **variables}, capture_output=True, text=True, timeout=120

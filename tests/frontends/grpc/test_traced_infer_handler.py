@@ -1,5 +1,4 @@
-"""These tests check the trace of a gRPC request, with Triton's names in Triton's order (rule 5.14.4; measured on
-2.51)."""
+"""The trace of a gRPC request, with Triton's names in Triton's order (rule 5.14.4; measured on 2.51)."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def client(lab: Lab) -> Iterator[tritonclient.grpc.InferenceServerClient]:
     lab.server.unload("grpc_traced")
 
 
-def ask(client: tritonclient.grpc.InferenceServerClient, dtype: type = np.int32, **headers: str) -> str:
+def infer(client: tritonclient.grpc.InferenceServerClient, dtype: type = np.int32, **headers: str) -> str:
     tensor = tritonclient.grpc.InferInput("IN", [1], "INT32" if dtype is np.int32 else "FP32")
     tensor.set_data_from_numpy(np.array([1], dtype))
     return str(client.infer("grpc_traced", [tensor], headers=headers).as_numpy("OUT")[0].decode())
@@ -41,8 +40,8 @@ def ask(client: tritonclient.grpc.InferenceServerClient, dtype: type = np.int32,
 def test_moments_of_grpc(lab: Lab, client: tritonclient.grpc.InferenceServerClient, tmp_path: Path) -> None:
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "t")))
     with pytest.raises(InferenceServerException):
-        ask(client, np.float32)
-    assert ask(client) == "None"
+        infer(client, np.float32)
+    assert infer(client) == "None"
     found = moments(tmp_path / "t.0")
     assert [moment["name"] for moment in found] == [
         "REQUEST_START",
@@ -66,8 +65,8 @@ def test_a_clients_own_trace_goes_on_whatever_the_rate(
     lab: Lab, client: tritonclient.grpc.InferenceServerClient
 ) -> None:
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1000, mode="opentelemetry"))
-    assert ask(client) == "None"
+    assert infer(client) == "None"
     sent = f"00-{'a' * 32}-{'b' * 16}-01"
-    context = json.loads(ask(client, traceparent=sent))
+    context = json.loads(infer(client, traceparent=sent))
     assert context["traceparent"].startswith(f"00-{'a' * 32}-")
     assert context["traceparent"] != sent

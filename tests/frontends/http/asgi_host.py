@@ -1,4 +1,4 @@
-"""A host that speaks ASGI, for tests: one request, and what was sent for it."""
+"""A host that speaks ASGI, for tests: one request, and what is sent for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Answer(NamedTuple):
-    """What the application has sent. `cut`: whether it was an exception that ended it."""
+    """What the application has sent. `cut`: whether an exception ended it."""
 
     status: int
     headers: dict[bytes, bytes]
@@ -26,7 +26,7 @@ class AsgiHost:
         self._app = app
         self._pieces = pieces
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -66,10 +66,10 @@ class AsgiHost:
         return Answer(sent[0]["status"], dict(sent[0]["headers"]), bodies, cut)
 
     async def live(self, *requests: tuple[str, str, bytes]) -> list[Answer]:
-        """Send requests while the application is told that its host is up, and return the answers."""
+        """Send requests between the two lifespan events, and return the answers."""
         stop = asyncio.Event()
         words = ["lifespan.startup", "lifespan.shutdown"]
-        said: list[str] = []
+        events: list[str] = []
 
         async def receive() -> dict[str, Any]:
             if len(words) == 1:
@@ -77,13 +77,13 @@ class AsgiHost:
             return {"type": words.pop(0)}
 
         async def send(message: dict[str, Any]) -> None:
-            said.append(message["type"])
+            events.append(message["type"])
 
         life = asyncio.ensure_future(self._app({"type": "lifespan"}, receive, send))
-        while not said:
+        while not events:
             await asyncio.sleep(0)
-        answers = [await self.ask(*request) for request in requests]
+        answers = [await self.request(*arguments) for arguments in requests]
         stop.set()
         await life
-        assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+        assert events == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
         return answers

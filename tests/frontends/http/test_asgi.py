@@ -43,33 +43,33 @@ AUTHORIZED = ((b"host", b"localhost"), (b"Authorization", b"Bearer secret"))
 
 def test_a_body_may_come_in_pieces_and_below_a_root(app: AsgiApp) -> None:
     for pieces, root in ((1 << 30, ""), (7, "/triton")):
-        answer = asyncio.run(AsgiHost(app, pieces).ask("POST", INFER, BODY, AUTHORIZED, root=root))
+        answer = asyncio.run(AsgiHost(app, pieces).request("POST", INFER, BODY, AUTHORIZED, root=root))
         assert (answer.status, answer.json()["outputs"][0]["data"]) == (200, [2, 4])
         assert int(answer.headers[b"content-length"]) == len(answer.body)
 
 
-def test_the_door_is_asked(app: AsgiApp) -> None:
-    answer = asyncio.run(AsgiHost(app).ask("POST", INFER, BODY))
+def test_the_access_rules_are_applied(app: AsgiApp) -> None:
+    answer = asyncio.run(AsgiHost(app).request("POST", INFER, BODY))
     assert answer.status == 401 and b"a token is required" in answer.body
     page = (*AUTHORIZED, (b"origin", b"https://evil.example"))
-    assert asyncio.run(AsgiHost(app).ask("POST", INFER, BODY, page)).status == 403
+    assert asyncio.run(AsgiHost(app).request("POST", INFER, BODY, page)).status == 403
 
 
 def test_a_body_that_takes_too_much_memory_is_refused(app: AsgiApp) -> None:
     for pieces in (1 << 30, 300):
-        answer = asyncio.run(AsgiHost(app, pieces).ask("POST", INFER, b"x" * 1200, AUTHORIZED))
+        answer = asyncio.run(AsgiHost(app, pieces).request("POST", INFER, b"x" * 1200, AUTHORIZED))
         assert answer.status == 413 and "more than the limit of 1000" in answer.json()["error"]
 
 
 def test_a_head_has_no_body(app: AsgiApp) -> None:
-    answer = asyncio.run(AsgiHost(app).ask("HEAD", "/v2/nothing", b"", AUTHORIZED))
+    answer = asyncio.run(AsgiHost(app).request("HEAD", "/v2/nothing", b"", AUTHORIZED))
     assert (answer.status, answer.body) == (404, b"")
 
 
 def test_a_client_that_goes_ends_its_stream(app: AsgiApp, log: Path) -> None:
     path = "/v2/models/stream/generate_stream"
     body = json.dumps({"IN": [100]}).encode()
-    answer = asyncio.run(AsgiHost(app).ask("POST", path, body, AUTHORIZED, gone_after=3))
+    answer = asyncio.run(AsgiHost(app).request("POST", path, body, AUTHORIZED, gone_after=3))
     assert answer.body.startswith(b"data: ")
     eventually(lambda: log.read_text() != "")
     sent, _, count = log.read_text().split("\n")[0].partition(" of ")

@@ -1,5 +1,4 @@
-"""These tests send heads that came before on the same connection: such requests are not parsed, and are answered as if
-they were."""
+"""Requests whose heads came before on the same connection: they are not parsed, and are answered as if they were."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ import pytest
 from tests.conformance.cases_http import BAD
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serving import Lab, config
 from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.frontends.http import connection as connections
@@ -31,24 +31,16 @@ from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.ipc.link.wait_policy import SoleSender
 
 #: Returns its input and its parameters.
-ECHO = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse(
-                [
-                    pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()),
-                    pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object)),
-                ]
-            )
-            for request in requests
-        ]
-"""
-Seen: TypeAlias = list[connections.HttpConnection]
+ECHO = executes(
+    "return [\n"
+    "    pb_utils.InferenceResponse([\n"
+    '        pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()),\n'
+    '        pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object)),\n'
+    "    ])\n"
+    "    for request in requests\n"
+    "]"
+)
+Parsed: TypeAlias = list[connections.HttpConnection]
 SIZE = 400  # bytes of a padded document
 OUT = {"name": "OUT", "parameters": {"binary_data": False}}
 
@@ -70,21 +62,21 @@ def http(lab: Lab) -> Iterator[RawHTTP]:
 
 
 @pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """An entry for each message that the parser saw: the connection it came on."""
-    seen: Seen = []
+def parsed(monkeypatch: pytest.MonkeyPatch) -> Parsed:
+    """Return a list that gets the connection of each message that the parser sees."""
+    found: Parsed = []
     begin = request_parser.RequestParser.on_message_begin
 
     def on_message_begin(self: request_parser.RequestParser) -> None:
-        seen.append(self._take_head.__self__)  # type: ignore[attr-defined]
+        found.append(self._take_head.__self__)  # type: ignore[attr-defined]
         begin(self)
 
     monkeypatch.setattr(request_parser.RequestParser, "on_message_begin", on_message_begin)
-    return seen
+    return found
 
 
 class Connection:
-    """One connection, that is kept."""
+    """A connection for several requests."""
 
     def __init__(self, http: RawHTTP) -> None:
         self.socket = http.connect()
@@ -92,7 +84,7 @@ class Connection:
         self.stream: BinaryIO = self.socket.makefile("rb")
 
     def exchange(self, *requests: bytes) -> Reply:
-        """The reply to the first of requests that are sent at once."""
+        """Send requests at once and return the reply to the first."""
         self.socket.sendall(b"".join(requests))
         return self.read()
 
@@ -105,13 +97,13 @@ class Connection:
 
 
 @pytest.fixture
-def connection(http: RawHTTP, parsed: Seen) -> Iterator[Connection]:
+def connection(http: RawHTTP, parsed: Parsed) -> Iterator[Connection]:
     with closing(Connection(http)) as made:
         yield made
 
 
 def infer(document: Any, *headers: str, model: str = "echo", blobs: bytes = b"", version: str = "HTTP/1.1") -> bytes:
-    """An infer request, its JSON padded to SIZE bytes: the head tells nothing of it."""
+    """Return an infer request, its JSON padded to SIZE bytes so that the head does not depend on it."""
     text = document if isinstance(document, str) else json.dumps(document)
     body = text.encode("utf-8", "surrogateescape").ljust(SIZE) + blobs
     lines = [
@@ -149,14 +141,14 @@ def parameters_of(reply: Reply) -> dict[str, Any]:
 # what is answered directly
 
 
-def test_a_head_that_came_before_is_not_parsed_again(connection: Connection, parsed: Seen) -> None:
+def test_a_head_that_came_before_is_not_parsed_again(connection: Connection, parsed: Parsed) -> None:
     replies = [connection.exchange(infer(document(value))) for value in (1, 2, 3)]
     assert [data(reply) for reply in replies] == [[1], [2], [3]]
     assert len(parsed) == 1
     assert [reply.headers for reply in replies] == [replies[0].headers] * 3
 
 
-def test_each_connection_learns_for_itself(http: RawHTTP, parsed: Seen) -> None:
+def test_each_connection_learns_for_itself(http: RawHTTP, parsed: Parsed) -> None:
     for _ in range(2):
         with closing(Connection(http)) as connection:
             assert data(connection.exchange(infer(document(1)))) == [1]
@@ -164,9 +156,9 @@ def test_each_connection_learns_for_itself(http: RawHTTP, parsed: Seen) -> None:
 
 
 @rule("6.3.1", "6.3.4")
-@pytest.mark.parametrize("bad", [given for given, _ in BAD.values()], ids=BAD.keys())
-def test_what_is_wrong_with_a_body_is_said_as_to_a_new_head(
-    connection: Connection, http: RawHTTP, parsed: Seen, bad: Any
+@pytest.mark.parametrize("bad", [document for document, _ in BAD.values()], ids=BAD.keys())
+def test_a_bad_body_gets_the_same_error_as_behind_a_new_head(
+    connection: Connection, http: RawHTTP, parsed: Parsed, bad: Any
 ) -> None:
     with closing(Connection(http)) as fresh:
         expected = fresh.exchange(infer(bad))
@@ -178,7 +170,7 @@ def test_what_is_wrong_with_a_body_is_said_as_to_a_new_head(
 
 
 @rule("6.5.1")
-def test_binary_data_behind_a_known_head(connection: Connection, parsed: Seen) -> None:
+def test_binary_data_behind_a_known_head(connection: Connection, parsed: Parsed) -> None:
     for values in ([1.0, 2.0], [3.0, 4.0]):
         request = infer(binary(2, outputs=[OUT]), blobs=struct.pack("<2f", *values))
         assert data(connection.exchange(request)) == values
@@ -190,7 +182,7 @@ def test_binary_data_behind_a_known_head(connection: Connection, parsed: Seen) -
     assert len(parsed) == 1
 
 
-def test_a_large_answer_to_a_known_head(connection: Connection, parsed: Seen) -> None:
+def test_a_large_answer_to_a_known_head(connection: Connection, parsed: Parsed) -> None:
     count = 6000  # as JSON, more than is written in one piece
     request = infer(binary(count, outputs=[{"name": "OUT"}]), blobs=b"\x01\x02\x03\x04" * count)
     replies = [connection.exchange(request) for _ in range(3)]
@@ -200,14 +192,14 @@ def test_a_large_answer_to_a_known_head(connection: Connection, parsed: Seen) ->
 
 
 @rule("6.14")
-def test_forwarded_headers_of_a_known_head(connection: Connection, parsed: Seen) -> None:
+def test_forwarded_headers_of_a_known_head(connection: Connection, parsed: Parsed) -> None:
     request = infer(document(1, parameters={"other": 5}), "X-Who: me")
     assert [parameters_of(connection.exchange(request)) for _ in range(2)] == [{"other": 5, "X-Who": "me"}] * 2
     assert len(parsed) == 1
 
 
 @rule("6.3.6")
-def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: Seen) -> None:
+def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: Parsed) -> None:
     body = gzip.compress(json.dumps(document(1)).encode())
     head = f"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     request = f"{head}Content-Encoding: gzip\r\nAccept-Encoding: gzip\r\n\r\n".encode() + body
@@ -218,7 +210,7 @@ def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: Seen)
     assert len(parsed) == 1
 
 
-def test_the_head_of_a_large_request_is_not_remembered(connection: Connection, parsed: Seen) -> None:
+def test_the_head_of_a_large_request_is_not_remembered(connection: Connection, parsed: Parsed) -> None:
     values = [math.sin(value) for value in range(500)]
     body = gzip.compress(json.dumps(document(*values)).encode())
     assert len(body) > large_work.PACKED_AT_ONCE
@@ -234,12 +226,12 @@ def test_the_head_of_a_large_request_is_not_remembered(connection: Connection, p
 
 @pytest.fixture
 def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer is there at once."""
+    """Let no answer be there at once."""
     monkeypatch.setattr(SoleSender, "begin", lambda self, *about: False)
 
 
 @pytest.mark.usefixtures("unpolled")
-def test_an_answer_that_comes_later(connection: Connection, parsed: Seen) -> None:
+def test_an_answer_that_comes_later(connection: Connection, parsed: Parsed) -> None:
     assert [data(connection.exchange(infer(document(value)))) for value in (1, 2, 3)] == [[1], [2], [3]]
     assert len(parsed) == 1
 
@@ -269,7 +261,7 @@ def test_requests_behind_one_that_is_answered_later_wait_for_it(
 # what is parsed after all
 
 
-def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: Seen) -> None:
+def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: Parsed) -> None:
     first, second = infer(document(1)), infer(document(2))
     assert data(connection.exchange(first)) == [1]
     assert data(connection.exchange(first, second)) == [1]
@@ -288,14 +280,14 @@ def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: Se
     "header", ["Connection: close", "Expect: 100-continue", "X-Long: " + 5000 * "x"], ids=["close", "expect", "long"]
 )
 def test_heads_that_concern_the_connection_or_are_long_are_not_remembered(
-    connection: Connection, parsed: Seen, header: str
+    connection: Connection, parsed: Parsed, header: str
 ) -> None:
     assert connection.exchange(infer(document(1), header)).status in (100, 200)
     assert not parsed[0]._known
 
 
 @pytest.mark.parametrize("origin", ["https://friend.example", "https://stranger.example"], ids=["friend", "stranger"])
-def test_answers_to_pages_say_who_may_read_them(lab: Lab, parsed: Seen, origin: str) -> None:
+def test_answers_to_pages_say_who_may_read_them(lab: Lab, parsed: Parsed, origin: str) -> None:
     friendly = AccessRules(origins=("https://friend.example",))
     with serving(lab, HTTPOptions(access=friendly)) as http, closing(Connection(http)) as connection:
         assert data(connection.exchange(infer(document(1)))) == [1]
@@ -306,14 +298,14 @@ def test_answers_to_pages_say_who_may_read_them(lab: Lab, parsed: Seen, origin: 
     assert len(parsed) == (2 if expected is friend else 4)
 
 
-def test_a_token_is_asked_for_with_every_head(lab: Lab, parsed: Seen) -> None:
+def test_a_token_is_required_with_every_head(lab: Lab, parsed: Parsed) -> None:
     with serving(lab, HTTPOptions(access=AccessRules(token="s3cret"))) as http, closing(Connection(http)) as connection:
         for sent, status in (("s3cret", 200), ("s3cret", 200), ("other", 401), ("s3cret", 200), ("other", 401)):
             assert connection.exchange(infer(document(1), f"Authorization: Bearer {sent}")).status == status
     assert len(parsed) == 3
 
 
-def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: Seen) -> None:
+def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: Parsed) -> None:
     with closing(Connection(http)) as connection:
         for _ in range(2):
             reply = connection.exchange(infer(document(1), "Connection: keep-alive", version="HTTP/1.0"))
@@ -330,7 +322,7 @@ def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: Se
     assert not any(one._known for one in parsed)
 
 
-def test_only_what_succeeded_is_remembered(connection: Connection, parsed: Seen) -> None:
+def test_only_what_succeeded_is_remembered(connection: Connection, parsed: Parsed) -> None:
     for _ in range(2):
         assert connection.exchange(infer(document(1), model="nobody")).status == 404
     assert len(parsed) == 2
@@ -357,7 +349,7 @@ def test_a_model_that_is_gone_since(http: RawHTTP, lab: Lab) -> None:
 
 
 @rule("5.14.4")
-def test_requests_are_traced_from_the_moment_that_is_asked_for(connection: Connection, lab: Lab, parsed: Seen) -> None:
+def test_requests_are_traced_as_soon_as_tracing_starts(connection: Connection, lab: Lab, parsed: Parsed) -> None:
     request = infer(document(1))
     assert data(connection.exchange(request)) == [1]
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, mode="opentelemetry"))
@@ -369,10 +361,10 @@ def test_requests_are_traced_from_the_moment_that_is_asked_for(connection: Conne
 
 
 def test_a_defect_of_ours_behind_a_known_head(
-    connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: Seen
+    connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: Parsed
 ) -> None:
     assert data(connection.exchange(infer(document(1)))) == [1]
-    monkeypatch.setattr(InferDecoder, "decode", lambda *args, **named: 1 / 0)
+    monkeypatch.setattr(InferDecoder, "decode", lambda *args, **options: 1 / 0)
     reply = connection.exchange(infer(document(1)))
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text
@@ -405,7 +397,7 @@ def test_a_connection_that_was_used_is_not_idle(lab: Lab) -> None:
     server.stop()
 
 
-def test_a_known_head_keeps_no_body(connection: Connection, parsed: Seen) -> None:
+def test_a_known_head_keeps_no_body(connection: Connection, parsed: Parsed) -> None:
     assert data(connection.exchange(infer(document(1)))) == [1]
     (known,) = parsed[0]._known.values()
     assert known.request.body == b"" and known.request.remember is None

@@ -21,7 +21,7 @@ from tritonlab.frontends.shared.request_memory import RequestMemory
 
 
 class App:
-    """Answers with the path, once `go_on` is set for paths with `held`."""
+    """An application that answers with the path, once `go_on` is set for paths with `held`."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -141,19 +141,19 @@ def test_events_that_are_cut_off_end_the_connection_without_their_end(path: str)
     assert [str(error) for error in defects] == ["mine"] * (path == "/events/late")
 
 
-def test_a_defect_is_told_and_ends_nothing() -> None:
-    told: list[str] = []
+def test_a_defect_is_reported_and_ends_nothing() -> None:
+    errors: list[str] = []
 
     def defect(error: Exception) -> HttpReply:
-        told.append(str(error))
-        return HttpReply(500, b"told")
+        errors.append(str(error))
+        return HttpReply(500, b"failed")
 
     with serving(defect=defect) as (_, _, http), closing(http.connect()) as connection:
         connection.sendall(get("/wrong") + get("/two"))
         with connection.makefile("rb") as stream:
             replies = [read_reply(stream) for _ in range(2)]
-    assert [(reply.status, reply.body) for reply in replies] == [(500, b"told"), (200, b"/two")]
-    assert told == ["mine"]
+    assert [(reply.status, reply.body) for reply in replies] == [(500, b"failed"), (200, b"/two")]
+    assert errors == ["mine"]
 
 
 def test_who_goes_is_noticed_and_what_waits_behind_is_dropped() -> None:
@@ -169,11 +169,11 @@ def test_who_goes_is_noticed_and_what_waits_behind_is_dropped() -> None:
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_watch_sees_begin_and_end_whether_the_client_reads_or_not(reads: bool) -> None:
-    seen: list[str] = []
+    events: list[str] = []
     over = threading.Event()
 
     async def app(request: Request) -> HttpReply:
-        watch = WriteWatch(lambda: seen.append("begin"), lambda: (seen.append("end"), over.set())[0])
+        watch = WriteWatch(lambda: events.append("begin"), lambda: (events.append("end"), over.set())[0])
         return HttpReply(body=b"x", more=[bytes(16 << 20)], watch=watch)
 
     server = ConnectionServer(app, "test")
@@ -184,7 +184,7 @@ def test_a_watch_sees_begin_and_end_whether_the_client_reads_or_not(reads: bool)
             with connection.makefile("rb") as stream:
                 assert len(read_reply(stream).body) == (16 << 20) + 1
     assert over.wait(SOON)
-    assert seen == ["begin", "end"]
+    assert events == ["begin", "end"]
     server.stop(0)
 
 

@@ -29,8 +29,8 @@ def decode(document: Any, model: dict[str, Any] = TEXT) -> InferenceRequest:
 
 @rule("6.8.1", "6.8.2")
 def test_keys_are_inputs_or_parameters() -> None:
-    given = {"id": "q", "S": "hi", "sequence_id": 3, "timeout": 1.5, "triton_x": True}
-    request = decode({**given, "parameters": {"p": "v", "A": [1, 2, 3, 4]}})
+    document = {"id": "q", "S": "hi", "sequence_id": 3, "timeout": 1.5, "triton_x": True}
+    request = decode({**document, "parameters": {"p": "v", "A": [1, 2, 3, 4]}})
     assert (request.model_version, request.request_id, request.correlation_id) == (3, "q", 0)
     assert request.parameters == {"id": "q", "sequence_id": 3, "timeout": 1.5, "triton_x": True, "p": "v"}
     assert request.inputs["S"].to_bytes_array().tolist() == [b"hi"]

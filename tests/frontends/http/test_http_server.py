@@ -17,7 +17,7 @@ import pytest
 
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, read_reply
 from tests.conformance.rules import rule
-from tests.models import IDENTITY
+from tests.models import IDENTITY, executes
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.http.connection import HttpConnection
@@ -28,24 +28,18 @@ from tritonlab.frontends.shared.access import AccessRules
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.frontends.shared.unread_responses import too_much_unread
 
-#: Sends as many responses of as many bytes as it is told.
-FLOOD = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            count, size = request.inputs()[0].as_numpy().tolist()
-            sender = request.get_response_sender()
-            text = np.array([b"x" * size], dtype=object)
-            for _ in range(count):
-                if request.is_cancelled():
-                    break
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+#: Sends `count` responses of `size` bytes: its input.
+FLOOD = executes(
+    "for request in requests:\n"
+    "    count, size = request.inputs()[0].as_numpy().tolist()\n"
+    "    sender = request.get_response_sender()\n"
+    '    text = np.array([b"x" * size], dtype=object)\n'
+    "    for _ in range(count):\n"
+    "        if request.is_cancelled():\n"
+    "            break\n"
+    '        sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))\n'
+    "    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"
+)
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
@@ -124,18 +118,18 @@ def test_a_head_without_end_costs_no_memory(http: RawHTTP, start: bytes) -> None
 
 
 def test_headers_behind_a_body_are_skipped(http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bytes] = []
+    names: list[bytes] = []
     take = RequestParser.on_message_complete
 
     def on_message_complete(self: RequestParser) -> None:
-        seen.extend(self._names)
+        names.extend(self._names)
         take(self)
 
     monkeypatch.setattr(RequestParser, "on_message_complete", on_message_complete)
     body = json.dumps(document(1)).encode()
     reply = http.send(post(b"%x\r\n%b\r\n0\r\nX: y\r\nZ: x\r\n\r\n" % (len(body), body), "Transfer-Encoding: chunked"))
     assert reply.document["outputs"][0]["data"] == [0]
-    assert b"Host" in seen and not {b"X", b"Z"} & {*seen}
+    assert b"Host" in names and not {b"X", b"Z"} & {*names}
 
 
 def test_a_lying_length_costs_no_memory(http: RawHTTP) -> None:
@@ -258,7 +252,7 @@ def test_a_slow_reader_of_a_large_answer_gets_it_all(http: RawHTTP) -> None:
 
 @pytest.fixture
 def strict(lab: Lab, http: RawHTTP) -> Iterator[RawHTTP]:
-    """An endpoint that keeps 1 MB of responses for a client."""
+    """Yield an endpoint that keeps 1 MB of responses for a client."""
     server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions(max_unread_size=1 << 20))
     yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
     server.stop()
@@ -375,7 +369,7 @@ def test_a_stopped_server_listens_no_more(lab: Lab) -> None:
         http.get("/v2")
 
 
-def test_who_may_not_ask_is_told_before_its_body_is_there(lab: Lab) -> None:
+def test_a_client_without_the_token_is_refused_before_its_body_is_there(lab: Lab) -> None:
     server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions(access=AccessRules(token="s3cret")))
     http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
     body = json.dumps(document(1)).encode()
@@ -388,14 +382,14 @@ def test_who_may_not_ask_is_told_before_its_body_is_there(lab: Lab) -> None:
     server.stop()
 
 
-def test_a_defect_of_ours_is_told_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_answered_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab.server.core.facts, "server_metadata", lambda: 1 / 0)
     reply = http.get("/v2")
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text
 
 
-def test_nothing_is_said_on_the_root_logger(http: RawHTTP, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_on_the_root_logger(http: RawHTTP, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         assert answers(http)
         http.get("/nowhere")

@@ -1,4 +1,4 @@
-"""These tests check, through the encoder, that JSON which is kept is the same as JSON that is written anew."""
+"""Kept JSON, seen through the encoder: it is the same as JSON that is written again."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def response(outputs: dict[str, Tensor], **more: Any) -> InferenceResponse:
     return InferenceResponse(outputs=outputs, **{"model_name": "m", "model_version": 1, **more})
 
 
-def encode(given: InferenceResponse, outputs: RequestedOutputs) -> tuple[bytes, list[bytes]]:
-    written, blobs = ENCODER.encode(given, outputs, VERSION, InferenceRequest("m", {}))
+def encode(response: InferenceResponse, outputs: RequestedOutputs) -> tuple[bytes, list[bytes]]:
+    written, blobs = ENCODER.encode(response, outputs, VERSION, InferenceRequest("m", {}))
     return written, [bytes(blob) for blob in blobs]
 
 

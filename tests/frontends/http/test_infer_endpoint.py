@@ -1,4 +1,4 @@
-"""The event loop reads the answers to its clients' requests itself; these tests look at what that must not change."""
+"""Answers that the event loop itself reads for its clients, and what that must not change."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.raw_http import RawHTTP, Reply, read_reply
+from tests.models import executes
 from tests.serving import Lab, Script, config, eventually, in_threads, instances
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
@@ -21,25 +22,17 @@ from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 #: Answers with what the first model answers that it calls.
-CALLS = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            call = pb_utils.InferenceRequest(
-                model_name="script", requested_output_names=["OUT"], inputs=[request.inputs()[0]]
-            )
-            answers.append(pb_utils.InferenceResponse([call.exec().output_tensors()[0]]))
-        return answers
-"""
+CALLS = executes(
+    "inputs = [request.inputs()[0] for request in requests]\n"
+    'calls = [pb_utils.InferenceRequest(model_name="script", requested_output_names=["OUT"], inputs=[each])\n'
+    "         for each in inputs]\n"
+    "return [pb_utils.InferenceResponse([call.exec().output_tensors()[0]]) for call in calls]"
+)
 ECHO = "return [answer(OUT=np.float32([%d])) for _ in requests]"
 
 
 class Answered(Instrument):
-    """The name of the thread on which each answer of a model came."""
+    """An instrument that records the thread on which each answer of a model came."""
 
     def __init__(self, model: str) -> None:
         self.threads: list[str] = []
@@ -69,15 +62,15 @@ def http(server: HTTPServer) -> RawHTTP:
 
 @pytest.fixture
 def answered(lab: Lab) -> Iterator[Answered]:
-    heard = Answered("script")
-    lab.server.core.instruments.add(heard)
-    yield heard
-    lab.server.core.instruments.remove(heard)
+    instrument = Answered("script")
+    lab.server.core.instruments.add(instrument)
+    yield instrument
+    lab.server.core.instruments.remove(instrument)
 
 
 @pytest.fixture
 def hold(tmp_path: Path) -> Iterator[Path]:
-    """A file; requests of `waiting` end when it is gone."""
+    """Yield a file; requests of `waiting` end when it is gone."""
     file = tmp_path / "hold"
     file.touch()
     yield file
@@ -89,7 +82,7 @@ def waiting(hold: Path, value: int) -> str:
 
 
 class Client:
-    """One connection, that is kept."""
+    """A connection for several requests."""
 
     def __init__(self, http: RawHTTP) -> None:
         self._socket = http.connect()
@@ -104,7 +97,7 @@ class Client:
     def read(self) -> Reply:
         return read_reply(self._stream)
 
-    def ask(self, code: str, model: str = "script") -> Any:
+    def infer(self, code: str, model: str = "script") -> Any:
         self.send(code, model)
         return data(self.read())
 
@@ -130,21 +123,21 @@ def test_answers_to_clients_of_the_network_come_on_the_event_loop(http: RawHTTP,
 
 
 def test_callers_in_the_kernel_and_over_the_network_get_their_own_answers(http: RawHTTP, script: Script) -> None:
-    def ask(number: int) -> list[float]:
+    def infer_fifty(number: int) -> list[float]:
         if number % 2:
             return [float(script(ECHO % (100 * number + n))["OUT"][0]) for n in range(50)]
         with closing(Client(http)) as client:
-            return [client.ask(ECHO % (100 * number + n))[0] for n in range(50)]
+            return [client.infer(ECHO % (100 * number + n))[0] for n in range(50)]
 
-    assert in_threads(6, ask) == [[100.0 * number + n for n in range(50)] for number in range(6)]
+    assert in_threads(6, infer_fifty) == [[100.0 * number + n for n in range(50)] for number in range(6)]
 
 
 def test_a_slow_model_holds_up_nobody(http: RawHTTP, hold: Path) -> None:
     with closing(Client(http)) as slow, closing(Client(http)) as quick:
-        quick.ask(ECHO % 1)
+        quick.infer(ECHO % 1)
         slow.send(waiting(hold, 2))
         quick.send(ECHO % 3)
-        assert http.ask("GET", "/v2/health/live").status == 200
+        assert http.request("GET", "/v2/health/live").status == 200
         hold.unlink()
         assert (data(slow.read()), data(quick.read())) == ([2], [3])
 
@@ -154,7 +147,7 @@ def test_what_a_model_asks_another_is_not_read_by_the_event_loop(http: RawHTTP, 
     caller = lab.load("calls", CALLS, config("CODE STRING 1", "OUT FP32 -1"))
     with closing(Client(http)) as client:
         for number in range(3):
-            assert client.ask(ECHO % number, "calls") == [number]
+            assert client.infer(ECHO % number, "calls") == [number]
     assert answered.threads == ["tritonlab link reader"] * 3
     stub = instances(caller)[0].stub
     assert stub is not None and stub.link.reader is None
@@ -163,29 +156,29 @@ def test_what_a_model_asks_another_is_not_read_by_the_event_loop(http: RawHTTP, 
 
 def test_a_stub_that_dies_fails_its_request_and_the_next_one_is_answered(http: RawHTTP, script: Script) -> None:
     with closing(Client(http)) as client, closing(Client(http)) as other:
-        assert other.ask(ECHO % 1) == [1]
+        assert other.infer(ECHO % 1) == [1]
         for _ in range(2):
             client.send("os.kill(os.getpid(), signal.SIGKILL)")
             reply = client.read()
             assert reply.status == 500 and "is not healthy" in reply.error
             eventually(script.model.ready)
-            assert other.ask(ECHO % 2) == [2]
+            assert other.infer(ECHO % 2) == [2]
 
 
-def test_a_stub_that_dies_while_nothing_is_asked(http: RawHTTP, script: Script) -> None:
+def test_a_stub_that_dies_between_two_requests(http: RawHTTP, script: Script) -> None:
     with closing(Client(http)) as client:
-        assert client.ask(ECHO % 1) == [1]
+        assert client.infer(ECHO % 1) == [1]
         before = script.pid
         script.instance.stub.process.kill()  # type: ignore[union-attr]
         eventually(lambda: script.pid != before and script.model.ready())
-        assert client.ask(ECHO % 2) == [2]
+        assert client.infer(ECHO % 2) == [2]
 
 
 def test_a_server_that_stops_leaves_the_stub_to_the_link_reader(server: HTTPServer, script: Script, hold: Path) -> None:
     client = Client(RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}"))
     with closing(client):
         for number in range(3):
-            assert client.ask(ECHO % number) == [number]
+            assert client.infer(ECHO % number) == [number]
         client.send(waiting(hold, 3))
         stub = script.instance.stub
         assert stub is not None
@@ -200,7 +193,7 @@ def test_a_server_that_stops_leaves_the_stub_to_the_link_reader(server: HTTPServ
 def test_a_client_that_goes_gets_nothing_and_the_next_is_answered(http: RawHTTP, script: Script, hold: Path) -> None:
     with closing(Client(http)) as stays:
         with closing(Client(http)) as leaves:
-            assert [leaves.ask(ECHO % n) for n in range(2)] == [[0], [1]]
+            assert [leaves.infer(ECHO % n) for n in range(2)] == [[0], [1]]
             leaves.send(waiting(hold, 2))
             eventually(lambda: script.instance.inflight)
         stays.send(ECHO % 3)
@@ -209,12 +202,12 @@ def test_a_client_that_goes_gets_nothing_and_the_next_is_answered(http: RawHTTP,
     eventually(lambda: not script.instance.inflight)
 
 
-def test_a_connection_that_is_used_until_the_server_stops_is_told_so(
+def test_a_connection_that_is_used_until_the_server_stops_is_closed_by_its_last_reply(
     server: HTTPServer, script: Script, hold: Path
 ) -> None:
     client = Client(RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}"))
     with closing(client):
-        assert [client.ask(ECHO % number) for number in range(2)] == [[0], [1]]
+        assert [client.infer(ECHO % number) for number in range(2)] == [[0], [1]]
         client.send(waiting(hold, 2))
         eventually(lambda: script.instance.inflight)
         stopping = threading.Thread(target=server.stop, args=(60,))

@@ -40,7 +40,7 @@ def test_a_number_beyond_a_double_is_refused() -> None:
 
 
 @rule("6.3.5")
-def test_the_limit_of_depth_is_told_from_many_brackets() -> None:
+def test_depth_is_limited_and_the_number_of_brackets_is_not() -> None:
     flat = json.dumps([[[1]]] * 5000).encode()
     assert len(parse(flat)) == 5000
     text = json.dumps({"a": "[" * 500}).encode()  # in a string they open nothing
@@ -62,7 +62,7 @@ def test_of_depth_and_a_fault_the_first_is_reported(size: int) -> None:
 
 
 @rule("6.3.3")
-def test_what_has_the_wrong_type_is_told_in_tritons_words() -> None:
+def test_a_wrong_type_is_refused_in_tritons_words() -> None:
     with pytest.raises(TritonError) as raised:
         member([], "inputs")
     assert raised.value.message == "attempt to access non-existing object member 'inputs'"

@@ -37,7 +37,7 @@ def read(text: str | bytes) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What is in an array, in arrays in it, and so on."""
+    """Yield what is in an array, in arrays in it, and so on."""
     for each in value.tolist() if type(value) is LargeArray else value:
         if type(each) in (list, LargeArray):
             yield from leaves(each)
@@ -45,15 +45,15 @@ def leaves(value: Any) -> Iterator[Any]:
             yield each
 
 
-def told(value: Any, large: Any = None) -> str:
-    """The value's text, arrays flat; `large` is the same as it was read."""
+def text_of(value: Any, large: Any = None) -> str:
+    """Return the value's text, arrays flat, after a check that `large` has the same lengths."""
     if type(large) is LargeArray:
         assert large.length == len(value)
     if isinstance(value, dict):
-        members = [f"{key!r}: {told(each)}" for key, each in value.items()]
+        members = [f"{key!r}: {text_of(each)}" for key, each in value.items()]
         return "{" + ", ".join(members) + "}"
     if type(value) in (list, LargeArray):
-        return "[" + ", ".join(map(told, leaves(value))) + "]"
+        return "[" + ", ".join(map(text_of, leaves(value))) + "]"
     return repr(value)
 
 
@@ -69,7 +69,7 @@ layouts = st.sampled_from([{}, {"ensure_ascii": False}, {"indent": 1}, {"separat
 @given(document=documents, layout=layouts)
 def test_a_document_in_pieces_is_the_document(document: Any, layout: dict[str, Any]) -> None:
     text = json.dumps(document, **layout)
-    assert told(read(text)) == told(rapidjson_reader.read(text.encode()), read(text))
+    assert text_of(read(text)) == text_of(rapidjson_reader.read(text.encode()), read(text))
 
 
 @settings(max_examples=500, deadline=None)
@@ -94,7 +94,7 @@ def test_a_document_with_something_odd_in_it(document: Any, place: int, put: str
         assert found.offset == error.offset if found.offset < raised.value.end else raised.value.end <= len(body)
         return
     found = read(body)
-    assert told(found) == told(expected, found)
+    assert text_of(found) == text_of(expected, found)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_no_piece_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
         "\U0001f600" * 5000,
     ):
         found = read(json.dumps(document, ensure_ascii=False))
-        assert told(found) == told(document)
+        assert text_of(found) == text_of(document)
     assert max(sizes) <= 1002
     assert sum(sizes) / len(sizes) > 500  # and they are not small, either
 

@@ -1,5 +1,6 @@
-"""Nobody waits for another client's large request: the event loop is free while it is decoded, encoded or
-compressed."""
+"""Large requests of one client, for which no other waits: the event loop is free while they are decoded, encoded or
+compressed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def http(lab: Lab) -> Iterator[RawHTTP]:
 
 @contextmanager
 def held(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[threading.Event]:
-    """Has calls of a function wait until the end of the block; what is given is set once one waits."""
+    """Hold calls of a function until the end of the block; yield an event that is set once one waits."""
     call: Callable[..., Any] = getattr(owner, name)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -106,7 +107,7 @@ def test_others_are_answered_meanwhile(
     headers: dict[str, str],
 ) -> None:
     replies: list[Reply] = []
-    client = threading.Thread(target=lambda: replies.append(http.ask("POST", path, body, headers)), daemon=True)
+    client = threading.Thread(target=lambda: replies.append(http.request("POST", path, body, headers)), daemon=True)
     with held(monkeypatch, owner, name) as begun:
         client.start()
         assert begun.wait(SOON)
@@ -124,9 +125,9 @@ def test_small_requests_stay_on_the_event_loop(http: RawHTTP, monkeypatch: pytes
     for owner, name in ((InferDecoder, "decode"), (InferEncoder, "encode")):
         call: Callable[..., Any] = getattr(owner, name)
 
-        def noted(*args: Any, call: Callable[..., Any] = call, **named: Any) -> Any:
+        def noted(*args: Any, call: Callable[..., Any] = call, **options: Any) -> Any:
             threads.add(threading.current_thread().name)
-            return call(*args, **named)
+            return call(*args, **options)
 
         monkeypatch.setattr(owner, name, noted)
     assert http.infer("identity", json.loads(document(100))).status == 200
@@ -135,7 +136,7 @@ def test_small_requests_stay_on_the_event_loop(http: RawHTTP, monkeypatch: pytes
     assert threads == {"tritonlab http"}
 
 
-def test_health_is_told_while_loads_have_all_threads(http: RawHTTP, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_answers_while_loads_have_all_threads(http: RawHTTP, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with held(monkeypatch, lab.server.core, "load") as begun:
         clients = [
             threading.Thread(target=http.post, args=("/v2/repository/models/identity/load",), daemon=True)
@@ -191,14 +192,14 @@ def test_a_document_is_not_read_on_when_its_client_goes(http: RawHTTP, monkeypat
     assert len(pieces) < 20  # of 42 and the few of the second document
 
 
-def test_a_call_has_the_context_of_who_asks_for_it() -> None:
+def test_a_call_has_the_context_of_its_caller() -> None:
     name = contextvars.ContextVar[str]("name")
     work = large_work.LargeWork()
 
-    async def ask() -> tuple[str, str]:
-        name.set("asker")
+    async def run() -> tuple[str, str]:
+        name.set("caller")
         return await work.run(lambda: (name.get(), threading.current_thread().name))
 
-    asked, thread = asyncio.run(ask())
+    found, thread = asyncio.run(run())
     work.close()
-    assert asked == "asker" and thread.startswith("tritonlab http large")
+    assert found == "caller" and thread.startswith("tritonlab http large")

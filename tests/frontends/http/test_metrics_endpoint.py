@@ -19,7 +19,7 @@ def port() -> Iterator[int]:
     server.stop(1)
 
 
-def ask(port: int, method: str, path: str) -> tuple[int, str, str]:
+def fetch(port: int, method: str, path: str) -> tuple[int, str, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path)
@@ -32,18 +32,18 @@ def ask(port: int, method: str, path: str) -> tuple[int, str, str]:
 @rule("5.13.5")
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/", "/metrics?name=x"])
 def test_get_shows_the_metrics(port: int, path: str) -> None:
-    assert ask(port, "GET", path) == (200, "text/plain; charset=utf-8", "nv_one 1\n")
+    assert fetch(port, "GET", path) == (200, "text/plain; charset=utf-8", "nv_one 1\n")
 
 
 @rule("5.13.5")
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_nothing_but_get(port: int, method: str) -> None:
-    assert ask(port, method, "/metrics") == (405, "text/plain", '{"error":"Method Not Allowed"}')
+    assert fetch(port, method, "/metrics") == (405, "text/plain", '{"error":"Method Not Allowed"}')
 
 
 @rule("5.13.5")
 def test_another_path_shows_nothing(port: int) -> None:
-    assert ask(port, "GET", "/") == (200, "text/plain; charset=utf-8", "")
+    assert fetch(port, "GET", "/") == (200, "text/plain; charset=utf-8", "")
 
 
 def test_the_server_ends_and_frees_its_port() -> None:
@@ -58,4 +58,4 @@ def test_the_server_ends_and_frees_its_port() -> None:
     connection.close()
     eventually(lambda: threading.active_count() <= before)
     with pytest.raises(ConnectionRefusedError):
-        ask(port, "GET", "/metrics")
+        fetch(port, "GET", "/metrics")

@@ -1,5 +1,4 @@
-"""These tests check, through the decoder, which requests are not parsed again, and that they mean the same as when they
-were parsed."""
+"""Requests that are not parsed again, seen through the decoder: they mean the same as when they were parsed."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ DATATYPES = [*(datatype.name for datatype in DataType), "FP33", "fp32"]
 
 
 def outcome(entry: dict[str, Any], monkeypatch: pytest.MonkeyPatch, whole: bool) -> Any:
-    """What the decoder makes of a request with this input, or says of it."""
+    """Return what the decoder makes of a request with this input, or its error."""
     with monkeypatch.context() as patch:
         if not whole:
             patch.setattr(infer_decoder, "plain_data", lambda entry: None)
@@ -165,7 +164,7 @@ def test_a_text_that_says_more_is_parsed_each_time(document: Any) -> None:
     assert list(found[0].inputs) == list(found[1].inputs)
 
 
-def test_a_region_is_asked_for_each_time() -> None:
+def test_a_region_is_looked_up_each_time() -> None:
     place = {"shared_memory_region": "gone", "shared_memory_byte_size": 4}
     for _ in range(2):
         with pytest.raises(TritonError, match="gone"):

@@ -1,5 +1,6 @@
-"""What python-rapidjson reads otherwise than Triton is mended, and nothing else is changed. The table has what the real
-server says."""
+"""What python-rapidjson reads otherwise than Triton, and how it is mended, without a change to anything else. The table
+has the real server's texts.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _NATIVE = rapidjson.NM_NATIVE | rapidjson.NM_NAN
 
 
 def as_read(text: str) -> str:
-    """What `read` returns, or the fault; the same fault is found in pieces."""
+    """Return what `read` returns or the fault, after a check that the same fault is found in pieces."""
     body = text.encode()
     try:
         return f"value {read(body)!r}"

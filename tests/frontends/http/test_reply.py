@@ -1,4 +1,4 @@
-"""These tests check what comes before the body of a reply."""
+"""What comes before the body of a reply."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_a_reply_in_one_piece() -> None:
 
 
 def test_replies_differ_in_what_their_heads_say() -> None:
-    given = [HttpReply(), HttpReply(404), HttpReply(kind=TEXT), HttpReply(body=b"x"), HttpReply(headers=[(b"a", b"1")])]
-    assert len({reply.whole() for reply in [*given, *given]}) == len(given)
+    cases = [HttpReply(), HttpReply(404), HttpReply(kind=TEXT), HttpReply(body=b"x"), HttpReply(headers=[(b"a", b"1")])]
+    assert len({reply.whole() for reply in [*cases, *cases]}) == len(cases)
 
 
 def test_a_large_body_is_not_joined() -> None:

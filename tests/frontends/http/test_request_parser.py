@@ -1,4 +1,4 @@
-"""These tests do over a socket what clients do with a connection; the application answers with what it was asked."""
+"""What clients do with a connection, over a socket to an application that answers with the request."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tritonlab.frontends.http.request_parser import Request
 UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
 
-async def tell(request: Request) -> HttpReply:
-    """Answers with the path and the body."""
+async def echo(request: Request) -> HttpReply:
+    """Answer with the path and the body."""
     return HttpReply(body=json.dumps([request.path.decode(), request.body.decode()]).encode())
 
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[RawHTTP]:
-    server = ConnectionServer(tell, "tell")
+    server = ConnectionServer(echo, "echo")
     yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
     server.stop(0)
 
@@ -64,8 +64,8 @@ def test_another_protocol_is_not_spoken(http: RawHTTP, request_: bytes) -> None:
 
 
 def test_requests_before_and_behind_one_that_asks_for_another_protocol(http: RawHTTP) -> None:
-    asks = post("/2", "two", UPGRADE)
-    sent = post("/1", "one") + asks + chunked("/3", "th", "ree") + asks + post("/5", "")
+    requests = post("/2", "two", UPGRADE)
+    sent = post("/1", "one") + requests + chunked("/3", "th", "ree") + requests + post("/5", "")
     sent += chunked("/6", headers=UPGRADE)
     expected = [["/1", "one"], ["/2", "two"], ["/3", "three"], ["/2", "two"], ["/5", ""], ["/6", ""]]
     assert parsed(http, sent, count=6) == expected
@@ -77,16 +77,16 @@ def test_a_request_without_a_body_that_asks_for_another_protocol(http: RawHTTP) 
     assert parsed(http, get + get + post("/a", "x"), count=3) == [["/g", ""], ["/g", ""], ["/a", "x"]]
 
 
-def test_any_number_of_requests_that_ask_for_another_protocol(http: RawHTTP) -> None:
-    asks = f"GET /g HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n".encode()
+def test_any_number_of_requests_to_change_the_protocol(http: RawHTTP) -> None:
+    requests = f"GET /g HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n".encode()
     with closing(http.connect()) as connection, connection.makefile("rb") as stream:
-        sender = threading.Thread(target=connection.sendall, args=(asks * 3000,))
+        sender = threading.Thread(target=connection.sendall, args=(requests * 3000,))
         sender.start()
         assert [read_reply(stream).document for _ in range(3000)] == [["/g", ""]] * 3000
         sender.join()
 
 
-def test_a_client_that_has_said_all_gets_its_answers_and_then_the_end(http: RawHTTP) -> None:
+def test_a_client_that_has_sent_all_gets_its_answers_and_then_the_end(http: RawHTTP) -> None:
     for count in (1, 3):
         sent = b"".join(post(f"/{number}", "x") for number in range(count))
         assert parsed(http, sent, count=count, end=True) == [[f"/{number}", "x"] for number in range(count)]
@@ -139,7 +139,7 @@ def test_a_body_in_another_transfer_coding_is_refused(http: RawHTTP, case: str) 
 
 
 @pytest.mark.parametrize("coding", ["Chunked", "chunked ", " CHUNKED"])
-def test_chunks_may_be_said_in_other_letters(http: RawHTTP, coding: str) -> None:
+def test_the_coding_of_chunks_may_be_in_other_letters(http: RawHTTP, coding: str) -> None:
     assert parsed(http, chunked("/a", "one").replace(b" chunked", coding.encode())) == [["/a", "one"]]
 
 

@@ -1,5 +1,4 @@
-"""These tests check the trace of an HTTP request, with Triton's names in Triton's order (rule 5.14.4; measured on
-2.51)."""
+"""The trace of an HTTP request, with Triton's names in Triton's order (rule 5.14.4; measured on 2.51)."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def url(lab: Lab) -> Iterator[str]:
     lab.server.unload("http_traced")
 
 
-def ask(url: str, datatype: str = "INT32", **headers: str) -> str:
+def infer(url: str, datatype: str = "INT32", **headers: str) -> str:
     sent = {"inputs": [{"name": "IN", "datatype": datatype, "shape": [1], "data": [1]}]}
     request = urllib.request.Request(url, json.dumps(sent).encode(), headers)
     with urllib.request.urlopen(request, timeout=10) as reply:
@@ -40,8 +39,8 @@ def ask(url: str, datatype: str = "INT32", **headers: str) -> str:
 def test_moments_of_http(lab: Lab, url: str, tmp_path: Path) -> None:
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "t")))
     with pytest.raises(urllib.error.HTTPError):
-        ask(url, "FP32")
-    assert ask(url) == "None"
+        infer(url, "FP32")
+    assert infer(url) == "None"
     found = moments(tmp_path / "t.0")
     assert [moment["name"] for moment in found] == [
         "HTTP_RECV_START",
@@ -64,8 +63,8 @@ def test_moments_of_http(lab: Lab, url: str, tmp_path: Path) -> None:
 
 def test_a_clients_own_trace_goes_on_whatever_the_rate(lab: Lab, url: str) -> None:
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1000, mode="opentelemetry"))
-    assert ask(url) == "None"
+    assert infer(url) == "None"
     sent = f"00-{'a' * 32}-{'b' * 16}-01"
-    context = json.loads(ask(url, traceparent=sent))
+    context = json.loads(infer(url, traceparent=sent))
     assert context["traceparent"].startswith(f"00-{'a' * 32}-")
     assert context["traceparent"] != sent

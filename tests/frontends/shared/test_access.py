@@ -10,8 +10,8 @@ from tritonlab.core.status import InvalidArgumentError, UnsupportedError
 from tritonlab.frontends.shared.access import AccessRules, Door, DoorAnswer, HostName, new_token
 
 
-def ask(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, str, dict[str, str]]:
-    """Status, error text or body, and headers of the answer to one request."""
+def send(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, str, dict[str, str]]:
+    """Return status, error text or body, and headers of the answer to one request."""
     found = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     door = Door(rules)
     answer = door.ask(method, b"/v2", found) or DoorAnswer(200, door.for_page(found), b"answered")
@@ -38,11 +38,11 @@ def ask(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, 
     ],
 )
 def test_what_cannot_be_rebound_is_let_in(host: str) -> None:
-    assert ask(AccessRules(), host=host)[:2] == (200, "answered")
+    assert send(AccessRules(), host=host)[:2] == (200, "answered")
 
 
 def test_a_client_that_says_no_host_is_no_browser() -> None:
-    assert ask(AccessRules())[0] == 200
+    assert send(AccessRules())[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_client_that_says_no_host_is_no_browser() -> None:
      "l\u00f6calhost"],
 )  # fmt: skip
 def test_a_name_that_may_have_been_rebound_is_refused(host: str) -> None:
-    status, error, headers = ask(AccessRules(), host=host)
+    status, error, headers = send(AccessRules(), host=host)
     assert (status, headers["content-type"]) == (403, "application/json")
     assert "--allowed-host" in error and f"'{host.encode().decode('latin-1')}'" in error
 
@@ -69,14 +69,14 @@ def test_a_host_that_was_refused_once_stays_refused() -> None:
 
 
 def test_hosts_can_be_allowed_by_name_or_all_of_them() -> None:
-    assert ask(AccessRules(hosts=("Triton.Lan",)), host="triton.lan:8000")[0] == 200
-    assert ask(AccessRules(hosts=("triton.lan",)), host="other.lan:8000")[0] == 403
-    assert ask(AccessRules(hosts=("*",)), host="other.lan:8000")[0] == 200
+    assert send(AccessRules(hosts=("Triton.Lan",)), host="triton.lan:8000")[0] == 200
+    assert send(AccessRules(hosts=("triton.lan",)), host="other.lan:8000")[0] == 403
+    assert send(AccessRules(hosts=("*",)), host="other.lan:8000")[0] == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9000", "https://localhost:8000"])
 def test_a_page_of_another_origin_is_refused(origin: str) -> None:
-    status, error, _ = ask(AccessRules(), host="localhost:8000", origin=origin)
+    status, error, _ = send(AccessRules(), host="localhost:8000", origin=origin)
     assert status == 403
     assert "--allowed-origin" in error and f"'{origin}'" in error
 
@@ -85,32 +85,32 @@ def test_a_page_of_another_origin_is_refused(origin: str) -> None:
 def test_a_simple_post_of_a_page_is_refused_too() -> None:
     """`text/plain` needs no preflight: the request itself comes, with its Origin."""
     headers = {"host": "localhost:8000", "content_type": "text/plain", "origin": "https://evil.example"}
-    assert ask(AccessRules(), **headers)[0] == 403
-    assert ask(AccessRules(), method="OPTIONS", **headers)[0] == 403
+    assert send(AccessRules(), **headers)[0] == 403
+    assert send(AccessRules(), method="OPTIONS", **headers)[0] == 403
 
 
-def test_what_the_server_showed_itself_may_ask() -> None:
-    assert ask(AccessRules(), host="localhost:8000", origin="http://localhost:8000")[0] == 200
+def test_a_page_of_the_server_itself_is_let_in() -> None:
+    assert send(AccessRules(), host="localhost:8000", origin="http://localhost:8000")[0] == 200
     # whichever header comes first
-    assert ask(AccessRules(), origin="http://localhost:8000", host="localhost:8000")[0] == 200
+    assert send(AccessRules(), origin="http://localhost:8000", host="localhost:8000")[0] == 200
 
 
-def test_an_allowed_page_may_ask_and_read() -> None:
+def test_an_allowed_page_may_send_and_read() -> None:
     rules = AccessRules(origins=("https://lab.example/",))
-    status, _, headers = ask(rules, host="localhost:8000", origin="https://lab.example")
+    status, _, headers = send(rules, host="localhost:8000", origin="https://lab.example")
     assert (status, headers["access-control-allow-origin"]) == (200, "https://lab.example")
-    assert ask(rules, host="localhost:8000", origin="https://evil.example")[0] == 403
+    assert send(rules, host="localhost:8000", origin="https://evil.example")[0] == 403
 
 
 def test_an_allowed_page_gets_its_preflight_answered() -> None:
     rules = AccessRules(origins=("https://lab.example",))
     preflight = {"access_control_request_method": "POST", "access_control_request_headers": "content-type"}
-    status, _, headers = ask(rules, "OPTIONS", host="localhost:8000", origin="https://lab.example", **preflight)
+    status, _, headers = send(rules, "OPTIONS", host="localhost:8000", origin="https://lab.example", **preflight)
     assert (status, headers["access-control-allow-headers"]) == (200, "content-type")
 
 
 def test_all_pages_can_be_allowed() -> None:
-    status, _, headers = ask(AccessRules(origins=("*",)), host="localhost:8000", origin="null")
+    status, _, headers = send(AccessRules(origins=("*",)), host="localhost:8000", origin="null")
     assert (status, headers["access-control-allow-origin"]) == (200, "*")
 
 
@@ -137,11 +137,11 @@ def test_the_name_in_a_host_header(header: str, name: str, is_address: bool) -> 
 
 
 def test_an_empty_name_is_never_allowed() -> None:
-    assert ask(AccessRules(hosts=("", ".")), host="")[0] == 403
+    assert send(AccessRules(hosts=("", ".")), host="")[0] == 403
 
 
 def test_an_address_that_the_server_listens_on_may_be_named() -> None:
-    assert ask(AccessRules(hosts=("::", "triton.lan.")), host="triton.lan:8000")[0] == 200
+    assert send(AccessRules(hosts=("::", "triton.lan.")), host="triton.lan:8000")[0] == 200
 
 
 # -- the token
@@ -152,7 +152,7 @@ GUARDED = AccessRules(token=TOKEN)
 
 @pytest.mark.parametrize("sent", ["Bearer s3cret", "bearer s3cret", "BEARER  s3cret ", " bEaReR s3cret"])
 def test_who_sends_the_token_is_let_in(sent: str) -> None:
-    assert ask(GUARDED, authorization=sent)[:2] == (200, "answered")
+    assert send(GUARDED, authorization=sent)[:2] == (200, "answered")
     assert GUARDED.refuses([sent]) == GUARDED.refuses([sent.encode()]) == ""
 
 
@@ -161,15 +161,15 @@ def test_who_sends_the_token_is_let_in(sent: str) -> None:
     ["", " ", "Bearer", "Bearer ", "s3cret", "Bearer s3cre", "Bearer s3crets", "Bearer S3CRET", "Basic s3cret",
      "Bearers3cret", "token s3cret", "Bearer s3cret s3cret", "Bearer \u00fc"],
 )  # fmt: skip
-def test_who_sends_another_or_none_is_told_what_to_send(sent: str) -> None:
-    status, error, headers = ask(GUARDED, authorization=sent)
+def test_a_refusal_of_another_token_names_what_to_send(sent: str) -> None:
+    status, error, headers = send(GUARDED, authorization=sent)
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
     assert "the token" in error and TOKEN not in error
     assert GUARDED.refuses([sent]) == error
 
 
-def test_who_sends_none_is_told_how() -> None:
-    status, error, _ = ask(GUARDED)
+def test_a_refusal_without_a_token_names_the_header() -> None:
+    status, error, _ = send(GUARDED)
     assert (status, "'Authorization: Bearer <token>'" in error) == (401, True)
     assert "'authorization: Bearer <token>'" in GUARDED.refuses([], "authorization")
 
@@ -182,7 +182,7 @@ def test_without_a_token_nobody_needs_one() -> None:
     assert AccessRules().refuses([]) == AccessRules().refuses(["Bearer other"]) == ""
 
 
-def test_liveness_alone_is_told_to_everybody() -> None:
+def test_liveness_alone_is_for_everybody() -> None:
     door = Door(GUARDED)
     assert door.ask("GET", b"/v2/health/live", ()) is None
     for path in (b"/v2/health/ready", b"/v2/health/live/", b"/v2", b"/metrics", b"*", b"/v2/health/live?x"):
@@ -194,20 +194,20 @@ def test_a_page_asks_whether_it_may_send_a_token_without_one() -> None:
     rules = AccessRules(origins=("https://lab.example",), token=TOKEN)
     page = {"host": "localhost:8000", "origin": "https://lab.example"}
     preflight = {"access_control_request_method": "POST", "access_control_request_headers": "authorization"}
-    status, body, headers = ask(rules, "OPTIONS", **page, **preflight)
+    status, body, headers = send(rules, "OPTIONS", **page, **preflight)
     assert (status, body, headers["access-control-allow-headers"]) == (200, "", "authorization")
     assert headers["access-control-allow-origin"] == "https://lab.example"
-    status, _, headers = ask(rules, **page)
+    status, _, headers = send(rules, **page)
     assert (status, headers["access-control-allow-origin"]) == (401, "https://lab.example")
-    assert ask(rules, **page, authorization=f"Bearer {TOKEN}")[0] == 200
+    assert send(rules, **page, authorization=f"Bearer {TOKEN}")[0] == 200
     # nobody else is let in that way
-    assert ask(rules, "OPTIONS", host="localhost:8000", **preflight)[0] == 401
-    assert ask(rules, "OPTIONS", host="localhost:8000", origin="http://localhost:8000", **preflight)[0] == 401
-    assert ask(rules, "GET", **page, **preflight)[0] == 401
-    assert ask(GUARDED, "OPTIONS", **page, **preflight)[0] == 403
+    assert send(rules, "OPTIONS", host="localhost:8000", **preflight)[0] == 401
+    assert send(rules, "OPTIONS", host="localhost:8000", origin="http://localhost:8000", **preflight)[0] == 401
+    assert send(rules, "GET", **page, **preflight)[0] == 401
+    assert send(GUARDED, "OPTIONS", **page, **preflight)[0] == 403
 
 
-def test_the_token_is_not_shown() -> None:
+def test_the_token_is_in_no_repr() -> None:
     assert TOKEN not in repr(GUARDED) + str(GUARDED)
 
 

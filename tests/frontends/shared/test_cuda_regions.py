@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from tests.conformance.rules import rule
 from tests.driver_process import DriverProcess
-from tests.models import IDENTITY, answers
+from tests.models import IDENTITY, answers, executes
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import (
     AlreadyExistsError,
@@ -40,21 +40,12 @@ BAD = "failed to register shared memory region: invalid args"
 DOUBLE = answers("2 * x")
 
 #: Computes on the simulated device, whose memory only its driver reads: nothing is counted as a copy.
-DOUBLE_THERE = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-from _pb_stub.api.simulated_array import SimulatedArray
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            given = SimulatedArray.from_dlpack(request.inputs()[0])
-            made = SimulatedArray(given.numpy() * 2, given.device)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", made)]))
-        return responses
-"""
+DOUBLE_THERE = executes(
+    "arrays = [SimulatedArray.from_dlpack(request.inputs()[0]) for request in requests]\n"
+    "made = [SimulatedArray(array.numpy() * 2, array.device) for array in arrays]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", each)]) for each in made]',
+    imports="from _pb_stub.api.simulated_array import SimulatedArray",
+)
 ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
 
 
@@ -205,7 +196,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     lab.load("double", DOUBLE, config("IN FP32 -1", "OUT FP32 -1"))
     lab.load("double_there", DOUBLE_THERE, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
-    made = DOUBLE_THERE.replace("given.numpy() * 2, given.device", "np.full(2, 3, np.float32)")
+    made = DOUBLE_THERE.replace("array.numpy() * 2, array.device", "np.full(2, 3, np.float32)")
     made = made.replace("SimulatedArray.from_dlpack(request.inputs()[0])", "request.inputs()[0]")
     lab.load("made_there", made, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
     lab.load("text", IDENTITY, config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
@@ -220,7 +211,7 @@ def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
 
 @pytest.fixture
 def registered(connection: Any, client: GpuClient) -> Iterator[Callable[..., Any]]:
-    """Sends a request for a model with input and output in the client's region; returns the answer."""
+    """Yield a function that sends a request with input and output in the client's region and returns the answer."""
     module = connection.module
     connection.register_cuda_shared_memory("r", base64.b64encode(client.handle), 0, SIZE)
 
@@ -242,7 +233,7 @@ def test_tensors_come_from_and_go_to_a_clients_gpu(registered: Callable[..., Any
     recording.clear()
     registered("double", 32, 64, 128)
     assert client.read(128, 32) == (2 * numbers).tobytes()
-    # the request may be answered before its reader has told
+    # the request may be answered before its reader has reported it
     eventually(lambda: device_copies(recording.model("double")) == DeviceCopies(1, 32, 32, simulated=True))
 
 

@@ -31,7 +31,7 @@ __all__ = ["lab"]
 
 
 class Memory(SharedMemoryManager):
-    """Keeps what is written."""
+    """A manager that records what is written."""
 
     def __init__(self) -> None:
         super().__init__(allowed=True)
@@ -43,12 +43,12 @@ class Memory(SharedMemoryManager):
 
 
 class Core:
-    """Knows one version, and refuses what it is told to."""
+    """A core with one version, which fails with `refuses`."""
 
     def __init__(self, version: ModelVersion) -> None:
         self.version = version
         self.refuses: BaseException | None = None
-        self.asked: list[tuple[InferenceRequest, ModelVersion | None]] = []
+        self.submitted: list[tuple[InferenceRequest, ModelVersion | None]] = []
         self.waited_for: list[InferenceRequest] = []
         self.looked_up = 0
 
@@ -57,7 +57,7 @@ class Core:
         return self.version
 
     def infer(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
-        self.asked.append((request, version))
+        self.submitted.append((request, version))
         if self.refuses is not None:
             raise self.refuses
 
@@ -91,7 +91,7 @@ def test_a_version_is_looked_up_once() -> None:
     request = InferenceRequest("m", {})
     exchange.submit_single(exchange.find("m", -1), request)
     exchange.submit(exchange.find("m", -1), stream := InferenceRequest("m", {}))
-    assert core.looked_up == 2 and core.asked == [(request, version), (stream, version)]
+    assert core.looked_up == 2 and core.submitted == [(request, version), (stream, version)]
 
 
 def test_who_gets_one_response_is_not_let_to_a_decoupled_model() -> None:
@@ -114,7 +114,7 @@ def test_only_a_request_that_is_alone_is_worth_waiting_for() -> None:
 def test_who_has_no_time_does_not_wait() -> None:
     exchange, core = exchange_of(version_of())
     exchange.submit_single(version_of(), InferenceRequest("m", {}), waits=False)
-    assert len(core.asked) == 1 and not core.waited_for
+    assert len(core.submitted) == 1 and not core.waited_for
 
 
 @pytest.mark.parametrize("error", [InvalidArgumentError("no"), ValueError("a defect"), KeyboardInterrupt()])
@@ -127,14 +127,14 @@ def test_what_is_refused_is_over(error: BaseException, monkeypatch: pytest.Monke
     assert exchange._sole._under_way == set()
 
 
-class Asked(NamedTuple):
+class Lookups(NamedTuple):
     lab: Lab
     endpoints: Endpoints
     found: list[str]  # the model of each look-up
 
 
 @pytest.fixture
-def asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+def lookups(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lookups]:
     lab.load("add_sub", ADD_SUB, ADD_SUB_CONFIG)
     core = lab.server.core
     found: list[str] = []
@@ -146,41 +146,42 @@ def asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
     monkeypatch.setattr(core, "find", count)
     with Endpoints(core, EndpointOptions(http_port=0, grpc_port=0, metrics=False)) as endpoints:
-        yield Asked(lab, endpoints, found)
+        yield Lookups(lab, endpoints, found)
 
 
 ONES = np.ones(1, np.float32)
 
 
-def in_kernel(asked: Asked) -> None:
-    asked.lab.server.model("add_sub")(INPUT0=ONES, INPUT1=ONES)
+def in_kernel(lookups: Lookups) -> None:
+    lookups.lab.server.model("add_sub")(INPUT0=ONES, INPUT1=ONES)
 
 
-def in_kernel_iterated(asked: Asked) -> None:
-    list(asked.lab.server.model("add_sub").infer(inputs={"INPUT0": ONES, "INPUT1": ONES}))
+def in_kernel_iterated(lookups: Lookups) -> None:
+    list(lookups.lab.server.model("add_sub").infer(inputs={"INPUT0": ONES, "INPUT1": ONES}))
 
 
-def over_http(asked: Asked) -> None:
-    with tritonclient.http.InferenceServerClient(asked.endpoints.http) as client:
+def over_http(lookups: Lookups) -> None:
+    with tritonclient.http.InferenceServerClient(lookups.endpoints.http) as client:
         client.infer("add_sub", client_inputs(tritonclient.http))
 
 
-def over_grpc(asked: Asked) -> None:
-    with tritonclient.grpc.InferenceServerClient(asked.endpoints.grpc) as client:
+def over_grpc(lookups: Lookups) -> None:
+    with tritonclient.grpc.InferenceServerClient(lookups.endpoints.grpc) as client:
         client.infer("add_sub", client_inputs(tritonclient.grpc))
 
 
-def over_a_stream(asked: Asked) -> None:
+def over_a_stream(lookups: Lookups) -> None:
     answers: SimpleQueue[Any] = SimpleQueue()
-    with tritonclient.grpc.InferenceServerClient(asked.endpoints.grpc) as client:
+    with tritonclient.grpc.InferenceServerClient(lookups.endpoints.grpc) as client:
         client.start_stream(lambda result, error: answers.put(error))
         client.async_stream_infer("add_sub", client_inputs(tritonclient.grpc))
         assert answers.get(timeout=60) is None
 
 
-def generated(asked: Asked) -> None:
+def generated(lookups: Lookups) -> None:
     body = b'{"INPUT0": [1], "INPUT1": [1]}'
-    with urllib.request.urlopen(f"http://{asked.endpoints.http}/v2/models/add_sub/generate", body, timeout=10) as reply:
+    url = f"http://{lookups.endpoints.http}/v2/models/add_sub/generate"
+    with urllib.request.urlopen(url, body, timeout=10) as reply:
         assert reply.status == 200
 
 
@@ -191,10 +192,10 @@ def client_inputs(protocol: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("ask", [in_kernel, in_kernel_iterated, over_http, over_grpc, over_a_stream, generated])
-def test_each_way_looks_the_version_up_once(asked: Asked, ask: Callable[[Asked], None]) -> None:
-    ask(asked)
-    assert asked.found == ["add_sub"]
+@pytest.mark.parametrize("infer", [in_kernel, in_kernel_iterated, over_http, over_grpc, over_a_stream, generated])
+def test_each_way_looks_the_version_up_once(lookups: Lookups, infer: Callable[[Lookups], None]) -> None:
+    infer(lookups)
+    assert lookups.found == ["add_sub"]
 
 
 @rule("5.11.2")

@@ -35,9 +35,9 @@ def test_a_port_is_shared_by_those_that_all_say_so() -> None:
             assert taken.getpeername() == caller.getsockname()
         with listen("127.0.0.1", port, shared=True) as other:
             assert other.getsockname() == one.getsockname()
-        for ask in (check_free, listen):
+        for bind in (check_free, listen):
             with pytest.raises(UnavailableError):
-                ask("127.0.0.1", port)
+                bind("127.0.0.1", port)
     with listen("127.0.0.1", 0) as alone, pytest.raises(UnavailableError):
         check_free("127.0.0.1", alone.getsockname()[1], shared=True)
 

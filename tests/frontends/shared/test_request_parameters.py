@@ -11,7 +11,7 @@ from tritonlab.frontends.shared.request_parameters import check_forwarded, set_p
 
 
 class Plain:
-    """Values that are Python's already."""
+    """A codec of values that are Python's already."""
 
     def correlation_id(self, value: Any) -> int | str:
         assert isinstance(value, (int, str))
@@ -37,7 +37,7 @@ class Plain:
 @rule("6.4.1")
 def test_what_has_a_meaning_becomes_a_field_and_the_rest_is_for_the_model() -> None:
     request = InferenceRequest("m", {})
-    given = {
+    parameters = {
         "sequence_id": "s",
         "sequence_start": True,
         "sequence_end": True,
@@ -46,7 +46,7 @@ def test_what_has_a_meaning_becomes_a_field_and_the_rest_is_for_the_model() -> N
         "triton_known": 1,
         "own": 1.5,
     }
-    set_parameters(request, given, Plain())
+    set_parameters(request, parameters, Plain())
     assert (request.correlation_id, request.flags, request.priority, request.timeout) == ("s", 3, 2, 30)
     assert request.parameters == {"own": 1.5}
 

@@ -1,5 +1,4 @@
-"""These tests check regions of clients: registration, bounds, and keys that must not lead out of /dev/shm. The texts
-are those of 2.51."""
+"""Regions of clients: registration, bounds, and keys that must not lead out of /dev/shm. The texts are 2.51's."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @pytest.fixture
 def key() -> Iterator[str]:
-    """A region of two pages; its 32-bit words count from 0."""
+    """Yield the key of a region of two pages; its 32-bit words count from 0."""
     name = f"tritonlab_test_{uuid.uuid4().hex}"
     path = Path("/dev/shm") / name
     path.write_bytes(np.arange(2 * PAGE // 4, dtype=np.uint32).tobytes())
@@ -91,7 +90,7 @@ def test_what_is_read_is_a_copy_and_outlives_its_registration(manager: SharedMem
 
 
 def times_open(key: str) -> int:
-    """How many descriptors of this process are the key's file."""
+    """Return how many descriptors of this process are the key's file."""
     count = 0
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # others of the process open and close some

@@ -16,24 +16,17 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serve_process import ServeProcess
 from tests.serving import SOON, config, eventually, write_model
 
 #: Answers with its input, once the file that is named at its load is gone.
-HELD = """
-import os, time
-
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        while os.path.exists({hold!r}):
-            time.sleep(0.005)
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())]) for request in requests
-        ]
-"""
+HELD = executes(
+    "while os.path.exists({hold!r}):\n"
+    "    time.sleep(0.005)\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]',
+    imports="import os, time",
+)
 SIZE = 16 << 20
 ELEMENTS = SIZE // 4
 
@@ -68,7 +61,7 @@ class Client:
         return tritonclient.http.InferenceServerClient(self.served.http, connection_timeout=60, network_timeout=60)
 
     def infer(self, *, region_in: bool, region_out: bool) -> Any:
-        """The answer of one request over a connection of its own."""
+        """Return the answer of one request over a connection of its own."""
         tensor = self.protocol.InferInput("IN", [ELEMENTS if region_in or region_out else 1], "FP32")
         if region_in:
             tensor.set_shared_memory("r", SIZE)
@@ -86,7 +79,7 @@ class Client:
             client.close()
 
     def in_thread(self, **places: bool) -> Callable[[], Any]:
-        """Sends a request; what is returned waits for its answer."""
+        """Send a request; return a function that waits for its answer."""
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(self.infer(**places)), daemon=True)
         thread.start()

@@ -13,30 +13,25 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.conformance.raw_http import RawHTTP
+from tests.models import executes
 from tests.serving import Lab, config, eventually
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.shared.unread_responses import too_much_unread
 
 MOST = 1 << 20
 #: Sends numbers, each with so many bytes behind it. A file beside it says how many it has sent.
-COUNTS = """
-import pathlib
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            count, size = request.inputs()[0].as_numpy().tolist()
-            sender, sent = request.get_response_sender(), 0
-            while sent < count and not request.is_cancelled():
-                text = np.array([b"%d " % sent + b"x" * size], dtype=object)
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
-                sent += 1
-            pathlib.Path(__file__).with_name("sent").write_text(str(sent))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+COUNTS = executes(
+    "for request in requests:\n"
+    "    count, size = request.inputs()[0].as_numpy().tolist()\n"
+    "    sender, sent = request.get_response_sender(), 0\n"
+    "    while sent < count and not request.is_cancelled():\n"
+    '        text = np.array([b"%d " % sent + b"x" * size], dtype=object)\n'
+    '        sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))\n'
+    "        sent += 1\n"
+    '    pathlib.Path(__file__).with_name("sent").write_text(str(sent))\n'
+    "    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)",
+    imports="import pathlib",
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +47,7 @@ def endpoints(counts: Lab) -> Iterator[Endpoints]:
         yield found
 
 
-def asked(count: int, size: int) -> Any:
+def infer_request(count: int, size: int) -> Any:
     request = service_pb2.ModelInferRequest(model_name="counts")
     tensor = request.inputs.add(name="IN", datatype="INT32", shape=[2])
     tensor.contents.int_contents.extend([count, size])
@@ -91,7 +86,7 @@ def test_a_slow_reader_of_events(endpoints: Endpoints, counts: Lab) -> None:
 
 def test_a_slow_reader_of_a_grpc_stream(endpoints: Endpoints, counts: Lab) -> None:
     requests: SimpleQueue[Any] = SimpleQueue()
-    requests.put(asked(1_000_000, 10_000))
+    requests.put(infer_request(1_000_000, 10_000))
     with grpc.insecure_channel(endpoints.grpc) as channel:
         call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(requests.get, None))
         assert sent(counts) < 10_000

@@ -19,7 +19,7 @@ from tritonlab.instances.life.model_instance import ModelInstance
 
 
 class FakeInstance:
-    """What the graph looks at."""
+    """An instance, as far as the graph looks at it."""
 
     def __init__(self, model: str) -> None:
         self.plan = SimpleNamespace(source=SimpleNamespace(model=model))
@@ -37,14 +37,14 @@ class Model:
         self.instances = [FakeInstance(name) for _ in range(count)]
 
     def call(self, callee: Model, waits: int = WAITS_ALONE, instance: int = 0) -> BlsCall:
-        """A call that waits in the callee's queue."""
+        """Return a call that waits in the callee's queue."""
         caller = cast(ModelInstance, self.instances[instance])
         request = InferenceRequest(callee.name, {})
         request.advance(RequestEvent.ENQUEUE)
         return BlsCall(caller, self.instances[instance].stub.link, 1, cast(Any, callee), request, waits)
 
     def run(self, call: BlsCall, instance: int = 0) -> None:
-        """Has an instance execute the call."""
+        """Let an instance execute the call."""
         call.request.advance(RequestEvent.EXECUTE)
         self.instances[instance].executing.append(call.request)
 
@@ -60,7 +60,7 @@ def refused(verdict: Verdict) -> CircleRefusal:
 
 
 def suspects(verdict: Verdict) -> list[str]:
-    """The models that may wait for one another; nothing is refused."""
+    """Return the models that may wait for one another, after a check that nothing is refused."""
     assert verdict.refusal is None
     return sorted(instance.plan.source.model for instance in verdict.suspects)
 

@@ -1,5 +1,4 @@
-"""These tests check BLS on the link: blocks that must go back, callees and callers that die, calls from many
-threads."""
+"""BLS on the link: blocks that must go back, callees and callers that die, calls from many threads."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ def out(response):
     assert not response.has_error(), response.error().message()
     return pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy()
 """
+CALLER = SCRIPTED.replace("\n\nclass TritonPythonModel:", BLS + "\n\nclass TritonPythonModel:")
 
 
 @pytest.fixture(scope="module")
 def models(lab: Lab) -> Lab:
-    source = SCRIPTED.replace("\n\nclass TritonPythonModel:", BLS + "\n\nclass TritonPythonModel:")
-    lab.load("caller", source, SCRIPTED_CONFIG)
+    lab.load("caller", CALLER, SCRIPTED_CONFIG)
     lab.load("callee", SCRIPTED, SCRIPTED_CONFIG)
     lab.load("stream", SCRIPTED, config("CODE STRING 1", "OUT FP32 -1; TEXT STRING -1", DECOUPLED))
     return lab
@@ -48,7 +47,7 @@ USED = "sys.modules['_pb_stub.api.bridge'].current().region.used"
 
 
 def used(script: Script) -> list[int]:
-    """Bytes out in both regions of a stub, after a request that returns what it could."""
+    """Return the bytes in use in both regions of a stub, after a request that returns what it could."""
     script.value("0")
     stub = script.instance.stub
     assert stub is not None
@@ -167,8 +166,7 @@ def test_nobody_reads_for_a_caller_that_waits_for_another_model(caller: Script, 
 def test_a_request_that_does_not_fit_is_an_error_response(lab: Lab, tmp_path: object) -> None:
     small = Lab(lab.repository, backend_config={"shm-limit-byte-size": str(4 << 20)}, warm=0)
     try:
-        source = SCRIPTED.replace("\n\nclass TritonPythonModel:", BLS + "\n\nclass TritonPythonModel:")
-        small.load("small", source, SCRIPTED_CONFIG)
+        small.load("small", CALLER, SCRIPTED_CONFIG)
         script = small.script("small")
         text = script(
             """

@@ -1,4 +1,4 @@
-"""These tests check what real stubs ask of the server: metrics, the end of metrics, and traces."""
+"""Calls of real stubs to the server: metrics, the end of metrics, and traces."""
 
 from __future__ import annotations
 

@@ -6,12 +6,14 @@ from tritonlab.instances.calls.wait_graph import Instance, InstanceWait, Unanswe
 
 
 def queued(instance: str, *any_of: str, alone: bool = True) -> tuple[Instance, InstanceWait]:
-    """`instance` waits for a call that one of `any_of` must take; an instance is its model's name and a number."""
+    """Return the wait of `instance` for a call that one of `any_of` must take; an instance is its model's name and a
+    number.
+    """
     return instance, InstanceWait(instance[0], [UnansweredCall(any_of=any_of)], alone)
 
 
 def with_(instance: str, *executing: str, alone: bool = True) -> tuple[Instance, InstanceWait]:
-    """`instance` waits for calls, each of which one of `executing` executes."""
+    """Return the wait of `instance` for calls, each of which one of `executing` executes."""
     return instance, InstanceWait(instance[0], [UnansweredCall(executing=e) for e in executing], alone)
 
 
@@ -73,7 +75,7 @@ CASES = {
 
 @pytest.mark.rule("4.4.1")
 @pytest.mark.parametrize("case", CASES)
-def test_a_circle_is_told_from_a_wait_that_ends(case: str) -> None:
+def test_a_circle_is_distinguished_from_a_wait_that_ends(case: str) -> None:
     waits, caller, expected = CASES[case]
     assert models(caller, waits) == expected
 

@@ -35,15 +35,15 @@ return [answer(OUT=np.float32([x]))]
 
 
 class FakeDesk:
-    """Types `lines`, and keeps what it was shown. A line may be an exception, or a function that returns one."""
+    """A desk that types `lines` and records the prompts. A line may be an exception, or a function that returns one."""
 
     def __init__(self, *lines: Any, reads: bool = True, here: bool = True) -> None:
         self.lines: SimpleQueue[Any] = SimpleQueue()
         for line in lines:
             self.lines.put(line)
         self.reads, self.here = reads, here
-        self.shown: list[str] = []
-        self.said: list[str] = []
+        self.prompts: list[str] = []
+        self.texts: list[str] = []
         self.threads: list[threading.Thread] = []
 
     def can_read(self) -> bool:
@@ -53,7 +53,7 @@ class FakeDesk:
         return self.here and threading.current_thread() is threading.main_thread()
 
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
-        self.shown.append(prompt.text)
+        self.prompts.append(prompt.text)
         self.threads.append(threading.current_thread())
         line = self.lines.get(timeout=60)
         line = line() if callable(line) else line
@@ -63,7 +63,7 @@ class FakeDesk:
         return line
 
     def say(self, session: DebugSession, text: str) -> None:
-        self.said.append(text)
+        self.texts.append(text)
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def desk(lab: Lab) -> Iterator[Callable[..., FakeDesk]]:
 def test_the_thread_that_waits_types_the_lines(script: Script, desk: Any) -> None:
     sat = desk("p x", "x = 40", "n", "p x", "c")
     assert script(STOP)["OUT"].tolist() == [41]
-    assert sat.shown[0].startswith("> <string>(4)script()")
-    assert [text.strip() for text in (sat.shown[1], sat.shown[4])] == ["20", "41"]
+    assert sat.prompts[0].startswith("> <string>(4)script()")
+    assert [text.strip() for text in (sat.prompts[1], sat.prompts[4])] == ["20", "41"]
     assert set(sat.threads) == {threading.main_thread()}
 
 
@@ -91,20 +91,20 @@ def test_every_way_to_stop(script: Script, desk: Any, stop: str) -> None:
     assert script(STOP.replace("breakpoint()", stop))["OUT"].tolist() == [7]
 
 
-def test_only_the_authors_frames_are_shown(script: Script, desk: Any) -> None:
+def test_only_the_authors_frames_are_listed(script: Script, desk: Any) -> None:
     sat = desk("w", "u", "u", "c")
     script(STOP)
-    assert "model.py" in sat.shown[1]  # SCRIPTED's own execute, which runs the text
-    assert "_pb_stub" not in "".join(sat.shown)
-    assert "Oldest frame" in sat.shown[3]
+    assert "model.py" in sat.prompts[1]  # SCRIPTED's own execute, which runs the text
+    assert "_pb_stub" not in "".join(sat.prompts)
+    assert "Oldest frame" in sat.prompts[3]
 
 
 def test_steps_past_the_end_let_the_next_request_alone(script: Script, desk: Any) -> None:
     sat = desk(*["n"] * 6)
     assert script(STOP)["OUT"].tolist() == [21]
-    count = len(sat.shown)
+    count = len(sat.prompts)
     assert script.value("1") == 1
-    assert len(sat.shown) == count
+    assert len(sat.prompts) == count
     assert script.text("sys.gettrace()") == "None"
 
 
@@ -117,7 +117,7 @@ def test_a_breakpoint_of_the_debugger_stops_the_next_request(script: Script, des
     sat.lines.put("clear 1")
     sat.lines.put("c")
     assert script.value("1") == 1
-    assert "model.py(24)execute()" in sat.shown[-2]
+    assert "model.py(24)execute()" in sat.prompts[-2]
     assert script.text("sys.gettrace()") == "None"
 
 
@@ -145,8 +145,8 @@ def test_where_nobody_can_type_the_model_goes_on(lab: Lab, script: Script, desk:
     assert "  x = 20" in line
     sat = desk(reads=False)
     script(STOP.replace("x = 20", "x = 20\nx = 21"))
-    assert sat.shown == []
-    assert "  x = 21" in sat.said[0]
+    assert sat.prompts == []
+    assert "  x = 21" in sat.texts[0]
 
 
 def test_a_front_end_that_refuses_lets_the_model_go_on(script: Script, desk: Any) -> None:
@@ -162,9 +162,9 @@ def test_a_request_of_another_thread_is_typed_to_by_whoever_follows(lab: Lab, sc
     session = eventually(lab.server.debugger.waiting)
     assert lab.server.debugger.words() == "'script_0_0' is paused in the debugger at File \"<string>\", line 4"
     assert "paused in the debugger" in script.instance.awaited()
-    assert sat.shown == []
+    assert sat.prompts == []
     lab.server.debugger._seek(session)
-    assert "%triton debug script" in sat.said[0]
+    assert "%triton debug script" in sat.texts[0]
     script.model.debug()
     assert session.ended
     thread.join(60)
@@ -213,22 +213,22 @@ if pid == 0:
 return [answer(OUT=np.float32([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]))]
 """
     assert script(text)["OUT"].tolist() == [5]
-    assert sat.shown[1].strip() == "3"
+    assert sat.prompts[1].strip() == "3"
 
 
 def test_initialize_pauses_under_the_load(lab: Lab, desk: Any) -> None:
     sat = desk("p args['model_name']", "c")
     source = "class TritonPythonModel:\n    def initialize(self, args):\n        breakpoint()\n        self.ready = 1\n"
     lab.load("starts", source + "    def execute(self, requests):\n        return []\n")
-    assert sat.shown[1].strip() == "'starts'"
+    assert sat.prompts[1].strip() == "'starts'"
     lab.server.unload("starts")
 
 
-def test_the_import_goes_on_as_nothing_can_be_asked_there(lab: Lab, desk: Any) -> None:
+def test_an_import_does_not_stop_in_the_debugger(lab: Lab, desk: Any) -> None:
     sat = desk()
     source = "breakpoint()\nX = 1\nclass TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
     model = lab.load("imports", source)
-    assert sat.shown == []
+    assert sat.prompts == []
     assert any('model.py", line 2' in record.text for record in model.logs())
     lab.server.unload("imports")
 
@@ -254,7 +254,7 @@ raise ValueError("too odd")
 
 @pytest.fixture
 def keeping(tmp_path: Any) -> Iterator[Lab]:
-    """A server whose stubs keep the last exception of `execute`."""
+    """Yield a server whose stubs keep the last exception of `execute`."""
     lab = Lab(tmp_path, postmortem_seconds=600)
     yield lab
     lab.server.stop()
@@ -273,15 +273,15 @@ def test_the_last_exception_is_looked_at_while_the_model_serves(keeping: Lab) ->
     script.fails("raise KeyError('an earlier one')")
     script.fails(FAIL, request_id="seven")
     script.model.postmortem()
-    assert sat.shown[0].startswith("ValueError: too odd\n> <string>(3)script()")
-    assert [sat.shown[1].strip(), sat.shown[2].strip()] == ["[0, 1, 2]", "3"]
-    assert "model.py" in sat.shown[3]
-    assert sat.shown[4].strip() == "'seven'"
+    assert sat.prompts[0].startswith("ValueError: too odd\n> <string>(3)script()")
+    assert [sat.prompts[1].strip(), sat.prompts[2].strip()] == ["[0, 1, 2]", "3"]
+    assert "model.py" in sat.prompts[3]
+    assert sat.prompts[4].strip() == "'seven'"
     assert answers == [5]
     sat.lines.put("p kept")
     sat.lines.put("c")
     script.model.postmortem()  # the very objects: it can be looked at as often as one likes
-    assert sat.shown[-1].strip() == "[0, 1, 2, 1]"
+    assert sat.prompts[-1].strip() == "[0, 1, 2, 1]"
 
 
 def test_where_nobody_can_type_a_postmortem_is_a_snapshot(keeping: Lab) -> None:
@@ -289,8 +289,8 @@ def test_where_nobody_can_type_a_postmortem_is_a_snapshot(keeping: Lab) -> None:
     keeping.server.debugger.desk = sat = FakeDesk(reads=False)
     script.fails(FAIL)
     script.model.postmortem()
-    assert sat.shown == []
-    assert "  kept = [0, 1, 2]" in sat.said[0]
+    assert sat.prompts == []
+    assert "  kept = [0, 1, 2]" in sat.texts[0]
 
 
 def test_an_exception_is_kept_until_its_time_is_up_or_the_next_comes(tmp_path: Any) -> None:
@@ -329,7 +329,7 @@ class Editor:
         self._number = itertools.count(1)
         self._aside: list[dict[str, Any]] = []
 
-    def ask(self, command: str, **arguments: Any) -> int:
+    def send(self, command: str, **arguments: Any) -> int:
         number = next(self._number)
         body = json.dumps({"seq": number, "type": "request", "command": command, "arguments": arguments}).encode()
         assert self.adapter.stdin is not None
@@ -347,18 +347,18 @@ class Editor:
         return message
 
     def until(self, **wanted: Any) -> dict[str, Any]:
-        """The first message with these members, that was read already or comes."""
+        """Return the first message with these members, whether it was read already or comes."""
         while True:
             for message in self._aside:
                 if wanted.items() <= message.items():
                     self._aside.remove(message)
                     return message
-            heard = self.read()
-            assert heard is not None, (wanted, self._aside)
-            self._aside.append(heard)
+            received = self.read()
+            assert received is not None, (wanted, self._aside)
+            self._aside.append(received)
 
     def answer(self, command: str, **arguments: Any) -> dict[str, Any]:
-        answer = self.until(type="response", request_seq=self.ask(command, **arguments))
+        answer = self.until(type="response", request_seq=self.send(command, **arguments))
         assert answer["success"], answer
         body: dict[str, Any] = answer.get("body") or {}
         return body
@@ -368,7 +368,7 @@ class Editor:
         assert self.answer("initialize", clientID="vscode", adapterID="debugpy")["supportsConfigurationDoneRequest"]
         # what VS Code's extension adds to a configuration of launch.json
         added = {"host": "localhost", "clientOS": "unix", "debugOptions": ["RedirectOutput", "ShowReturnValue"]}
-        attached = self.ask("attach", **self.configuration, **added, showReturnValue=True, __sessionId="1")
+        attached = self.send("attach", **self.configuration, **added, showReturnValue=True, __sessionId="1")
         self.until(type="event", event="initialized")
         (mapping,) = self.configuration["pathMappings"]
         source = {"path": f"{mapping['localRoot']}/model.py"}
@@ -398,7 +398,7 @@ class TritonPythonModel:
 
 @pytest.fixture
 def twice(lab: Lab, tmp_path: Path) -> Model:
-    """A model whose author has its file in `tmp_path`."""
+    """Return a model whose author has its file in `tmp_path`."""
     pytest.importorskip("debugpy")
     (tmp_path / "model.py").write_text(TWICE)
     return lab.load("twice", TWICE, config("IN FP32 1", "OUT FP32 1"))
@@ -447,7 +447,7 @@ def test_an_editor_that_goes_without_a_word_lets_the_model_go_on(twice: Model, t
         assert next(answers).outputs["OUT"].numpy() == [42]
 
 
-def test_an_editor_is_told_that_the_model_has_ended(twice: Model, tmp_path: Path) -> None:
+def test_an_editor_learns_that_the_model_has_ended(twice: Model, tmp_path: Path) -> None:
     (configuration,) = twice.attach().to_dict()["configurations"]
     with Editor(configuration) as editor:
         editor.attach()
@@ -483,15 +483,15 @@ for line in open("/proc/net/tcp").read().splitlines()[1:]:
             link.settimeout(10)
             link.sendall(message)
             try:
-                heard = link.recv(4096)
+                reply = link.recv(4096)
             except OSError:
-                heard = b""
-            print("port", port, "answered", heard)
+                reply = b""
+            print("port", port, "answered", reply)
 """
 
 
 def sockets_of(*processes: int) -> list[str]:
-    """The inodes of the sockets that processes have open."""
+    """Return the inodes of the sockets that processes have open."""
     links = (link for pid in processes for link in Path(f"/proc/{pid}/fd").iterdir())
     found = []
     for link in links:
@@ -501,7 +501,7 @@ def sockets_of(*processes: int) -> list[str]:
 
 
 def family_of(session: int) -> list[int]:
-    """The processes of a session, which those that a stub starts are part of."""
+    """Return the processes of a session, which those that a stub starts are part of."""
     found = []
     for path in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""These tests check what an executor says of its stub's answers, with a link that never leaves the process."""
+"""What an executor makes of its stub's answers, with a link that never leaves the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MICROSECOND = 1000
 
 
 class Bench:
-    """An executor whose stub answers when the test says so."""
+    """An executor whose stub answers when the test lets it."""
 
     def __init__(self) -> None:
         self.clock = MockClock(10**9)
@@ -52,8 +52,9 @@ class Bench:
         self._serials = itertools.count(1)
 
     def execute(self, takes: int, infer: int) -> int:
-        """Executes a request; the answer comes after `takes` us, `infer` of which the stub needed. Returns how long the
-        stub was told to poll for the next."""
+        """Execute a request that takes `takes` us, of which the stub needs `infer`; return how long the stub polls for
+        the next.
+        """
         self.executor.send(self.payload())
         batch, _, spin_us = self.stub.link.send_batch.call_args.args
         self.clock.advance(takes * MICROSECOND)
@@ -106,7 +107,7 @@ def test_a_stub_that_slept_runs_before_the_thread_that_waits_for_it(
 
 
 class ReadLink:
-    """Notes who is to read the stub's link."""
+    """A link that records who is to read it."""
 
     def __init__(self, bench: Bench) -> None:
         self.moves: list[object] = []

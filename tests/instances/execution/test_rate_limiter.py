@@ -21,7 +21,7 @@ DYNAMIC = BatchConfig(max_batch_size=4, dynamic=True, preferred=(4,))
 
 
 def asking(resources: str = "", priority: int = 0) -> object:
-    """An instance group's rate_limiter: `R 2; G 1 global`."""
+    """Return the rate_limiter of an instance group: `R 2; G 1 global`."""
     texts = []
     for resource in filter(None, (r.strip() for r in resources.split(";"))):
         name, count, *rest = resource.split()
@@ -31,7 +31,7 @@ def asking(resources: str = "", priority: int = 0) -> object:
 
 
 class Bench:
-    """Models of one or more instances behind one limiter. Requests are named by the tests."""
+    """Models of one or more instances behind one limiter. Tests choose the ids of requests."""
 
     def __init__(self, **limits: int | dict[int, int]) -> None:
         self.clock = MockClock()
@@ -42,7 +42,7 @@ class Bench:
         self.events: dict[str, InstanceEvents] = {}
 
     def model(self, name: str, *groups: object, batch: BatchConfig = DYNAMIC) -> None:
-        """Instances `name0`, `name1`, … on device 0, one per group."""
+        """Start instances `name0`, `name1`, … on device 0, one per group."""
         scheduler = DynamicBatchScheduler(
             name, 1, batch, self.clock, Instruments(), self.timer, stats=InferStats(), limiter=self.limiter
         )
@@ -80,12 +80,12 @@ class Bench:
             self.schedulers[name].enqueue(made)
 
     def finish(self, name: str) -> None:
-        """Ends the call that runs on the instance."""
+        """End the call that runs on the instance."""
         self.instances[name].payloads.pop(0)
         self.events[name[:-1]].idle(self.instances[name])  # type: ignore[arg-type]
 
     def running(self) -> dict[str, list[str]]:
-        """The requests in execution by instance."""
+        """Return the requests in execution by instance."""
         return {
             name: [request.request_id for request in instance.payloads[0].requests]
             for name, instance in self.instances.items()
@@ -117,7 +117,7 @@ def test_there_is_as_much_as_the_instance_that_asks_for_most() -> None:
     assert bench.running() == {"c0": ["c"]}
 
 
-def test_what_no_resource_is_asked_for_runs_at_once() -> None:
+def test_what_needs_no_resource_runs_at_once() -> None:
     bench = Bench()
     bench.model("a", asking("R 1"))
     bench.model("free", asking())
@@ -161,7 +161,7 @@ def test_the_largest_demand_leaves_with_its_instance() -> None:
         ({"R": 2}, "R 3 global", 'Resource count for "R" is limited to 2 '),
         ({"R": {0: 2, 1: 9}}, "R 3", 'Resource count for "R" is limited to 2 '),
         ({"R": {1: 9}}, "R 3", 'Resource count for "R" is limited to 0 '),
-        ({"R": 2}, "r 3", 'Resource count for "r" is limited to 0 '),  # what was not said is not there: measured
+        ({"R": 2}, "r 3", 'Resource count for "r" is limited to 0 '),  # what has no limit is not there: measured
         ({}, "R 3; R 3 global", 'Resource "R" is present as both global and device-specific resource in the model '),
     ],
 )

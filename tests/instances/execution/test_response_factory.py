@@ -34,7 +34,7 @@ def stub() -> Iterator[FakeStub]:
 
 
 def read(stub: FakeStub, *wires: Any) -> tuple[list[Any], int]:
-    """The tensors of one block, and its offset."""
+    """Return the tensors of one block, and its offset."""
     block, headers = pack_tensors(stub.region, wires)
     assert block is not None
     reader = BlockReader(stub.link, block)

@@ -233,7 +233,9 @@ class TritonPythonModel:
 
 
 def failing(lab: Lab, name: str) -> tuple[Model, Path]:
-    """A model whose stub has died and cannot start before the file is gone; it pauses for longer than a test takes."""
+    """Return a model whose stub has died and cannot start before the file is gone; it pauses for longer than a test
+    takes.
+    """
     broken = lab.repository / f"{name}.broken"
     source = f"""
 import os
@@ -328,7 +330,7 @@ def test_a_field_that_cannot_be_sent_fails_its_request_only(script: Script) -> N
 
 
 def request_here(script: Script, code: str) -> tuple[InferenceRequest, list[int]]:
-    """A request for `infer_here`, and the threads on which its answer comes."""
+    """Return a request for `infer_here`, and the threads on which its answer comes."""
     threads: list[int] = []
     request = script.model.create_request(inputs={"CODE": [code.encode()]})
     request.on_response = lambda request, response: threads.append(threading.get_ident())

@@ -17,11 +17,11 @@ class FakeMonitor:
     """A monitor socket whose answers a test gives."""
 
     def __init__(self) -> None:
-        self.asked: list[Answer] = []
+        self.answers: list[Answer] = []
 
     def is_ready(self) -> Answer:
-        self.asked.append(Answer(ROW[IsReady]))
-        return self.asked[-1]
+        self.answers.append(Answer(ROW[IsReady]))
+        return self.answers[-1]
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
         return answer.done()
@@ -39,19 +39,19 @@ def check(monitor: FakeMonitor) -> ReadinessCheck:
 
 def refusal(check: ReadinessCheck, monitor: FakeMonitor, settle: Callable[[Answer], None]) -> str:
     query = check.ask()
-    settle(monitor.asked[-1])
+    settle(monitor.answers[-1])
     with pytest.raises(UnavailableError) as caught:
         check.await_ready(query)
     return caught.value.message
 
 
 @rule("2.7.2")
-@pytest.mark.parametrize(("said", "has"), [(True, True), (None, False)])
+@pytest.mark.parametrize(("value", "has"), [(True, True), (None, False)])
 def test_true_is_ready_and_so_is_a_model_without_the_method(
-    check: ReadinessCheck, monitor: FakeMonitor, said: bool | None, has: bool
+    check: ReadinessCheck, monitor: FakeMonitor, value: bool | None, has: bool
 ) -> None:
     query = check.ask()
-    monitor.asked[0].set(said)
+    monitor.answers[0].set(value)
     assert check.await_ready(query) is has
 
 
@@ -69,10 +69,10 @@ def test_queries_share_a_call_that_runs_and_the_next_one_starts_another(
     check: ReadinessCheck, monitor: FakeMonitor
 ) -> None:
     first, second = check.ask(), check.ask()
-    assert (first.joined, second.joined, len(monitor.asked)) == (False, True, 1)
-    monitor.asked[0].set(True)
+    assert (first.joined, second.joined, len(monitor.answers)) == (False, True, 1)
+    monitor.answers[0].set(True)
     assert check.await_ready(first) and check.await_ready(second)
-    assert (check.ask().joined, len(monitor.asked)) == (False, 2)
+    assert (check.ask().joined, len(monitor.answers)) == (False, 2)
 
 
 @rule("2.7.3")
@@ -88,7 +88,7 @@ def test_one_that_takes_too_long_is_not_ready_and_still_not_run_twice(
         "Timed out waiting for user-defined is_ready() response",
         "Timed out waiting for in-flight is_ready() response",
     ]
-    assert len(monitor.asked) == 1
+    assert len(monitor.answers) == 1
 
 
 SOURCE = """
@@ -148,14 +148,14 @@ def test_a_models_own_word(lab: Lab, case: str) -> None:
     before = len(model.logs())
     assert model.ready() is ready
     assert lab.server.ready() is ready
-    said = [record for record in model.logs()[before:] if record.level == "VERBOSE"]
-    assert [record.text.startswith(reason) for record in said] == ([] if ready else [True, True])
+    verbose = [record for record in model.logs()[before:] if record.level == "VERBOSE"]
+    assert [record.text.startswith(reason) for record in verbose] == ([] if ready else [True, True])
     assert model(DIE=[0])["OUT"] == 7  # inference goes on unaffected
     lab.server.unload("m")
 
 
 @rule("2.7.5")
-def test_it_is_asked_while_the_model_executes(lab: Lab) -> None:
+def test_it_is_called_while_the_model_executes(lab: Lab) -> None:
     method = """
     def is_ready(self):
         return not os.path.exists(self.directory + "/busy")

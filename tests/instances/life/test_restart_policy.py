@@ -10,7 +10,7 @@ SECOND = 1_000_000_000
 def died(
     policy: RestartPolicy, *, has_requests: bool = False, has_worked: bool = False, is_killed: bool = False
 ) -> float:
-    """Seconds until the next start."""
+    """Return the seconds until the next start."""
     return policy.after_death(has_requests=has_requests, has_worked=has_worked, is_killed=is_killed) / SECOND
 
 

@@ -1,4 +1,4 @@
-"""These tests check what is made of faulthandler's report, and what real stubs leave when they die."""
+"""Deaths of stubs: what is made of faulthandler's report, and what real stubs leave when they die."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_kill_leaves_no_place(dying: Script) -> None:
     assert error.exception is None
 
 
-def test_a_kill_from_outside_is_said_to_be_one(dying: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_from_outside_is_reported_as_one(dying: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tritonlab.ipc.processes.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
     eventually(dying.model.ready)
     dying.instance.stub.process.cause._oom_kills = 0  # type: ignore[union-attr]
@@ -226,7 +226,7 @@ def test_a_bus_error_says_what_was_not_there(dying: Script) -> None:
 
 @pytest.fixture
 def small_group() -> Iterator[Path]:
-    """A memory cgroup of 200 MB."""
+    """Yield a memory cgroup of 200 MB."""
     group = Path("/sys/fs/cgroup/memory/tritonlab_test")
     if not group.parent.is_dir():
         group = Path("/sys/fs/cgroup/tritonlab_test")

@@ -1,4 +1,4 @@
-"""These tests check what follows a stub's death, with stand-ins for the instance and the stub."""
+"""The replacement of a stub after its death, with stand-ins for the instance and the stub."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Died:
 
 
 def killed(error: ModelError, was_killed: bool = True) -> ModelError:
-    """The error of a stub that was killed from outside."""
+    """Mark an error as that of a stub that was killed from outside."""
     error.was_killed = was_killed
     return error
 
 
 class Instance:
-    """Notes what it and its scheduler are told."""
+    """An instance that records what happens to it and its scheduler."""
 
     name = "m_0_0"
 
@@ -45,17 +45,17 @@ class Instance:
         self.idle_before = idle
         self.stopped = False
         self.failed = False
-        self.told: list[Any] = []
-        self.said: list[str] = []
+        self.events: list[Any] = []
+        self.logged: list[str] = []
         self.failure: Exception | None = None
         self.failures: list[Exception] = []  # of the next starts
         self.clock = MockClock()
         self.timer = FakeTimer(self.clock)
         events = SimpleNamespace(
             away=lambda: self.idle_before,
-            idle=lambda: self.told.append("idle"),
-            gone=lambda: self.told.append("gone"),
-            ready=lambda: self.told.append("ready"),
+            idle=lambda: self.events.append("idle"),
+            gone=lambda: self.events.append("gone"),
+            ready=lambda: self.events.append("ready"),
         )
         self.replacement = StubReplacement(self, self, events, self.clock, self._later)
         self.meanwhile: Payload | None = None
@@ -72,14 +72,14 @@ class Instance:
         if self.failure is not None:
             self.failed = True
             raise self.failure
-        self.told.append("started")
+        self.events.append("started")
 
     def bury(self, death: Death, error: TritonError) -> None:
-        self.told.append(("buried", death.execution, death.requests, error.message))
+        self.events.append(("buried", death.execution, death.requests, error.message))
 
     def give_up(self) -> None:
         self.failed = True
-        self.told.append("given up")
+        self.events.append("given up")
 
     def try_again(self) -> bool:
         assert self.failed
@@ -87,41 +87,41 @@ class Instance:
         return not self.stopped
 
     def execute(self, payload: Payload) -> None:
-        self.told.append(payload)
+        self.events.append(payload)
 
     def refuse(self, payload: Payload, error: TritonError) -> None:
-        self.told.append((payload, error.message))
+        self.events.append((payload, error.message))
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.logged.append(text)
 
     def dies(
         self, *, requests: tuple[Any, ...] = (), payload: Any = None, worked: bool = False, was_killed: bool = False
     ) -> list[str]:
-        """What is logged."""
-        self.told.clear()
-        self.said.clear()
+        """Let the stub die and return what is logged."""
+        self.events.clear()
+        self.logged.clear()
         self.replacement.begin(Death(Died(was_killed), payload, requests, worked))  # type: ignore[arg-type]
         self.replacement.join()
-        return self.said
+        return self.logged
 
     def passes(self, ns: int) -> list[Any]:
-        """What it and its scheduler are told while the time passes."""
-        self.told.clear()
-        self.said.clear()
+        """Let the time pass and return what happens to the instance and its scheduler."""
+        self.events.clear()
+        self.logged.clear()
         self.timer.advance(ns)
         self.replacement.join()
-        return self.told
+        return self.events
 
 
 BURIED = ("buried", None, (), "Stub process 'm_0_0' is not healthy.")
 
 
 @pytest.mark.parametrize("idle", [True, False])
-def test_it_starts_anew_and_is_idle_again_if_it_was(idle: bool) -> None:
+def test_it_starts_again_and_is_idle_if_it_was(idle: bool) -> None:
     instance = Instance(idle)
     assert instance.dies() == ["Stub process 'm_0_0' is not healthy. It ended."]
-    assert instance.told == [BURIED, "started", *["idle"] * idle]
+    assert instance.events == [BURIED, "started", *["idle"] * idle]
     assert (instance.replacement.count, instance.replacement.last_death) == (1, "It ended.")
 
 
@@ -129,14 +129,14 @@ def test_after_a_payload_it_is_idle_again() -> None:
     instance = Instance(idle=False)
     payload, requests = object(), (object(),)
     instance.dies(payload=payload, requests=requests)
-    assert instance.told == [("buried", payload, requests, BURIED[3]), "started", "idle"]
+    assert instance.events == [("buried", payload, requests, BURIED[3]), "started", "idle"]
 
 
 def test_the_new_stub_executes_what_came_meanwhile() -> None:
     instance = Instance()
     instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")
     instance.dies()
-    assert instance.told == [BURIED, "started", instance.meanwhile]
+    assert instance.events == [BURIED, "started", instance.meanwhile]
 
 
 def test_if_it_cannot_start_what_came_meanwhile_fails() -> None:
@@ -146,7 +146,7 @@ def test_if_it_cannot_start_what_came_meanwhile_fails() -> None:
     assert instance.dies()[1:] == [
         "'m_0_0' does not run: it could not be started again: no weights. Next try in 0.5 s."
     ]
-    assert instance.told == [BURIED, (waiting, "Stub process 'm_0_0' is not healthy."), "gone"]
+    assert instance.events == [BURIED, (waiting, "Stub process 'm_0_0' is not healthy."), "gone"]
     assert instance.replacement.count == 0
     assert not instance.replacement.hold(waiting)  # a late one: the scheduler gives it no more
 
@@ -162,9 +162,9 @@ def test_a_start_that_fails_is_tried_again_for_as_long_as_it_takes() -> None:
         assert replacement.failure == "it could not be started again: killed."
         tries.append((replacement.next_try - instance.clock.now()) / 1e9)
         assert instance.passes(replacement.next_try - instance.clock.now() - 1) == []
-        assert instance.said == []
+        assert instance.logged == []
         assert instance.passes(1) == []  # the scheduler knows already that it is gone
-        assert len(instance.said) == 1
+        assert len(instance.logged) == 1
     assert tries == [0.25, 0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
     instance.failure = None
     assert instance.passes(60 * SECOND) == ["started", "ready"]
@@ -188,7 +188,7 @@ def test_once_it_has_executed_something_the_pauses_are_short_again() -> None:
     instance.passes(100 * SECOND)
     instance.failure = None
     instance.passes(60 * SECOND)
-    assert instance.told[-1] == "ready"
+    assert instance.events[-1] == "ready"
     instance.failure = ModelError("killed")
     instance.dies(requests=(object(),))
     assert instance.replacement.next_try == instance.clock.now() + SECOND // 4
@@ -198,7 +198,7 @@ def test_a_stopped_one_says_nothing_of_it() -> None:
     instance = Instance()
     instance.stopped, instance.failure = True, UnavailableError("stopped")
     assert len(instance.dies()) == 1
-    assert instance.told == [BURIED, "gone"]
+    assert instance.events == [BURIED, "gone"]
     assert instance.timer.deadlines == []
 
 
@@ -206,7 +206,7 @@ def test_one_stopped_while_it_starts_is_not_handed_to_its_scheduler() -> None:
     instance = Instance()
     instance.stopped = True
     instance.dies()
-    assert instance.told == [BURIED, "started"]  # it has killed its stub and not said "idle"
+    assert instance.events == [BURIED, "started"]  # it has killed its stub and is not idle
     assert instance.replacement.count == 0
 
 
@@ -236,18 +236,18 @@ def test_deaths_without_a_request_in_between_are_followed_by_pauses() -> None:
     instance = Instance()
     for _ in range(2):
         instance.dies()
-        assert instance.told[-1] == "idle"
+        assert instance.events[-1] == "idle"
     instance.dies(worked=True)  # it has executed something since
-    assert instance.told[-1] == "idle"
+    assert instance.events[-1] == "idle"
     instance.dies()
     instance.dies(requests=(object(),), worked=True)
     for _ in range(2):
         instance.dies()
-        assert instance.told[-1] == "idle"
-    said = instance.dies()
+        assert instance.events[-1] == "idle"
+    lines = instance.dies()
     text = "it died 3 times without a request in between. It ended."
-    assert said[1:] == [f"'m_0_0' does not run: {text} Next try in 1 s."]
-    assert instance.told == [BURIED, "given up", "gone"]
+    assert lines[1:] == [f"'m_0_0' does not run: {text} Next try in 1 s."]
+    assert instance.events == [BURIED, "given up", "gone"]
     assert instance.passes(SECOND) == ["started", "ready"]
     assert instance.dies()[-1].endswith("Next try in 2 s.")
 
@@ -256,10 +256,10 @@ def test_one_that_is_killed_while_it_starts_starts_again_at_once() -> None:
     instance = Instance()
     waiting = instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")
     instance.failures = [killed(ModelError("not healthy", reason="SIGKILL")) for _ in range(3)]
-    said = instance.dies(requests=(object(),), was_killed=True)
+    lines = instance.dies(requests=(object(),), was_killed=True)
     text = "'m_0_0' does not run: it could not be started again: not healthy. SIGKILL. Next try at once."
-    assert said[1:] == [text] * 3
-    assert instance.told[1:] == ["started", waiting]  # nobody was refused, and the scheduler heard nothing of it
+    assert lines[1:] == [text] * 3
+    assert instance.events[1:] == ["started", waiting]  # nobody was refused, and the scheduler heard nothing of it
     assert (instance.replacement.count, instance.replacement.next_try) == (1, None)
     assert instance.timer.deadlines == []
 
@@ -268,9 +268,9 @@ def test_one_that_is_killed_whenever_it_starts_is_held_back() -> None:
     instance = Instance()
     waiting = instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")
     instance.failure = killed(ModelError("not healthy", reason="SIGKILL"))
-    said = instance.dies(requests=(object(),), was_killed=True)
-    assert [line.rpartition(". ")[2] for line in said[1:]] == ["Next try at once."] * 8 + ["Next try in 0.25 s."]
-    assert instance.told[1:] == [(waiting, "Stub process 'm_0_0' is not healthy."), "gone"]
+    lines = instance.dies(requests=(object(),), was_killed=True)
+    assert [line.rpartition(". ")[2] for line in lines[1:]] == ["Next try at once."] * 8 + ["Next try in 0.25 s."]
+    assert instance.events[1:] == [(waiting, "Stub process 'm_0_0' is not healthy."), "gone"]
     assert instance.replacement.next_try == instance.clock.now() + SECOND // 4
     instance.passes(SECOND // 4)
     assert instance.replacement.next_try == instance.clock.now() + SECOND // 2
@@ -280,7 +280,7 @@ def test_one_that_is_killed_and_is_to_leave_starts_no_more() -> None:
     instance = Instance()
     instance.stopped, instance.failure = True, killed(ModelError("not healthy"))
     instance.dies()
-    assert instance.told == [BURIED, "gone"]
+    assert instance.events == [BURIED, "gone"]
     assert instance.timer.deadlines == []
 
 
@@ -288,7 +288,7 @@ def test_kills_without_a_request_in_between_are_followed_by_a_start_at_once() ->
     instance = Instance()
     for _ in range(8):
         instance.dies(was_killed=True)
-        assert instance.told[-1] == "idle"
+        assert instance.events[-1] == "idle"
 
 
 def test_one_that_lived_long_starts_at_once() -> None:
@@ -296,7 +296,7 @@ def test_one_that_lived_long_starts_at_once() -> None:
     for _ in range(5):
         instance.clock.advance(60 * SECOND)
         instance.dies()
-        assert instance.told[-1] == "idle"
+        assert instance.events[-1] == "idle"
 
 
 def test_the_end_refuses_what_waits() -> None:
@@ -304,4 +304,4 @@ def test_the_end_refuses_what_waits() -> None:
     waiting = Payload([InferenceRequest("m", {})], 1, "full")
     instance.replacement.hold(waiting)
     instance.replacement.end(UnavailableError("Server exited"))
-    assert instance.told == [(waiting, "Server exited")]
+    assert instance.events == [(waiting, "Server exited")]

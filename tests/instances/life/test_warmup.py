@@ -27,7 +27,7 @@ def tensor(kind: str, name: str, datatype: str, dims: list[int], extra: str = ""
     return f'{kind} {{ name: "{name}" data_type: TYPE_{datatype} dims: {dims} {extra} }}'
 
 
-def given(name: str, datatype: str, dims: list[int], how: str = "zero_data: true") -> str:
+def entry(name: str, datatype: str, dims: list[int], how: str = "zero_data: true") -> str:
     return f'inputs {{ key: "{name}" value {{ data_type: TYPE_{datatype} dims: {dims} {how} }} }}'
 
 
@@ -42,7 +42,7 @@ def warmup(*parts: str, directory: Path = Path("/none"), counted: bool = True) -
 
 
 def made(*parts: str, directory: Path = Path("/none")) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Name of each call's sample, and of each request the arrays."""
+    """Return the name of each call's sample, and of each request the arrays."""
     return [
         (name, [{key: t.numpy() for key, t in request.inputs.items()} for request in requests])
         for name, requests in warmup(*parts, directory=directory).samples()
@@ -62,7 +62,7 @@ IN = tensor("input", "IN", "INT32", [2])
 
 
 def test_a_batch_of_three_is_three_requests_of_batch_one_as_often_as_it_counts() -> None:
-    calls = made(BATCHING, IN, sample(given("IN", "INT32", [2]), name="a", batch=3, count=2))
+    calls = made(BATCHING, IN, sample(entry("IN", "INT32", [2]), name="a", batch=3, count=2))
     assert [(name, len(requests)) for name, requests in calls] == [("a", 3), ("a", 3)]
     for _, requests in calls:
         for request in requests:
@@ -71,19 +71,19 @@ def test_a_batch_of_three_is_three_requests_of_batch_one_as_often_as_it_counts()
 
 
 def test_without_a_batch_dimension_the_dims_are_the_shape() -> None:
-    ((_, (request,)),) = made(IN, sample(given("IN", "INT32", [2])))
+    ((_, (request,)),) = made(IN, sample(entry("IN", "INT32", [2])))
     assert request["IN"].shape == (2,)
 
 
 @pytest.mark.parametrize("batching", [BATCHING, ""])
 def test_batch_size_zero_is_no_sample(batching: str) -> None:  # measured on 2.51
-    assert made(batching, IN, sample(given("IN", "INT32", [2]), batch=0)) == []
+    assert made(batching, IN, sample(entry("IN", "INT32", [2]), batch=0)) == []
 
 
 def test_random_data_is_random_bytes_and_empty_strings() -> None:
     names = {"I": "INT64", "F": "FP16", "B": "BOOL", "S": "STRING"}
     parts = [tensor("input", name, datatype, [50]) for name, datatype in names.items()]
-    how = [given(name, datatype, [50], "random_data: true") for name, datatype in names.items()]
+    how = [entry(name, datatype, [50], "random_data: true") for name, datatype in names.items()]
     ((_, (request,)),) = made(*parts, sample(*how))
     assert len(set(request["I"].tolist())) > 40
     assert set(request["B"].tolist()) == {True, False}
@@ -95,8 +95,8 @@ def test_files_are_in_the_wire_form(tmp_path: Path) -> None:
     (tmp_path / "warmup" / "sub").mkdir(parents=True)
     (tmp_path / "warmup" / "numbers").write_bytes(np.array([1, 2, 3], np.int32).tobytes())  # the third is left over
     (tmp_path / "warmup" / "sub" / "texts").write_bytes(b"\3\0\0\0abc\1\0\0\0x")
-    files = [given("IN", "INT32", [2], 'input_data_file: "numbers"')]
-    files.append(given("S", "STRING", [2], 'input_data_file: "sub/texts"'))
+    files = [entry("IN", "INT32", [2], 'input_data_file: "numbers"')]
+    files.append(entry("S", "STRING", [2], 'input_data_file: "sub/texts"'))
     parts = (BATCHING, IN, tensor("input", "S", "STRING", [2]), sample(*files, batch=2))
     ((_, requests),) = made(*parts, directory=tmp_path)
     for request in requests:
@@ -106,35 +106,35 @@ def test_files_are_in_the_wire_form(tmp_path: Path) -> None:
 
 def test_reshapes_apply() -> None:
     ((_, (request,)),) = made(
-        BATCHING, tensor("input", "IN", "INT32", [4], "reshape { shape: [ 2, 2 ] }"), sample(given("IN", "INT32", [4]))
+        BATCHING, tensor("input", "IN", "INT32", [4], "reshape { shape: [ 2, 2 ] }"), sample(entry("IN", "INT32", [4]))
     )
     assert request["IN"].shape == (1, 2, 2)
 
 
 def test_inputs_that_are_not_in_the_configuration_are_handed_on() -> None:  # controls: measured on 2.51
-    ((_, (request,)),) = made(BATCHING, IN, sample(given("IN", "INT32", [2]), given("START", "FP32", [1])))
+    ((_, (request,)),) = made(BATCHING, IN, sample(entry("IN", "INT32", [2]), entry("START", "FP32", [1])))
     assert request["START"].tolist() == [[0.0]]
 
 
 @pytest.mark.parametrize(
     ("inputs", "code", "text"),
     [
-        (given("IN", "INT32", [3]), Code.INVALID_ARG, P + "unexpected shape for input 'IN' for model 'm'. Expected "),
-        (given("IN", "FP32", [2]), Code.INVALID_ARG, P + "inference input 'IN' data-type is 'FP32', but model 'm' "),
-        (given("NO", "INT32", [2]), Code.INVALID_ARG, P + "expected 1 inputs but got 0 inputs for model 'm'. Got "),
+        (entry("IN", "INT32", [3]), Code.INVALID_ARG, P + "unexpected shape for input 'IN' for model 'm'. Expected "),
+        (entry("IN", "FP32", [2]), Code.INVALID_ARG, P + "inference input 'IN' data-type is 'FP32', but model 'm' "),
+        (entry("NO", "INT32", [2]), Code.INVALID_ARG, P + "expected 1 inputs but got 0 inputs for model 'm'. Got "),
         ("", Code.INVALID_ARG, P + "expected 1 inputs but got 0 inputs for model 'm'. Got input(s) [], but missing "),
         (
-            given("IN", "INT32", [-1]),
+            entry("IN", "INT32", [-1]),
             Code.INVALID_ARG,
             "warmup setting expects all variable-size dimensions are specified for input 'IN'",
         ),
         (
-            given("IN", "INT32", [2], ""),
+            entry("IN", "INT32", [2], ""),
             Code.INVALID_ARG,
             P + "warmup setting expects input 'IN' to have input_data_type set",
         ),
         (
-            given("IN", "INT32", [2], 'input_data_file: "no"'),
+            entry("IN", "INT32", [2], 'input_data_file: "no"'),
             Code.INTERNAL,
             "failed to open text file for read /none/warmup/no: No such file or directory",
         ),
@@ -148,21 +148,21 @@ def test_samples_that_cannot_be_made(inputs: str, code: Code, text: str) -> None
 @pytest.mark.parametrize("how", ["zero_data: true", "random_data: true"])
 @pytest.mark.parametrize("datatype", ["INT32", "STRING"])
 def test_a_sample_that_no_memory_holds_is_the_configurations_error(datatype: str, how: str) -> None:
-    absurd = given("IN", datatype, [1 << 60], how)
+    absurd = entry("IN", datatype, [1 << 60], how)
     code, text = refused(tensor("input", "IN", datatype, [-1]), sample(absurd))
-    asked = f"warmup setting needs {4 << 60} bytes of input 'IN', dims [1152921504606846976]"
-    assert (code, text) == (Code.INVALID_ARG, f"{P}{asked}: more than there is memory for")
+    needed = f"warmup setting needs {4 << 60} bytes of input 'IN', dims [1152921504606846976]"
+    assert (code, text) == (Code.INVALID_ARG, f"{P}{needed}: more than there is memory for")
 
 
 def test_more_requests_than_any_batch_holds_are_not_made() -> None:
-    code, text = refused(IN, BATCHING, sample(given("IN", "INT32", [2]), batch=1 << 31))
+    code, text = refused(IN, BATCHING, sample(entry("IN", "INT32", [2]), batch=1 << 31))
     assert (code, text) == (Code.INVALID_ARG, "batch size 2147483648 for 'm', max allowed is 4")
 
 
 def test_a_file_that_is_too_short(tmp_path: Path) -> None:
     (tmp_path / "warmup").mkdir()
     (tmp_path / "warmup" / "d").write_bytes(b"\1\0\0\0")
-    parts = (BATCHING, IN, sample(given("IN", "INT32", [2], 'input_data_file: "d"')))
+    parts = (BATCHING, IN, sample(entry("IN", "INT32", [2], 'input_data_file: "d"')))
     assert refused(*parts, directory=tmp_path) == (
         Code.INVALID_ARG,
         P + "warmup setting expects 8 bytes, but the data provided from donly has 4 bytes",
@@ -208,7 +208,7 @@ def at_once(bench: Bench, payload: Payload) -> None:
 
 
 def test_each_call_is_over_before_the_next() -> None:
-    two = warmup(BATCHING, IN, sample(given("IN", "INT32", [2]), batch=2), sample(given("IN", "INT32", [2]), count=3))
+    two = warmup(BATCHING, IN, sample(entry("IN", "INT32", [2]), batch=2), sample(entry("IN", "INT32", [2]), count=3))
     bench = Bench(two, at_once)
     bench.run.run()
     assert [payload.size for payload in bench.payloads] == [2, 1, 1, 1]
@@ -217,7 +217,7 @@ def test_each_call_is_over_before_the_next() -> None:
 
 
 def test_what_is_not_counted_leaves_the_statistics_alone() -> None:
-    bench = Bench(warmup(BATCHING, IN, sample(given("IN", "INT32", [2])), counted=False), at_once)
+    bench = Bench(warmup(BATCHING, IN, sample(entry("IN", "INT32", [2])), counted=False), at_once)
     bench.run.run()
     assert len(bench.payloads) == 1
     assert bench.executions() == 0
@@ -233,7 +233,7 @@ def test_a_call_is_over_when_it_was_recorded_and_all_are_answered() -> None:
         order.append(f"answered {bench.executions()}")
         bench.record(payload)
 
-    bench = Bench(warmup(BATCHING, IN, sample(given("IN", "INT32", [2]), count=2)), through_senders)
+    bench = Bench(warmup(BATCHING, IN, sample(entry("IN", "INT32", [2]), count=2)), through_senders)
     bench.run.run()
     assert order == ["answered 0", "answered 1"]
     assert bench.executions() == 2
@@ -247,7 +247,7 @@ def test_the_first_failure_ends_it_with_a_message_per_request() -> None:
         for request in payload.requests:
             respond(request, ModelError("it raised", exception=raised, log=("a line",)))
 
-    samples = warmup(BATCHING, IN, sample(given("IN", "INT32", [2]), name="w", batch=2, count=5))
+    samples = warmup(BATCHING, IN, sample(entry("IN", "INT32", [2]), name="w", batch=2, count=5))
     bench = Bench(samples, fail)
     with pytest.raises(ModelLoadError) as error:
         bench.run.run()
@@ -259,7 +259,7 @@ def test_the_first_failure_ends_it_with_a_message_per_request() -> None:
 
 @pytest.mark.parametrize(("batching", "limit"), [(BATCHING, 4), ("", 0)])
 def test_a_batch_that_is_too_large_is_not_executed(batching: str, limit: int) -> None:
-    bench = Bench(warmup(batching, IN, sample(given("IN", "INT32", [2]), batch=5)), at_once)
+    bench = Bench(warmup(batching, IN, sample(entry("IN", "INT32", [2]), batch=5)), at_once)
     with pytest.raises(ModelLoadError) as error:
         bench.run.run()
     text = f"batch size 5 for 'm_0_0', max allowed is {limit}; "
@@ -271,7 +271,7 @@ def test_a_stub_that_dies_is_the_failure() -> None:
     def die(bench: Bench, payload: Payload) -> None:
         bench.dead = ModelError("Stub process 'm_0_0' is not healthy.", reason="SIGSEGV")
 
-    bench = Bench(warmup(IN, sample(given("IN", "INT32", [2]))), die)
+    bench = Bench(warmup(IN, sample(entry("IN", "INT32", [2]))), die)
     with pytest.raises(ModelLoadError) as error:
         bench.run.run()
     assert error.value.message == "failed to run warmup sample 's': Stub process 'm_0_0' is not healthy.; "

@@ -1,4 +1,4 @@
-"""A stub that lies about device memory breaks its link and nothing else."""
+"""Stubs that lie about device memory: their link breaks, and nothing else."""
 
 from __future__ import annotations
 

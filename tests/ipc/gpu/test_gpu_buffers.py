@@ -27,7 +27,7 @@ def buffers(driver: SimulatedDriver) -> GpuBuffers:
 
 
 def foreign(driver: SimulatedDriver, data: bytes, device: int = 0) -> DeviceArray:
-    """Memory of somebody else."""
+    """Return memory of somebody else."""
     address = driver.allocate(device, len(data))
     driver.copy_in(device, address, data)
     return DeviceArray(driver, device, address, len(data), None)
@@ -108,8 +108,8 @@ def test_a_closed_pool_is_freed_but_for_what_is_in_use(driver: SimulatedDriver, 
 
 
 def test_memory_of_others_is_copied_on_the_device_once(driver: SimulatedDriver, buffers: GpuBuffers) -> None:
-    given = foreign(driver, b"12345678")
-    shared = buffers.shared(given)
+    array = foreign(driver, b"12345678")
+    shared = buffers.shared(array)
     assert shared.to_host().tobytes() == b"12345678"
     assert driver.copied == (8, 8, 8)
     assert buffers.shared(shared) is shared
@@ -120,9 +120,9 @@ def test_memory_of_others_is_copied_on_the_device_once(driver: SimulatedDriver, 
 
 
 def test_a_failing_device_is_an_error_of_the_server(driver: SimulatedDriver, buffers: GpuBuffers) -> None:
-    given = foreign(driver, b"12345678")
-    driver.free(0, given.address)
-    for use in (lambda: buffers.shared(given), given.to_host):
+    array = foreign(driver, b"12345678")
+    driver.free(0, array.address)
+    for use in (lambda: buffers.shared(array), array.to_host):
         with pytest.raises(InternalError, match=r"copying .* GPU 0: CUDA_ERROR_INVALID_VALUE"):
             use()
     assert buffers.use(0)[0] == 0

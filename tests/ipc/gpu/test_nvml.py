@@ -56,7 +56,7 @@ class Driver:
         return 0
 
     def processes(self, index: int, count: Any, processes: Any) -> int:
-        """Process 7 has memory of both, and nobody knows how much of process 8."""
+        """Report process 7 with memory of both GPUs, and process 8 with memory that nobody knows."""
         if processes is None:
             count.value = 2
             return INSUFFICIENT_SIZE
@@ -125,7 +125,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 @pytest.fixture(params=["fake", "nvidia-ml-py"])
 def nvml(request: pytest.FixtureRequest, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Nvml:
-    """GPUs through a fake of `pynvml`, and through the real one on a fake of the driver's library."""
+    """Return the GPUs through a fake of `pynvml`, and through the real one on a fake of the driver's library."""
     if request.param == "fake":
         monkeypatch.setitem(sys.modules, "pynvml", FakePynvml(driver))
     else:

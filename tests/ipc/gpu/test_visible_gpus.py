@@ -39,7 +39,7 @@ def test_what_a_process_holds_of_simulated_ones() -> None:
     assert gpus.held(process.process.pid) == {}
 
 
-def test_without_a_card_no_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_card_no_driver_is_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visible_gpus, "_CARDS", (Path("/nowhere"),))
     monkeypatch.setattr(visible_gpus, "query_driver", lambda: pytest.fail("asked"))
     gpus = VisibleGpus()
@@ -53,18 +53,18 @@ def test_only_gpus_that_triton_would_use_are_visible(monkeypatch: pytest.MonkeyP
     assert VisibleGpus().ordinals == (1,)
 
 
-def test_why_there_is_none_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+def test_why_there_is_none_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
     monkeypatch.setattr(visible_gpus, "_CARDS", (Path("/"),))
     monkeypatch.setattr(
         visible_gpus, "query_driver", lambda: ([], "counting GPUs: CUDA_ERROR_UNKNOWN (unknown error).")
     )
-    gpus = VisibleGpus(warn=said.append)
+    gpus = VisibleGpus(warn=warnings.append)
     assert (gpus.all, gpus.all) == ((), ())
-    assert said == ["no GPU is used: counting GPUs: CUDA_ERROR_UNKNOWN (unknown error)."]
+    assert warnings == ["no GPU is used: counting GPUs: CUDA_ERROR_UNKNOWN (unknown error)."]
 
 
-def test_the_driver_is_asked_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_is_queried_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     devices, why = visible_gpus.query_driver()
     assert bool(devices) != bool(why)
     if not devices:  # as on most machines that run these tests

@@ -1,4 +1,4 @@
-"""These tests check how blocks go back to a stub that gets no other message."""
+"""Blocks that go back to a stub that gets no other message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tritonlab.testing import FakeStub
 
 
 def read(stub: FakeStub, nbytes: int, *, more: bool) -> None:
-    """Reads a response of that many bytes, and forgets it."""
+    """Read a response of that many bytes, and forget it."""
     block = stub.region.allocate(nbytes)
     reader = BlockReader(stub.link, block)
     reader.tensors([["OUT", 2, [nbytes], 0, 0, block, nbytes]])

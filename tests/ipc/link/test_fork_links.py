@@ -24,7 +24,7 @@ class Parent(Bridge):
 
 
 class Kernel:
-    """The kernel's side: answers IS_MODEL_READY with the model's name, keeps what is logged."""
+    """The kernel's side: it answers IS_MODEL_READY with the model's name and records what is logged."""
 
     def __init__(self, reader: LinkReader) -> None:
         self.forks = ForkLinks(reader, 1 << 16, 1 << 16, None)
@@ -50,7 +50,7 @@ class Kernel:
         return made
 
     def end_children(self) -> None:
-        """What the end of their processes does: here they are all in this one."""
+        """End the children as the end of their processes would: here they are all in this one."""
         bridge.install(self.before)
         while self.children:
             linked = self.children.pop()._link
@@ -112,7 +112,7 @@ def test_a_link_ends_with_its_process_and_leaves_nothing(kernel: Kernel) -> None
     eventually(lambda: open_descriptors() <= before)  # those of tests before this one may close meanwhile
 
 
-def test_with_the_stub_all_links_end_and_none_is_given(kernel: Kernel) -> None:
+def test_with_the_stub_all_links_end_and_no_new_one_is_made(kernel: Kernel) -> None:
     child = kernel.child().linked()
     kernel.forks.close()
     assert kernel.ended == kernel.links

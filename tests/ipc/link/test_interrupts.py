@@ -11,7 +11,7 @@ from tritonlab.ipc.link.interrupts import interruptible, shielded
 
 @pytest.fixture(autouse=True, params=["private", "public"])
 def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`signal` serves where the module it is made of is missing."""
+    """Use `signal` also in place of the private module it is made of."""
     if request.param == "public":
         monkeypatch.setattr(interrupts, "_signal", signal)
 
@@ -72,11 +72,11 @@ def test_an_error_passes() -> None:
 
 
 def test_a_handler_of_ones_own_is_called_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
     try:
         shielded(interrupt)
-        assert heard == [signal.SIGINT]
+        assert received == [signal.SIGINT]
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -92,11 +92,11 @@ def test_an_ignored_interrupt_stays_ignored() -> None:
 
 def test_other_threads_are_never_interrupted_and_change_nothing() -> None:
     before = signal.getsignal(signal.SIGINT)
-    seen: list[object] = []
-    thread = threading.Thread(target=lambda: shielded(lambda: seen.append(signal.getsignal(signal.SIGINT))))
+    handlers: list[object] = []
+    thread = threading.Thread(target=lambda: shielded(lambda: handlers.append(signal.getsignal(signal.SIGINT))))
     thread.start()
     thread.join()
-    assert seen == [before]
+    assert handlers == [before]
 
 
 def test_a_wait_can_be_interrupted_within_a_shield() -> None:
@@ -133,19 +133,19 @@ def test_what_came_before_a_wait_ends_it() -> None:
 
 
 def test_a_wait_goes_on_after_a_handler_that_raises_nothing() -> None:
-    heard: list[int] = []
+    received: list[int] = []
 
     def wait() -> str:
         interrupt()
         interrupt()
         return "done"
 
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
     try:
         assert shielded(interruptible, wait) == "done"
     finally:
         signal.signal(signal.SIGINT, before)
-    assert heard == [signal.SIGINT] * 2
+    assert received == [signal.SIGINT] * 2
 
 
 def test_without_a_shield_a_wait_is_a_call() -> None:

@@ -20,8 +20,8 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-class Heard:
-    """Counts the events of one descriptor; arms again only when told."""
+class Arrivals:
+    """A count of the events of one descriptor, which only the test arms again."""
 
     def __init__(self) -> None:
         self.count = threading.Semaphore(0)
@@ -36,18 +36,18 @@ class Heard:
         return not self.count.acquire(timeout=0.05)
 
 
-def test_an_armed_descriptor_is_heard_once(link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_an_armed_descriptor_reports_once(link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    heard = Heard()
-    watch = Watch(link_reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    watch = Watch(link_reader, ours.fileno(), arrivals)
     theirs.send(b"1")
-    assert heard.nothing()
+    assert arrivals.nothing()
     watch.start()
-    assert heard.once_more()
+    assert arrivals.once_more()
     theirs.send(b"2")
-    assert heard.nothing()
+    assert arrivals.nothing()
     watch.arm()
-    assert heard.once_more()
+    assert arrivals.once_more()
     watch.remove()
 
 
@@ -62,7 +62,7 @@ def test_an_event_of_a_numbers_last_owner_is_not_the_new_ones(link_reader: LinkR
         go.acquire()
 
     watch = Watch(link_reader, first.fileno(), busy)
-    old = Watch(link_reader, second.fileno(), Heard())
+    old = Watch(link_reader, second.fileno(), Arrivals())
     watch.start()
     old.start()
     pairs[0][1].send(b"1")
@@ -74,12 +74,12 @@ def test_an_event_of_a_numbers_last_owner_is_not_the_new_ones(link_reader: LinkR
     old.remove()
     number = second.fileno()
     os.dup2(new.fileno(), number)
-    heard = Heard()
-    Watch(link_reader, number, heard).start()
+    arrivals = Arrivals()
+    Watch(link_reader, number, arrivals).start()
     go.release()
-    assert heard.nothing()
+    assert arrivals.nothing()
     new_peer.send(b"1")
-    assert heard.once_more()
+    assert arrivals.once_more()
     for pair in pairs:
         for end in pair:
             end.close()
@@ -91,12 +91,12 @@ def test_it_polls_while_a_model_waits_for_another(pair: tuple[socket.socket, soc
     WaitPolicy(cores).block(True)
     before = set(threading.enumerate())
     reader = LinkReader(cores)
-    heard = Heard()
-    watch = Watch(reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    watch = Watch(reader, ours.fileno(), arrivals)
     watch.start()
     for _ in range(3):
         theirs.send(b"1")
-        assert heard.once_more()
+        assert arrivals.once_more()
         ours.recv(1)
         watch.arm()
     watch.remove()
@@ -104,18 +104,18 @@ def test_it_polls_while_a_model_waits_for_another(pair: tuple[socket.socket, soc
     eventually(lambda: set(threading.enumerate()) <= before)
 
 
-def test_one_that_is_not_armed_for_reading_is_not_heard(
+def test_one_that_is_not_armed_for_reading_reports_nothing(
     link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    heard = Heard()
-    watch = Watch(link_reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    watch = Watch(link_reader, ours.fileno(), arrivals)
     watch.start()
     watch.arm(readable=False)
     theirs.send(b"1")
-    assert heard.nothing()
+    assert arrivals.nothing()
     watch.arm(readable=False, writable=True)
-    assert heard.once_more()
+    assert arrivals.once_more()
     watch.remove()
 
 
@@ -124,8 +124,8 @@ def test_one_that_is_disarmed_is_not_disarmed_again(
 ) -> None:
     """A request that follows a pause disarms twice, before it is sent and before its answer is read."""
     ours, theirs = pair
-    heard = Heard()
-    watch = Watch(link_reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    watch = Watch(link_reader, ours.fileno(), arrivals)
     watch.start()
     calls: list[int] = []
 
@@ -144,7 +144,7 @@ def test_one_that_is_disarmed_is_not_disarmed_again(
         watch.arm()  # needed each time: an event may have come between
         assert len(calls) == 3
     theirs.send(b"1")
-    assert heard.once_more()
+    assert arrivals.once_more()
     watch.remove()
 
 
@@ -152,30 +152,30 @@ def test_a_removed_watch_does_nothing_any_more(
     link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    heard = Heard()
-    watch = Watch(link_reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    watch = Watch(link_reader, ours.fileno(), arrivals)
     watch.start()
     watch.remove()
     watch.remove()
     watch.arm()
     theirs.send(b"1")
-    assert heard.nothing()
+    assert arrivals.nothing()
 
 
 def test_an_old_watch_does_not_touch_the_new_owner_of_its_number(
     link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    old = Watch(link_reader, ours.fileno(), Heard())
+    old = Watch(link_reader, ours.fileno(), Arrivals())
     old.start()
     old.remove()
-    heard = Heard()
-    new = Watch(link_reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    new = Watch(link_reader, ours.fileno(), arrivals)
     new.start()
     old.arm(readable=False)
     old.remove()
     theirs.send(b"1")
-    assert heard.once_more()
+    assert arrivals.once_more()
     new.remove()
 
 
@@ -183,7 +183,7 @@ def test_a_callback_that_raises_does_not_end_the_thread(
     link_reader: LinkReader, pair: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, theirs = pair
-    heard, entered = Heard(), Heard()
+    arrivals, entered = Arrivals(), Arrivals()
 
     def broken(events: int) -> None:
         entered(events)
@@ -192,13 +192,13 @@ def test_a_callback_that_raises_does_not_end_the_thread(
     raising = Watch(link_reader, ours.fileno(), broken)
     raising.start()
     theirs.send(b"1")
-    # An event may be asked for a second time, so two descriptors that are both ready may come in either order.
+    # An event may be reported again, so two descriptors that are both ready may come in either order.
     assert entered.once_more()
     read, write = os.pipe()
-    watch = Watch(link_reader, read, heard)
+    watch = Watch(link_reader, read, arrivals)
     watch.start()
     os.write(write, b"x")
-    assert heard.once_more()
+    assert arrivals.once_more()
     assert "IndexError" in caplog.text
     raising.remove()
     watch.remove()
@@ -209,13 +209,13 @@ def test_a_callback_that_raises_does_not_end_the_thread(
 def test_after_close_nothing_can_be_started_and_the_rest_is_ignored(pair: tuple[socket.socket, socket.socket]) -> None:
     reader = LinkReader()
     ours, _ = pair
-    watch = Watch(reader, ours.fileno(), Heard())
+    watch = Watch(reader, ours.fileno(), Arrivals())
     watch.start()
     reader.close()
     watch.arm()
     watch.remove()
     with pytest.raises(OSError, match="stopping"):
-        Watch(reader, ours.fileno(), Heard()).start()
+        Watch(reader, ours.fileno(), Arrivals()).start()
 
 
 # -- in an event loop
@@ -223,7 +223,7 @@ def test_after_close_nothing_can_be_started_and_the_rest_is_ignored(pair: tuple[
 
 @pytest.fixture
 def loop_reader(link_reader: LinkReader) -> Iterator[LoopReader]:
-    """The reader of an event loop that this test plays: it reads when the test says so."""
+    """Yield the reader of an event loop that this test plays: it reads when the test calls it."""
     reader = link_reader.in_loop()
     yield reader
     if reader.running:
@@ -234,14 +234,14 @@ def readable(reader: LoopReader) -> bool:
     return bool(select.select([reader.fileno()], [], [], 0)[0])
 
 
-def test_what_is_moved_is_heard_by_the_event_loop_alone_and_as_often_as_it_comes(
+def test_what_is_moved_is_read_by_the_event_loop_alone_and_as_often_as_it_comes(
     link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    heard: list[int] = []
+    threads: list[int] = []
 
     def hear(events: int) -> None:
-        heard.append(threading.get_ident())
+        threads.append(threading.get_ident())
         ours.recv(1)
 
     watch = Watch(link_reader, ours.fileno(), hear)
@@ -252,7 +252,7 @@ def test_what_is_moved_is_heard_by_the_event_loop_alone_and_as_often_as_it_comes
         theirs.send(b"x")
         assert select.select([loop_reader.fileno()], [], [], 60)[0]
         loop_reader.read()
-        assert heard == [threading.get_ident()] * count
+        assert threads == [threading.get_ident()] * count
     watch.remove()
     theirs.send(b"x")
     assert not readable(loop_reader)
@@ -262,8 +262,8 @@ def test_a_moved_watch_that_is_disarmed_leaves_the_event_loop_in_peace(
     link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    heard = Heard()
-    watch = Watch(link_reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    watch = Watch(link_reader, ours.fileno(), arrivals)
     watch.start()
     watch.move(loop_reader, readable=False, writable=False)
     theirs.send(b"x")
@@ -275,14 +275,14 @@ def test_a_moved_watch_that_is_disarmed_leaves_the_event_loop_in_peace(
     watch.arm(readable=False, writable=True)
     assert readable(loop_reader)
     watch.move(None, readable=True, writable=False)
-    assert heard.once_more() and not readable(loop_reader)
+    assert arrivals.once_more() and not readable(loop_reader)
     watch.remove()
 
 
 def test_an_armed_watch_of_an_event_loop_is_armed_without_a_system_call(
     link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    watch = Watch(link_reader, pair[0].fileno(), Heard())
+    watch = Watch(link_reader, pair[0].fileno(), Arrivals())
     watch.start()
     watch.move(loop_reader, readable=True, writable=False)
     epoll = loop_reader.epoll
@@ -296,16 +296,16 @@ def test_the_link_reader_has_what_an_event_loop_had_that_has_ended(
     link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    heard = Heard()
-    watch = Watch(link_reader, ours.fileno(), heard)
+    arrivals = Arrivals()
+    watch = Watch(link_reader, ours.fileno(), arrivals)
     watch.start()
     watch.move(loop_reader, readable=True, writable=False)
     theirs.send(b"x")
     loop_reader.close()
-    assert heard.once_more()
+    assert arrivals.once_more()
     watch.move(loop_reader, readable=True, writable=False)  # a request of the last moment
     watch.arm()
-    assert heard.once_more()
+    assert arrivals.once_more()
     watch.remove()
 
 
@@ -313,7 +313,7 @@ def test_a_watch_that_has_ended_is_not_moved(
     link_reader: LinkReader, loop_reader: LoopReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    watch = Watch(link_reader, ours.fileno(), Heard())
+    watch = Watch(link_reader, ours.fileno(), Arrivals())
     watch.start()
     watch.remove()
     watch.move(loop_reader, readable=True, writable=False)
@@ -324,7 +324,7 @@ def test_a_watch_that_has_ended_is_not_moved(
 def test_an_event_loop_that_ends_after_the_link_reader(pair: tuple[socket.socket, socket.socket]) -> None:
     reader = LinkReader()
     loop_reader = reader.in_loop()
-    watch = Watch(reader, pair[0].fileno(), Heard())
+    watch = Watch(reader, pair[0].fileno(), Arrivals())
     watch.start()
     watch.move(loop_reader, readable=True, writable=False)
     reader.close()

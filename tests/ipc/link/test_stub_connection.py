@@ -21,7 +21,7 @@ LOG, RESPONSE, EXECUTE = NUMBER["LOG"], NUMBER["RESPONSE"], NUMBER["EXECUTE"]
 
 
 def message(command: int, body: Any = None, ident: int = 0, freed: tuple[int, ...] = (), **lies: int) -> bytes:
-    """A message as it lies on the wire, with a header that may lie."""
+    """Return a message as it lies on the wire, with a header that may lie."""
     text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     version, length = lies.get("version", WIRE_VERSION), lies.get("length", len(text))
     header = HEADER.pack(version, command, len(freed), length, ident)
@@ -29,10 +29,10 @@ def message(command: int, body: Any = None, ident: int = 0, freed: tuple[int, ..
 
 
 def listen(stub: FakeStub, command: int = LOG) -> list[Any]:
-    """The bodies of what comes from now on."""
-    heard: list[Any] = []
-    stub.link.handlers[command] = lambda ident, body: heard.append(body)
-    return heard
+    """Return a list that gets the bodies of all messages from now on."""
+    received: list[Any] = []
+    stub.link.handlers[command] = lambda ident, body: received.append(body)
+    return received
 
 
 # -- questions and answers
@@ -58,7 +58,7 @@ def test_answers_may_come_in_any_order(stub: FakeStub) -> None:
 
 
 def test_waiting_ends_in_time_though_the_stub_goes_on_talking(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     answer = stub.link.ask(Finalize())
     stop = threading.Event()
 
@@ -73,11 +73,11 @@ def test_waiting_ends_in_time_though_the_stub_goes_on_talking(stub: FakeStub) ->
     finally:
         stop.set()
         talker.join()
-    assert heard
+    assert received
 
 
 def test_what_a_stub_sent_before_it_left_is_read_though_it_reads_nothing_more(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     assert stub.link.hold()
     stub.link.return_blocks()  # nobody reads it
     for number in range(3):
@@ -86,13 +86,13 @@ def test_what_a_stub_sent_before_it_left_is_read_though_it_reads_nothing_more(st
     stub.link.return_blocks()
     assert not stub.link.lost
     stub.link.lead(lambda: False)
-    assert [body[2] for body in heard] == [0, 1, 2]
+    assert [body[2] for body in received] == [0, 1, 2]
     assert stub.link.lost_reason == "the other end closed the link"
 
 
 def test_it_is_read_though_a_message_to_the_stub_fails(stub: FakeStub) -> None:
     """A process that a model forked may send and leave while the answer to a call of its own is on its way."""
-    heard = listen(stub)
+    received = listen(stub)
     assert stub.link.hold()
     for number in range(3):
         stub.send("LOG", 0, [0, "f", number, ""])
@@ -100,13 +100,13 @@ def test_it_is_read_though_a_message_to_the_stub_fails(stub: FakeStub) -> None:
     answer = stub.link.ask(Finalize())
     assert not answer.done()
     stub.link.lead(lambda: False)
-    assert [body[2] for body in heard] == [0, 1, 2]
+    assert [body[2] for body in received] == [0, 1, 2]
     assert answer.lost
     assert stub.link.lost_reason == "the other end closed the link"
 
 
 def test_it_is_read_though_the_rest_of_a_message_to_the_stub_fails(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     assert stub.link.hold()
     answer = stub.link.ask(Initialize({"large": "x" * (1 << 22)}, [], False, False, 0.0))
     assert stub.link._connection.has_unsent
@@ -116,18 +116,18 @@ def test_it_is_read_though_the_rest_of_a_message_to_the_stub_fails(stub: FakeStu
     eventually(lambda: stub.link.lost or not stub.link._connection.has_unsent)
     assert not stub.link.lost
     stub.link.lead(lambda: False)
-    assert [body[2] for body in heard] == [0, 1, 2]
+    assert [body[2] for body in received] == [0, 1, 2]
     assert answer.lost
 
 
 def test_without_a_caller_the_link_reader_hears_of_the_end_after_a_message_that_fails(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     stub.send("LOG", 0, [0, "f", 1, ""])
     stub.die()
     answer = stub.link.ask(Finalize())
     eventually(lambda: stub.link.lost)
     assert answer.lost
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
 def test_a_question_on_a_lost_link_is_lost_at_once(stub: FakeStub) -> None:
@@ -142,10 +142,10 @@ def test_a_question_on_a_lost_link_is_lost_at_once(stub: FakeStub) -> None:
 
 
 def test_without_a_caller_the_link_reader_reads(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     stub.send("LOG", 0, "one")
     stub.send("LOG", 0, "two")
-    eventually(lambda: heard == ["one", "two"])
+    eventually(lambda: received == ["one", "two"])
 
 
 def test_a_leader_reads_on_its_own_thread(stub: FakeStub) -> None:
@@ -182,12 +182,12 @@ def test_a_leader_ends_in_time_though_there_is_always_another_message(stub: Fake
 
 
 def test_only_one_thread_leads(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     entered = threading.Event()
 
     def done() -> bool:
         entered.set()
-        return bool(heard)
+        return bool(received)
 
     leader = threading.Thread(target=lambda: stub.link.lead(done))
     leader.start()
@@ -200,35 +200,35 @@ def test_only_one_thread_leads(stub: FakeStub) -> None:
 
 def test_what_came_with_the_leaders_message_is_not_left_in_the_buffer(stub: FakeStub) -> None:
     """No event tells of bytes that were read already: the second message would wait for a third."""
-    heard = listen(stub)
+    received = listen(stub)
     stub.link._arm_lock.acquire()  # the link reader sees nothing of this
     try:
         stub.link._watch.arm(readable=False)
         stub.send_bytes(message(LOG, 1) + message(LOG, 2) + message(LOG, 3)[:-1])
     finally:
         stub.link._arm_lock.release()
-    assert stub.link.lead(lambda: bool(heard))
-    assert heard == [1, 2]
+    assert stub.link.lead(lambda: bool(received))
+    assert received == [1, 2]
     stub.send_bytes(message(LOG, 3)[-1:])
-    eventually(lambda: heard == [1, 2, 3])
+    eventually(lambda: received == [1, 2, 3])
 
 
 def test_many_messages_at_once_all_arrive(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     stub.send_bytes(b"".join(message(LOG, number) for number in range(1000)))
-    eventually(lambda: len(heard) == 1000)
-    assert heard == list(range(1000))
+    eventually(lambda: len(received) == 1000)
+    assert received == list(range(1000))
 
 
 def test_after_a_leader_the_link_reader_reads_again(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     for _ in range(50):
         stub.send("LOG")
-        while not heard:
-            stub.link.lead(lambda: bool(heard))
+        while not received:
+            stub.link.lead(lambda: bool(received))
         stub.send("LOG")
-        eventually(lambda: len(heard) == 2)
-        heard.clear()
+        eventually(lambda: len(received) == 2)
+        received.clear()
 
 
 @pytest.mark.parametrize("unwatch", [False, True])
@@ -255,14 +255,14 @@ def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub, unwa
 
 @pytest.fixture
 def loop_reader(link_reader: LinkReader) -> Iterator[LoopReader]:
-    """The reader of an event loop that this test's thread plays."""
+    """Yield the reader of an event loop that this test's thread plays."""
     reader = link_reader.in_loop()
     yield reader
     reader.close()
 
 
 def read(reader: LoopReader) -> None:
-    """Does what the event loop does when something has come."""
+    """Read as the event loop does when something has come."""
     assert select.select([reader.fileno()], [], [], 60)[0]
     reader.read()
 
@@ -273,7 +273,7 @@ def in_thread(function: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_an_event_loop_reads_what_it_is_given(stub: FakeStub, loop_reader: LoopReader) -> None:
+def test_a_link_is_read_by_its_event_loop(stub: FakeStub, loop_reader: LoopReader) -> None:
     threads: list[threading.Thread] = []
     stub.link.handlers[LOG] = lambda ident, body: threads.append(threading.current_thread())
     assert stub.link.reader is None
@@ -290,46 +290,46 @@ def test_an_event_loop_reads_what_it_is_given(stub: FakeStub, loop_reader: LoopR
 
 
 def test_while_another_thread_leads_the_event_loop_hears_nothing(stub: FakeStub, loop_reader: LoopReader) -> None:
-    heard, entered = listen(stub), threading.Event()
+    received, entered = listen(stub), threading.Event()
     stub.link.read_by(loop_reader)
 
     def done() -> bool:
         entered.set()
-        return len(heard) == 2
+        return len(received) == 2
 
     leader = in_thread(lambda: stub.link.lead(done))
     assert entered.wait(60)
     stub.send("LOG", 0, 1)
-    eventually(lambda: heard == [1])
+    eventually(lambda: received == [1])
     assert not select.select([loop_reader.fileno()], [], [], 0)[0]
     stub.send("LOG", 0, 2)
     leader.join(60)
     assert not leader.is_alive()
     stub.send("LOG", 0, 3)
     read(loop_reader)
-    assert heard == [1, 2, 3]
+    assert received == [1, 2, 3]
 
 
 def test_an_event_loop_that_leads_disarms_nothing(
     stub: FakeStub, loop_reader: LoopReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not wait for events meanwhile, so that would be two system calls a request for nothing."""
-    heard, armed = listen(stub), []
+    received, armed = listen(stub), []
     stub.link.read_by(loop_reader)
     monkeypatch.setattr(Watch, "arm", lambda watch, **kinds: armed.append(kinds))
     assert stub.link.hold(unwatch=True)
     stub.send("LOG", 0, 1)
-    assert stub.link.lead(lambda: bool(heard))
-    assert heard == [1] and armed == [{"readable": True, "writable": False}]  # it was armed so before
+    assert stub.link.lead(lambda: bool(received))
+    assert received == [1] and armed == [{"readable": True, "writable": False}]  # it was armed so before
     loop_reader.read()  # what it has led is not there any more
-    assert heard == [1]
+    assert received == [1]
 
 
 def test_a_link_that_moves_while_a_message_is_handled_is_read_on(stub: FakeStub, loop_reader: LoopReader) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def hear(ident: int, body: Any) -> None:
-        heard.append((body, threading.get_ident()))
+        received.append((body, threading.get_ident()))
         stub.link.read_by(loop_reader if body == "to the loop" else None)
 
     stub.link.handlers[LOG] = hear
@@ -338,17 +338,17 @@ def test_a_link_that_moves_while_a_message_is_handled_is_read_on(stub: FakeStub,
         eventually(lambda: stub.link.reader is loop_reader)
         stub.send("LOG", 0, "home")
         read(loop_reader)
-        assert heard[-1] == ("home", threading.get_ident())
+        assert received[-1] == ("home", threading.get_ident())
         stub.send("LOG", 0, "here")
-        eventually(lambda: heard[-1][0] == "here")
-        assert heard[-1][1] != threading.get_ident()
+        eventually(lambda: received[-1][0] == "here")
+        assert received[-1][1] != threading.get_ident()
 
 
 def test_an_event_loop_hears_of_the_end_of_a_stub_after_its_last_message(
     stub: FakeStub, loop_reader: LoopReader
 ) -> None:
-    heard, lost = listen(stub), []
-    stub.link.on_lost = lambda reason: lost.append((list(heard), reason, threading.get_ident()))
+    received, lost = listen(stub), []
+    stub.link.on_lost = lambda reason: lost.append((list(received), reason, threading.get_ident()))
     stub.link.read_by(loop_reader)
     answer = stub.link.ask(Finalize())
     stub.send("LOG", 0, "last words")
@@ -387,16 +387,16 @@ def test_what_the_socket_did_not_take_is_sent_by_the_event_loop(stub: FakeStub, 
 
 
 def test_the_link_reader_reads_on_when_the_event_loop_has_ended(stub: FakeStub, link_reader: LinkReader) -> None:
-    heard, reader = listen(stub), link_reader.in_loop()
+    received, reader = listen(stub), link_reader.in_loop()
     stub.link.read_by(reader)
     stub.send("LOG", 0, 1)
     reader.close()
-    eventually(lambda: heard == [1])
+    eventually(lambda: received == [1])
     assert stub.link.reader is None
 
 
 def test_a_caller_and_an_event_loop_lose_nothing_between_them(stub: FakeStub, loop_reader: LoopReader) -> None:
-    heard, count = listen(stub), 2000
+    received, count = listen(stub), 2000
     over = threading.Event()
 
     def lead() -> None:
@@ -410,12 +410,12 @@ def test_a_caller_and_an_event_loop_lose_nothing_between_them(stub: FakeStub, lo
 
     threads = [in_thread(lead), in_thread(move), in_thread(lambda: [stub.send("LOG", 0, n) for n in range(count)])]
     try:
-        eventually(lambda: (loop_reader.read(), len(heard) == count)[1])  # type: ignore[func-returns-value]
+        eventually(lambda: (loop_reader.read(), len(received) == count)[1])  # type: ignore[func-returns-value]
     finally:
         over.set()
         for thread in threads:
             thread.join(60)
-    assert heard == list(range(count))
+    assert received == list(range(count))
 
 
 def test_a_lost_link_is_not_held(stub: FakeStub) -> None:
@@ -425,7 +425,7 @@ def test_a_lost_link_is_not_held(stub: FakeStub) -> None:
 
 
 def test_an_interrupted_leader_leaves_the_link_as_it_was(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
 
     def interrupt() -> bool:
         raise KeyboardInterrupt
@@ -433,7 +433,7 @@ def test_an_interrupted_leader_leaves_the_link_as_it_was(stub: FakeStub) -> None
     with pytest.raises(KeyboardInterrupt):
         stub.link.lead(interrupt)
     stub.send("LOG", 0, "after")
-    eventually(lambda: heard == ["after"])
+    eventually(lambda: received == ["after"])
     assert stub.link.lead(lambda: True)
 
 
@@ -449,14 +449,14 @@ def test_a_message_larger_than_the_socket_is_sent_while_nobody_reads(stub: FakeS
 
 
 def test_a_leader_does_not_keep_the_rest_of_a_message_from_being_sent(stub: FakeStub) -> None:
-    heard = listen(stub, RESPONSE)
+    received = listen(stub, RESPONSE)
     stub.link.post(EXECUTE, 1, LARGE)
-    leader = threading.Thread(target=lambda: stub.link.lead(lambda: bool(heard)), daemon=True)
+    leader = threading.Thread(target=lambda: stub.link.lead(lambda: bool(received)), daemon=True)
     leader.start()
     assert stub.receive()[:2] == (EXECUTE, 1)
     stub.send("RESPONSE", 7, "answer")
     leader.join(60)
-    assert heard == ["answer"]
+    assert received == ["answer"]
 
 
 def test_a_leader_that_leaves_does_not_either(stub: FakeStub) -> None:
@@ -466,17 +466,17 @@ def test_a_leader_that_leaves_does_not_either(stub: FakeStub) -> None:
 
 
 def test_both_sides_may_send_more_than_the_socket_takes_at_once(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     stub.link.post(EXECUTE, 1, LARGE)
     sender = threading.Thread(target=lambda: stub.send("LOG", 0, LARGE), daemon=True)
     sender.start()
-    leader = threading.Thread(target=lambda: stub.link.lead(lambda: bool(heard)), daemon=True)
+    leader = threading.Thread(target=lambda: stub.link.lead(lambda: bool(received)), daemon=True)
     leader.start()
     sender.join(60)
     assert not sender.is_alive()
     assert stub.receive()[:2] == (EXECUTE, 1)
     leader.join(60)
-    assert heard == [LARGE]
+    assert received == [LARGE]
 
 
 def test_messages_keep_their_order_behind_a_large_one(stub: FakeStub) -> None:
@@ -489,11 +489,11 @@ def test_messages_keep_their_order_behind_a_large_one(stub: FakeStub) -> None:
 
 
 def test_blocks_the_stub_returns_are_free_again(stub: FakeStub) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     block = stub.link.region.allocate(100)
     stub.connection.freed.append(block)
     stub.send("LOG", 0, 1)
-    eventually(lambda: bool(heard))
+    eventually(lambda: bool(received))
     assert stub.link.region.used == 0
 
 
@@ -578,11 +578,11 @@ def test_a_handler_that_raises_loses_the_link_instead_of_an_answer(
 
 @pytest.mark.parametrize("cut", [0, 1, HEADER.size - 1, HEADER.size, HEADER.size + 3])
 def test_a_stub_that_dies_within_a_message_is_lost(stub: FakeStub, cut: int) -> None:
-    heard = listen(stub)
+    received = listen(stub)
     stub.send_bytes(message(LOG, "whole") + message(LOG, "never finished")[:cut])
     stub.die()
     eventually(lambda: stub.link.lost)
-    assert heard == ["whole"]
+    assert received == ["whole"]
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5))
@@ -639,10 +639,10 @@ def test_closing_wakes_the_leader(stub: FakeStub) -> None:
 
 def test_shutdown_keeps_what_has_come_before(stub: FakeStub) -> None:
     """The process has ended, its last words are still in the socket."""
-    heard = listen(stub)
+    received = listen(stub)
     stub.link._watch.arm(readable=False)
     stub.send("LOG", 0, "last words")
     stub.link.shutdown()
     stub.link.lead(lambda: False)
-    assert heard == ["last words"]
+    assert received == ["last words"]
     assert stub.link.lost

@@ -205,7 +205,7 @@ class Machine:
         self.run(1000, busy)
 
     def run(self, seconds: float, busy: float) -> None:
-        """`busy` cores are in use."""
+        """Advance the clock while `busy` cores are in use."""
         self._up += seconds
         self._busy += busy * seconds
         self.file.write_text(f"{self._up:.2f} {2 * self._up - self._busy:.2f}\n")

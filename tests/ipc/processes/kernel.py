@@ -1,6 +1,6 @@
 """A kernel process of its own, for tests that kill, interrupt or fork one: `python kernel.py REPOSITORY CODE`.
 
-Serves the SCRIPTED model of the repository and runs CODE with `server`, `script` and `say` (a line of JSON to stdout).
+It serves the repository's SCRIPTED model and runs CODE with `server`, `script` and `say` (a line of JSON to stdout).
 """
 
 from __future__ import annotations

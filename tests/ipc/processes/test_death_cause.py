@@ -11,7 +11,7 @@ MB = 1 << 20
 
 @pytest.fixture
 def kills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many processes this machine, which has 4 GB, has killed for lack of memory."""
+    """Return a list of one number: the processes that this machine, which has 4 GB, has killed for lack of memory."""
     found = [3]
     monkeypatch.setattr("tritonlab.ipc.processes.death_cause.oom_kills", lambda: found[0])
     monkeypatch.setattr("tritonlab.ipc.processes.death_cause.memory_limit", lambda: 4096 * MB)

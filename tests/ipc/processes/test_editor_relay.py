@@ -1,4 +1,6 @@
-"""The relay hears only the debugger that has its token, and editors come through its socket."""
+"""The relay between editors and a debugger: it accepts only the debugger that has its token, and editors come through
+its socket.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def connect(relay: EditorRelay) -> End:
 
 
 def debugger(relay: EditorRelay) -> End:
-    """A debugger that has the token, and has answered all that lets its process go on."""
+    """Connect a debugger that has the token and has answered all that lets its process go on."""
     end = connect(relay)
     end.respond(end.read(), clientAccessToken=relay.token)
     for command in ("initialize", "attach", "configurationDone", "disconnect"):
@@ -111,7 +113,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_debugger_without_the_token_is_not_heard(relay: EditorRelay, case: str) -> None:
+def test_a_debugger_without_the_token_is_cut_off(relay: EditorRelay, case: str) -> None:
     rogue, silent = connect(relay), connect(relay)
     request = rogue.read()
     assert request is not None and request["command"] == "pydevdAuthorize"
@@ -174,8 +176,8 @@ def test_an_editor_that_goes_is_taken_leave_of(relay: EditorRelay) -> None:
 
 
 def test_an_adapter_whose_model_has_gone_says_so(relay: EditorRelay, tmp_path: Path) -> None:
-    kept = tmp_path / "adapter.py"
-    kept.write_bytes(relay.adapter.read_bytes())
-    answer = subprocess.run([sys.executable, kept], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    adapter = tmp_path / "adapter.py"
+    adapter.write_bytes(relay.adapter.read_bytes())
+    answer = subprocess.run([sys.executable, adapter], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert answer.returncode == 1
     assert answer.stderr.startswith(f"no debugger waits in {tmp_path} (No such file or directory): the model's process")

@@ -22,7 +22,7 @@ FILE, DIRECTORY, LINK, HARD, PIPE, DEVICE = (
 
 
 def make(path: Path, members: list[Member], mode: str = "w:gz") -> Path:
-    """An archive of (name, type, target of the link) in this order; a file holds its own name."""
+    """Write an archive of (name, type, target of the link) in this order; a file holds its own name."""
     with tarfile.open(path, mode) as tar:
         for name, kind, target in members:
             info = tarfile.TarInfo(name)
@@ -35,7 +35,7 @@ def make(path: Path, members: list[Member], mode: str = "w:gz") -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """An empty directory beside which nothing else must appear."""
+    """Return an empty directory beside which nothing else must appear."""
     (tmp_path / "inside").mkdir()
     return tmp_path / "inside"
 

@@ -58,7 +58,7 @@ def test_the_models_directory_may_stand_anywhere_in_the_path(
 
 
 @rule("2.10.3")
-def test_what_is_not_there_is_named_as_it_was_given(environments: ExecutionEnvironments, tmp_path: Path) -> None:
+def test_a_missing_environment_is_named_as_configured(environments: ExecutionEnvironments, tmp_path: Path) -> None:
     text = fails(environments, "$$TRITON_MODEL_DIRECTORY/no/../env", tmp_path)
     assert text == f"Failed to get the canonical path for {tmp_path}/no/../env."
 

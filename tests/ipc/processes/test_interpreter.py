@@ -97,7 +97,7 @@ def test_an_old_python_is_refused() -> None:
         Interpreter(old).check()
 
 
-def test_what_is_no_python_shows_what_it_said(tmp_path: Path) -> None:
+def test_the_error_of_what_is_no_python_has_its_output(tmp_path: Path) -> None:
     path = script(tmp_path / "python", "echo 'libpython3.11.so.1.0: cannot open' >&2; exit 127")
     with pytest.raises(
         InterpreterError, match=r"is not a Python that runs here: libpython3\.11\.so\.1\.0: cannot open"

@@ -20,7 +20,7 @@ MB = 1 << 20
 
 
 def machine(root: Path, **files: str) -> Path:
-    """A file system with these files; `__` for `/`."""
+    """Write a file system with these files; `__` for `/`."""
     for name, text in {"proc__vmstat": "nr_free_pages 5\noom_kill 2\n", **files}.items():
         path = root / name.replace("__", "/").replace("memory_", "memory.")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def test_of_the_peak_only_what_is_above_the_parents_is_known(reported: int, inhe
         (0, 0, 1, "The operating system has killed a process for lack of memory since the model took this one."),
     ],
 )
-def test_what_is_said_of_it(peak: int, limit: int, kills: int, words: str) -> None:
+def test_words_for_a_lack_of_memory(peak: int, limit: int, kills: int, words: str) -> None:
     assert memory_words(peak, limit, kills) == words
 
 
@@ -126,7 +126,7 @@ def test_what_is_said_of_it(peak: int, limit: int, kills: int, words: str) -> No
         (100 * MB, 0, " (it had used up to 100 MB)"),
     ],
 )
-def test_what_is_said_of_a_kill_that_is_not_for_memory(peak: int, limit: int, used: str) -> None:
+def test_words_for_a_kill_that_is_not_for_memory(peak: int, limit: int, used: str) -> None:
     assert kill_words(peak, limit) == (
         f"Nothing shows that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
         "or the model itself has."
@@ -134,7 +134,7 @@ def test_what_is_said_of_a_kill_that_is_not_for_memory(peak: int, limit: int, us
 
 
 @pytest.mark.parametrize(("left", "is_full"), [(0, True), (MB - 1, True), (MB, False), (64 * MB, False)])
-def test_what_is_said_of_a_bus_error(left: int, is_full: bool) -> None:
+def test_words_for_a_bus_error(left: int, is_full: bool) -> None:
     assert bus_words(left, 64 * MB).startswith("/dev/shm is full (64 MB), so a page") == is_full
 
 

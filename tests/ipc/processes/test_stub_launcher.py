@@ -72,7 +72,7 @@ def test_a_stub_inherits_its_own_descriptors_only(stub_process: StubProcess) -> 
 
 @pytest.fixture
 def descriptors(lab: Lab) -> int:
-    """How many are open, with no warm stub on its way."""
+    """Return how many descriptors are open, with no warm stub on its way."""
     assert lab.server.core.pool.wait_warm()
     return open_descriptors()
 
@@ -137,7 +137,7 @@ def test_a_region_larger_than_its_limit(descriptors: int, link_reader: LinkReade
 
 @pytest.fixture
 def stub_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Replaces the stub's program with another text."""
+    """Return a function that replaces the stub's program with another text."""
 
     def replace(text: str) -> None:
         path = tmp_path / "stub.py"
@@ -147,7 +147,7 @@ def stub_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
     return replace
 
 
-def test_what_a_stub_printed_before_it_failed_is_told(
+def test_the_error_has_what_a_stub_printed_before_it_failed(
     link_reader: LinkReader, stub_file: Callable[[str], None]
 ) -> None:
     stub_file("print('about to fail', flush=True); raise ImportError('no numpy here')")
@@ -219,7 +219,7 @@ def test_a_warm_stub_sees_the_kernel_as_it_is_when_the_model_loads(
 
 
 def test_an_environment_that_python_reads_at_its_start(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A warm stub is too old for it: one is started anew."""
+    """A warm stub is too old for it: a new one is started."""
     assert lab.server.core.pool.wait_warm()
     monkeypatch.setenv("PYTHONHASHSEED", "5")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -349,7 +349,7 @@ def test_what_the_model_started_goes_with_it(lab: Lab) -> None:
 
 
 class Kernel:
-    """A process with a server, and what it says."""
+    """A process with a server, and what it prints."""
 
     def __init__(self, repository: Path, code: str) -> None:
         repository.mkdir()

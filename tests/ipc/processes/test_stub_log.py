@@ -47,11 +47,11 @@ def test_a_line_that_is_too_long_by_itself_is_kept_until_the_next() -> None:
 
 
 def test_the_listener_hears_every_record() -> None:
-    heard: list[str] = []
-    book = LogBook(lambda r: heard.append(r.text), kept=1)
+    texts: list[str] = []
+    book = LogBook(lambda r: texts.append(r.text), kept=1)
     book.add(record("1"))
     book.add(record("2"))
-    assert heard == ["1", "2"]
+    assert texts == ["1", "2"]
 
 
 # -- StubOutput
@@ -90,7 +90,7 @@ def pipes() -> Iterator[Pipes]:
 
 
 class PolledElsewhere:
-    """Is a poll object while another thread polls with it."""
+    """A poll object that another thread polls with."""
 
     def poll(self, timeout: int) -> list[tuple[int, int]]:
         raise RuntimeError("concurrent poll() invocation")
@@ -189,20 +189,20 @@ def test_lines_that_another_thread_has_taken_are_waited_for(pipes: Pipes) -> Non
     first = threading.Thread(target=pipes.output.drain_all)
     first.start()
     assert taken.wait(60)
-    seen: list[list[str]] = []
+    drained: list[list[str]] = []
 
     def drain_too() -> None:
         pipes.output.drain_all()
-        seen.append(pipes.texts)
+        drained.append(pipes.texts)
 
     second = threading.Thread(target=drain_too)
     second.start()
     second.join(0.05)
-    assert seen == []
+    assert drained == []
     go_on.set()
     second.join(60)
     first.join(60)
-    assert seen == [["line"]]
+    assert drained == [["line"]]
 
 
 def test_close_emits_what_is_left(pipes: Pipes) -> None:

@@ -29,13 +29,13 @@ STAND_BY = ZygoteKeeper.stand_by
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the variable that changes from test to test: zygotes would be thrown away for it."""
+    """Delete the variable that changes from test to test: zygotes would be thrown away for it."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
 
 
 @pytest.fixture
 def standbys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each zygote has a standby at once."""
+    """Let each zygote have a standby at once."""
     monkeypatch.setattr(ZygoteKeeper, "stand_by", STAND_BY)
     monkeypatch.setattr("tritonlab.ipc.zygotes.zygote_keeper._STANDBY_AFTER", 0)
 
@@ -49,14 +49,14 @@ def pool(link_reader: LinkReader) -> Iterator[StubPool]:
 
 @pytest.fixture
 def started() -> Started:
-    """The processes of the test: servers of the whole session may have some of their own."""
+    """Return a function that lists the test's processes: servers of the whole session may have some of their own."""
     before = psutil.Process().children(recursive=True)
     return lambda: [child for child in psutil.Process().children(recursive=True) if child not in before]
 
 
 @pytest.fixture
 def taken() -> Iterator[list[StubProcess]]:
-    """Stubs that a test has acquired; they are ended after it."""
+    """Yield a list of stubs that a test has acquired; they are ended after it."""
     stubs: list[StubProcess] = []
     yield stubs
     for stub in stubs:
@@ -65,7 +65,7 @@ def taken() -> Iterator[list[StubProcess]]:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Callable[[str], str]:
-    """The path of a model's source with these imports."""
+    """Return a function that writes a model's source and returns its path."""
 
     def write(source: str) -> str:
         path = tmp_path / f"{abs(hash(source))}.py"
@@ -76,19 +76,19 @@ def model(tmp_path: Path) -> Callable[[str], str]:
 
 
 def imported(pool: StubPool) -> dict[int, str]:
-    """What each zygote has imported."""
+    """Return what each zygote has imported."""
     memory = pool.memory()
     assert memory is not None
     return memory.imports
 
 
 def origin(pool: StubPool) -> int:
-    """The zygote that forked last."""
+    """Return the zygote that forked last."""
     assert pool._zygotes is not None
     return max(pool._zygotes._zygotes(), key=lambda zygote: zygote.used).child.pid
 
 
-def test_nothing_is_warm_before_it_is_asked_for(started: Started, pool: StubPool) -> None:
+def test_nothing_is_warm_before_it_is_needed(started: Started, pool: StubPool) -> None:
     assert repr(pool) == "<StubPool [<Zygotes []>]>"
     assert started() == []
 
@@ -204,7 +204,7 @@ def test_the_zygotes_that_a_killed_root_has_grown_go_on(pool: StubPool, model: C
 
 
 def standby(pool: StubPool, module: str) -> int:
-    """The process id of a zygote's standby, 0 while it has none."""
+    """Return the process id of a zygote's standby, 0 while it has none."""
     assert pool._zygotes is not None
     (found,) = (g for g in pool._zygotes._growths() if "".join(step.module for step in g.steps) == module)
     return found.standby.child.pid if found.standby is not None else 0
@@ -286,13 +286,13 @@ def test_an_import_that_takes_long_is_not_waited_for(
     monkeypatch.setenv("PYTHONPATH", str(site))
     assert pool.wait_warm()
     monkeypatch.setattr("tritonlab.ipc.zygotes.zygotes._PATIENCE", 0.01)
-    source, said = model("import slow\n"), list[str]()
-    taken.append(pool.acquire(model=source, say=said.append))
-    assert said == ["The model repeats imports at every start: 'slow', because that has taken more than 0.01 s."]
+    source, messages = model("import slow\n"), list[str]()
+    taken.append(pool.acquire(model=source, say=messages.append))
+    assert messages == ["The model repeats imports at every start: 'slow', because that has taken more than 0.01 s."]
     go.touch()
     eventually(lambda: "slow" in imported(pool).values())
-    taken.append(pool.acquire(model=source, say=said.append))
-    assert (taken[1].imports_again, len(said)) == ("", 1)
+    taken.append(pool.acquire(model=source, say=messages.append))
+    assert (taken[1].imports_again, len(messages)) == ("", 1)
     assert imported(pool)[origin(pool)] == "slow"
 
 
@@ -322,13 +322,13 @@ def test_what_takes_too_much_memory_is_not_kept(
     link_reader: LinkReader, taken: list[StubProcess], model: Callable[[str], str]
 ) -> None:
     pool = StubPool(link_reader, warm=1)
-    said: list[str] = []
+    messages: list[str] = []
     try:
         for _ in range(2):
-            taken.append(pool.acquire(model=model("import PIL\n"), say=said.append))
+            taken.append(pool.acquire(model=model("import PIL\n"), say=messages.append))
         assert list(imported(pool).values()) == [""]
         why = "'PIL', because it takes more memory than `warm` allows"
-        assert said == [f"The model repeats imports at every start: {why}."]
+        assert messages == [f"The model repeats imports at every start: {why}."]
     finally:
         pool.close()
 
@@ -369,8 +369,8 @@ def test_many_stubs_leave_nothing(pool: StubPool, model: Callable[[str], str]) -
 def test_the_kernel_inherits_nothing_else(pool: StubPool, taken: list[StubProcess]) -> None:
     """What a program leaves behind goes where it always went."""
     taken.append(pool.acquire())
-    left = subprocess.run(["sh", "-c", "sleep 60 >/dev/null & echo $!"], stdout=subprocess.PIPE, text=True)
-    orphan = int(left.stdout)
+    shell = subprocess.run(["sh", "-c", "sleep 60 >/dev/null & echo $!"], stdout=subprocess.PIPE, text=True)
+    orphan = int(shell.stdout)
     try:
         assert psutil.Process(orphan).ppid() != os.getpid()
     finally:

@@ -16,7 +16,7 @@ Read = Callable[..., FirstImports]
 
 @pytest.fixture
 def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
-    """The first imports of a model with this source, and these files beside it."""
+    """Return a function that reads the first imports of a model with this source, and these files beside it."""
     monkeypatch.chdir(tmp_path)
     directory = tmp_path / "m" / "1"
     directory.mkdir(parents=True)
@@ -146,7 +146,7 @@ def test_a_file_in_the_working_directory_comes_first(read: Read, tmp_path: Path)
 
 
 def model(*initialize: str, before: str = "", after: str = "") -> str:
-    """A model whose `initialize` has these lines. `before` and `after` are more of its class, and of its file."""
+    """Return a model whose `initialize` has these lines. `before` and `after` are more of its class and file."""
     body = "\n".join(f"        {line}" for line in initialize)
     return f"import first\nclass TritonPythonModel:\n{before}    def initialize(self, args):\n{body}\n{after}"
 

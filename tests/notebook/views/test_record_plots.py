@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plots import closed_figures, drawn, facts
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.notebook.views.record.memory import Memory
 from tritonlab.notebook.views.record.metrics import Metrics
@@ -19,10 +19,10 @@ __all__ = ["closed_figures"]
 
 @pytest.fixture
 def timeline() -> Timeline:
-    hooks = Heard()
-    hooks.execute(asked(1, at=0), asked(2, at=1), start=5, end=9)
-    hooks.execute(asked(3, at=2), start=9, end=11, instance="add_0_1", failed=True)
-    hooks.execute(asked(4, at=7), start=12, end=14)
+    hooks = RecorderHooks()
+    hooks.execute(make_request(1, at=0), make_request(2, at=1), start=5, end=9)
+    hooks.execute(make_request(3, at=2), start=9, end=11, instance="add_0_1", failed=True)
+    hooks.execute(make_request(4, at=7), start=12, end=14)
     return Timeline(hooks.recording, "add")
 
 
@@ -40,8 +40,8 @@ def test_executions_are_lanes_over_the_time_of_day(timeline: Timeline) -> None:
 
 
 def test_streams_are_lanes_with_a_mark_for_each_response() -> None:
-    hooks = Heard()
-    one, other = asked(1, at=0, request_id="one"), asked(2, at=5)
+    hooks = RecorderHooks()
+    one, other = make_request(1, at=0, request_id="one"), make_request(2, at=5)
     for request in (one, other):
         hooks.respond(request, at=10, outputs=request.inputs, final=False)
     hooks.respond(one, at=20, empty=True)

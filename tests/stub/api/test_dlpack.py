@@ -22,12 +22,12 @@ DTYPES = "?bBhHiIqQefd"
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    """Not imported with this module: every worker of a run would pay for it."""
+    """Import torch only here: every worker of a run would pay for an import at the head."""
     return pytest.importorskip("torch")
 
 
 class Producer:
-    """A library with one tensor; what is told about it can be falsified."""
+    """A library with one tensor; `patches` falsify the fields that describe it."""
 
     def __init__(self, array: np.ndarray[Any, Any], device: tuple[int, int] = (1, 0), **patches: int) -> None:
         self.array = array

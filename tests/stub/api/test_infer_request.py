@@ -155,7 +155,7 @@ def test_a_received_request_says_what_the_client_sent() -> None:
 
 
 @pytest.mark.rule("1.7.9")
-def test_the_sender_is_made_once_and_only_if_asked_for(fake_bridge: FakeBridge) -> None:
+def test_the_sender_is_made_once_and_only_if_it_is_needed(fake_bridge: FakeBridge) -> None:
     request = received(decoupled=True)
     assert request._sender is None
     sender = request.get_response_sender()
@@ -173,7 +173,7 @@ def test_the_sender_of_a_built_request_sends_nothing(fake_bridge: FakeBridge) ->
 
 
 @pytest.mark.rule("1.7.10", "1.7.11")
-def test_cancellation_is_asked_of_the_server(fake_bridge: FakeBridge) -> None:
+def test_the_server_knows_of_cancellation(fake_bridge: FakeBridge) -> None:
     request = received()
     assert not request.is_cancelled()
     fake_bridge.cancelled.add(7)
@@ -230,16 +230,16 @@ def test_exec_gives_the_one_response(fake_bridge: FakeBridge) -> None:
 @pytest.mark.parametrize("decoupled", [True, 1, 2.0])
 def test_a_decoupled_exec_gives_an_iterator(fake_bridge: FakeBridge, decoupled: Any) -> None:
     responses = [InferenceResponse(), InferenceResponse()]
-    asked = []
+    calls = []
 
     def bls(request: InferenceRequest, decoupled: bool) -> FakeCall:
-        asked.append(decoupled)
+        calls.append(decoupled)
         return FakeCall(responses)
 
     fake_bridge.bls = bls
     found = built().exec(decoupled)
     assert isinstance(found, ResponseIterator)
-    assert list(found) == responses and asked == [True]
+    assert list(found) == responses and calls == [True]
 
 
 @pytest.mark.rule("4.1.1")
@@ -299,8 +299,8 @@ def test_a_built_request_may_run_more_than_once(fake_bridge: FakeBridge) -> None
 @pytest.mark.rule("1.7.13")
 def test_async_exec_runs_in_the_loops_executor(fake_bridge: FakeBridge) -> None:
     responses = [InferenceResponse(), InferenceResponse()]
-    left = list(responses)
-    fake_bridge.bls = lambda request, decoupled: FakeCall([left.pop(0)])
+    remaining = list(responses)
+    fake_bridge.bls = lambda request, decoupled: FakeCall([remaining.pop(0)])
 
     async def run() -> list[Any]:
         return [await built().async_exec(), await built().async_exec(decoupled=False)]

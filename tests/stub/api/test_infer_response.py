@@ -58,10 +58,10 @@ def test_the_error_stands_beside_the_tensors() -> None:
 
 
 @pytest.mark.rule("1.8.3")
-def test_the_list_given_and_the_list_returned_are_not_kept() -> None:
-    given = [A]
-    response = InferenceResponse(given)
-    given.clear()
+def test_neither_the_callers_list_nor_the_returned_one_is_kept() -> None:
+    outputs = [A]
+    response = InferenceResponse(outputs)
+    outputs.clear()
     response.output_tensors().clear()
     assert response.output_tensors() == [A]
 

@@ -18,7 +18,7 @@ ORPHAN = (
 
 
 def deletions(bridge: FakeBridge) -> list[Any]:
-    """What the server has been told about dead families; waits for those that are on their way."""
+    """Return the dead families that the server knows of; wait for those that are on their way."""
     metric_family._undertaker.bury()
     return [body for command, body in bridge.calls if command == "METRIC_FAMILY_DEL"]
 
@@ -136,10 +136,10 @@ def test_metrics_of_a_dead_family_refuse_to_work(fake_bridge: FakeBridge) -> Non
 def test_deleting_a_metric_says_nothing_to_the_server(fake_bridge: FakeBridge) -> None:
     family = MetricFamily("n", "d", MetricFamily.GAUGE)
     metric = family.Metric()
-    said = list(fake_bridge.calls)
+    before = list(fake_bridge.calls)
     del metric
     gc.collect()
-    assert deletions(fake_bridge) == [] and fake_bridge.calls == said
+    assert deletions(fake_bridge) == [] and fake_bridge.calls == before
 
 
 @pytest.mark.rule("1.14.7")

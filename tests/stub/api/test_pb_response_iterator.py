@@ -13,7 +13,7 @@ A, B, C = InferenceResponse(), InferenceResponse(), InferenceResponse()
 
 
 class UnknownEnd:
-    """A call that only notices its end when it is asked for more."""
+    """A call that only notices its end at the next response after the last."""
 
     def __init__(self, responses: list[InferenceResponse]) -> None:
         self._responses = iter(responses)

@@ -21,19 +21,19 @@ NUMERIC = {
 
 
 class Lease:
-    """Keeps a block, as the one of a region does; hands out copy-on-write memory if it was told to."""
+    """A lease of a block, as that of a region; it hands out the copy-on-write memory `private`, if there is any."""
 
     def __init__(self, private: np.ndarray[Any, Any] | None = None) -> None:
         self.private = private
-        self.asked: list[int] = []
+        self.sizes: list[int] = []
 
     def private_array(self, view: memoryview) -> np.ndarray[Any, Any] | None:
-        self.asked.append(view.nbytes)
+        self.sizes.append(view.nbytes)
         return self.private
 
 
 def received(array: np.ndarray[Any, Any], lease: Any = None) -> Tensor:
-    """`array` as an input that came over the link."""
+    """Return `array` as an input that came over the link."""
     datatype = next((n for char, n in NUMERIC.items() if np.dtype(char) == array.dtype), 13)
     data = encode_bytes_tensor(array) if datatype == 13 else array.tobytes()
     return Tensor._received("IN", datatype, list(array.shape), memoryview(data), lease)
@@ -51,9 +51,9 @@ def test_only_arrays_make_tensors(value: Any) -> None:
 
 @pytest.mark.rule("1.4.1")
 def test_keywords_and_other_counts_are_refused() -> None:
-    for arguments, named in (((), {"name": "a", "ndarray": np.zeros(1)}), (("a",), {}), (("a", np.zeros(1), 2), {})):
+    for arguments, keywords in (((), {"name": "a", "ndarray": np.zeros(1)}), (("a",), {}), (("a", np.zeros(1), 2), {})):
         with pytest.raises(TypeError):
-            Tensor(*arguments, **named)  # type: ignore[arg-type, misc]
+            Tensor(*arguments, **keywords)  # type: ignore[arg-type, misc]
 
 
 @pytest.mark.rule("1.4.1")
@@ -184,7 +184,7 @@ def test_a_large_input_is_mapped_privately_where_the_lease_can() -> None:
     private = np.array(values.view(np.uint8))
     lease = Lease(private)
     array = received(values, lease).as_numpy()
-    assert lease.asked == [1 << 20]
+    assert lease.sizes == [1 << 20]
     assert np.shares_memory(array, private) and array[5] == 5.0
     # a lease that cannot leaves the copy to the tensor
     assert received(values, Lease()).as_numpy()[5] == 5.0
@@ -193,7 +193,7 @@ def test_a_large_input_is_mapped_privately_where_the_lease_can() -> None:
 def test_a_small_input_needs_no_mapping() -> None:
     lease = Lease()
     received(np.arange(3), lease).as_numpy()
-    assert lease.asked == []
+    assert lease.sizes == []
 
 
 @pytest.mark.rule("1.4.13")
@@ -248,7 +248,7 @@ def test_imported_device_memory_is_handed_on_and_let_go() -> None:
 
 
 def sent(tensor: Tensor) -> tuple[Any, bool]:
-    """The bytes that are sent of it, and whether they may become others."""
+    """Return the bytes that are sent of it, and whether they may become others."""
     wires: list[Any] = []
     changeable: list[Any] = []
     add_wires(wires, [tensor], changeable)

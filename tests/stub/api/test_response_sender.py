@@ -81,7 +81,7 @@ def test_a_failure_on_the_way_is_raised(fake_bridge: FakeBridge) -> None:
 
 
 @pytest.mark.rule("1.9.1")
-def test_cancellation_is_asked_of_the_server(fake_bridge: FakeBridge) -> None:
+def test_the_server_knows_of_cancellation(fake_bridge: FakeBridge) -> None:
     sender = InferenceResponseSender._of(4, True)
     assert not sender.is_cancelled()
     fake_bridge.cancelled.add(4)

@@ -21,7 +21,7 @@ class Late(Exception):
 
 @pytest.fixture(autouse=True)
 def gate() -> Iterator[None]:
-    """The gate as in a stub, open; this process's handlers come back afterwards."""
+    """Open the gate as in a stub; this process's handlers come back afterwards."""
     names = ("signal", "getsignal")
     before = {name: getattr(signal, name) for name in names}
     handlers = {number: signal.getsignal(number) for number in (FIRST, SECOND, signal.SIGINT)}
@@ -75,8 +75,8 @@ def test_a_handler_waits_while_ours_runs(number: int) -> None:
 
 
 def test_a_handler_that_waits_runs_once_with_the_author_s_frame() -> None:
-    seen: list[tuple[int, Any]] = []
-    signal.signal(FIRST, lambda number, frame: seen.append((number, frame)))
+    calls: list[tuple[int, Any]] = []
+    signal.signal(FIRST, lambda number, frame: calls.append((number, frame)))
 
     @uninterrupted
     def inner() -> None:
@@ -86,19 +86,19 @@ def test_a_handler_that_waits_runs_once_with_the_author_s_frame() -> None:
     def ours() -> str:
         inner()
         signal.raise_signal(FIRST)
-        assert not seen
+        assert not calls
         return "value"
 
     assert ours() == "value"
-    ((number, frame),) = seen
+    ((number, frame),) = calls
     assert number == FIRST
     assert frame.f_code.co_name == "test_a_handler_that_waits_runs_once_with_the_author_s_frame"
 
 
 def test_every_handler_runs_though_one_raises() -> None:
-    seen: list[int] = []
+    calls: list[int] = []
     signal.signal(FIRST, handle)
-    signal.signal(SECOND, lambda number, frame: seen.append(number))
+    signal.signal(SECOND, lambda number, frame: calls.append(number))
 
     @uninterrupted
     def ours() -> None:
@@ -107,7 +107,7 @@ def test_every_handler_runs_though_one_raises() -> None:
 
     with pytest.raises(Late):
         ours()
-    assert seen == [SECOND]
+    assert calls == [SECOND]
 
 
 def test_what_ours_raises_stays_with_what_a_handler_raises() -> None:
@@ -124,27 +124,27 @@ def test_what_ours_raises_stays_with_what_a_handler_raises() -> None:
 
 
 def test_handlers_wait_for_the_author_s_code() -> None:
-    seen: list[str] = []
-    signal.signal(FIRST, lambda number, frame: seen.append("handler"))
+    calls: list[str] = []
+    signal.signal(FIRST, lambda number, frame: calls.append("handler"))
     signal_gate.close()
     signal.raise_signal(FIRST)
-    assert seen == []
-    assert run_authors(seen.append, "author's") is None
-    assert seen == ["handler", "author's"]
+    assert calls == []
+    assert run_authors(calls.append, "author's") is None
+    assert calls == ["handler", "author's"]
     signal.raise_signal(FIRST)
-    assert len(seen) == 2, "ours runs again"
+    assert len(calls) == 2, "ours runs again"
 
 
 def test_what_a_handler_raises_takes_the_place_of_the_author_s_code() -> None:
     signal.signal(FIRST, handle)
     signal_gate.close()
     signal.raise_signal(FIRST)
-    seen: list[int] = []
+    calls: list[int] = []
     with pytest.raises(Late):
-        run_authors(seen.append, 1)
-    assert seen == []
-    run_authors(seen.append, 2)
-    assert seen == [2]
+        run_authors(calls.append, 1)
+    assert calls == []
+    run_authors(calls.append, 2)
+    assert calls == [2]
 
 
 def test_a_handler_that_was_replaced_meanwhile_is_not_called() -> None:

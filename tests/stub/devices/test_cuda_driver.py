@@ -1,4 +1,4 @@
-"""These tests run where there is no GPU, on a library that stands for NVIDIA's; `tests/gpu` has those on a card."""
+"""The driver on a library that stands for NVIDIA's, where there is no GPU; `tests/gpu` has these calls on a card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY = 0x7F0000000000
 
 
 class FakeLibrary:
-    """Answers as libcuda does for one device, and keeps the names of its calls. `fails` names a call that fails."""
+    """A libcuda of one device that records the names of its calls. `fails` maps a call to its error."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -32,8 +32,8 @@ class FakeLibrary:
                 self.calls.append(name)
             if name in self.fails:
                 return self.fails[name]
-            given = [each._obj if hasattr(each, "_obj") else each for each in arguments]
-            return int(getattr(self, "_" + name, lambda *_: 0)(*given) or 0)
+            values = [each._obj if hasattr(each, "_obj") else each for each in arguments]
+            return int(getattr(self, "_" + name, lambda *_: 0)(*values) or 0)
 
         return self.functions.setdefault(name, function)
 
@@ -89,7 +89,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
     return fake
 
 
-def test_nothing_is_loaded_before_it_is_asked_for(library: FakeLibrary) -> None:
+def test_nothing_is_loaded_before_it_is_needed(library: FakeLibrary) -> None:
     driver = CudaDriver()
     assert library.calls == []
     (facts,) = driver.devices()
@@ -109,14 +109,14 @@ def test_memory_is_made_shared_opened_and_closed(library: FakeLibrary) -> None:
 
 
 def test_copies_say_where_the_host_memory_is(library: FakeLibrary) -> None:
-    seen: list[tuple[Any, ...]] = []
-    library._cuMemcpyHtoD_v2 = lambda *given: seen.append(given)  # type: ignore[attr-defined]
-    library._cuMemcpyDtoH_v2 = lambda *given: seen.append(given)  # type: ignore[attr-defined]
+    copies: list[tuple[Any, ...]] = []
+    library._cuMemcpyHtoD_v2 = lambda *arguments: copies.append(arguments)  # type: ignore[attr-defined]
+    library._cuMemcpyDtoH_v2 = lambda *arguments: copies.append(arguments)  # type: ignore[attr-defined]
     driver, data = CudaDriver(), bytearray(b"12345678")
     driver.copy_in(0, MEMORY, data)
     driver.copy_out(0, MEMORY, data)
     at = ctypes.addressof((ctypes.c_ubyte * 8).from_buffer(data))
-    assert seen == [(MEMORY, at, 8), (at, MEMORY, 8)]
+    assert copies == [(MEMORY, at, 8), (at, MEMORY, 8)]
 
 
 def test_an_error_says_what_was_done_what_the_driver_says_and_what_helps(library: FakeLibrary) -> None:

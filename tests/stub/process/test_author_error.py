@@ -24,8 +24,9 @@ from tritonlab.stub._pb_stub.wire.serialization import MAX_TEXT
 
 
 def raised_by(source: str, file: str = "/repo/m/1/model.py", through: str = "call()") -> BaseException:
-    """What `call()` of the source raises; called as the stub calls a model, from a frame of ours, whose line is
-    `through`."""
+    """Return what `call()` of the source raises, called as the stub calls a model: from a frame of ours, whose line is
+    `through`.
+    """
     scope: dict[str, Any] = {"__name__": "1.model"}
     exec(compile(textwrap.dedent(source), file, "exec"), scope)
     ours: dict[str, Any] = dict(scope)
@@ -54,7 +55,7 @@ def test_tritons_text() -> None:  # rule 2.5.2: innermost frame first, no source
     )
 
 
-def test_a_frame_that_raises_again_is_told_with_the_line_of_that() -> None:  # rule 2.5.2
+def test_a_frame_that_raises_again_has_the_line_of_that() -> None:  # rule 2.5.2
     error = raised_by(
         """
         def call():
@@ -94,10 +95,10 @@ def test_half_a_surrogate_pair_is_spelled_out() -> None:
     text.encode()
 
 
-UNTOLD = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
+UNAVAILABLE = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
 
 
-def test_why_a_text_cannot_be_had_is_told_after_the_frames() -> None:
+def test_why_a_text_is_unavailable_comes_after_the_frames() -> None:
     """Rule 2.5.2."""
     text = triton_text(
         raised_by(
@@ -112,7 +113,7 @@ def test_why_a_text_cannot_be_had_is_told_after_the_frames() -> None:
         )
     )
     assert text == (
-        f"Bad: {UNTOLD}\n\nAt:\n  /repo/m/1/model.py(7): call\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: "
+        f"Bad: {UNAVAILABLE}\n\nAt:\n  /repo/m/1/model.py(7): call\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: "
         "ZeroDivisionError: division by zero\n\nAt:\n  /repo/m/1/model.py(4): __str__\n"
     )
 
@@ -130,7 +131,7 @@ def test_texts_that_raise_one_another_end() -> None:
             """
         )
     )
-    assert text.count(UNTOLD) == 5
+    assert text.count(UNAVAILABLE) == 5
 
 
 def test_an_exception_that_was_never_raised_has_no_frames() -> None:
@@ -179,7 +180,7 @@ def test_types_are_qualified_for_the_author() -> None:
     assert wire_of("import json\ndef call():\n    json.loads('{')")["type"] == "json.decoder.JSONDecodeError"
 
 
-def test_a_cause_is_told_from_a_context() -> None:
+def test_a_cause_is_distinguished_from_a_context() -> None:
     cause = wire_of("def call():\n    try: 1 / 0\n    except Exception as e: raise ValueError('b') from e")
     assert (cause["cause"]["type"], cause["is_context"]) == ("ZeroDivisionError", False)
     context = wire_of("def call():\n    try: 1 / 0\n    except Exception: raise ValueError('b')")
@@ -323,7 +324,7 @@ def test_what_crosses_of_an_exception_is_bounded(statement: str) -> None:  # rul
     assert len(log_text(error, "told")) < MAX_TEXT + 100
 
 
-def test_what_was_left_out_is_told() -> None:
+def test_a_text_above_the_bound_is_cut_and_marked() -> None:
     text = triton_text(raised_by(f"def call():\n    raise ValueError('x' * {BIG})"))
     assert text == f"ValueError: {'x' * MAX_TEXT}{MARK}\n\nAt:\n  /repo/m/1/model.py(2): call\n"
 

@@ -23,7 +23,7 @@ def side() -> Iterator[StubSide]:
 
 
 class Model:
-    """Calls the function with the requests, as `execute`."""
+    """A model whose `execute` is the function."""
 
     def __init__(self, function: Callable[[list[Any]], Any]) -> None:
         self.execute = function
@@ -48,16 +48,16 @@ def test_a_batch_goes_in_and_comes_out(side: StubSide, pb_utils: ModuleType) -> 
 
 
 def test_what_a_request_says(side: StubSide, pb_utils: ModuleType) -> None:
-    seen: list[Any] = []
+    recorded: list[Any] = []
 
     def look(requests: list[Any]) -> list[Any]:
         for request in requests:
-            seen.append((request.request_id(), request.parameters(), sorted(request.requested_output_names())))
+            recorded.append((request.request_id(), request.parameters(), sorted(request.requested_output_names())))
         return [pb_utils.InferenceResponse([]) for _ in requests]
 
     side.serve(Model(look), ("A", "B"))
     side.execute(side.entry(1, id="one", parameters='{"p":1}', outputs=["B"]), side.entry(2))
-    assert seen == [("one", '{"p":1}', ["B"]), ("", "{}", ["A", "B"])]
+    assert recorded == [("one", '{"p":1}', ["B"]), ("", "{}", ["A", "B"])]
 
 
 def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -> None:  # rules 3.4.1, 3.4.2
@@ -69,7 +69,7 @@ def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -
     *_, responses = side.execute(side.entry(1, outputs=["B"]), side.entry(2), side.entry(3, outputs=["MISSING"]))
     assert [[TensorHeader._make(row).name for row in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
     side.execute(side.entry(4), ident=2)
-    # once, and of no output that was only not asked for
+    # once, and not for an output that was only not requested
     text = "Triton checks no outputs: 'UNKNOWN' is not an output of the config and was dropped."
     assert side.logged == [(1, "", 0, text)]
 

@@ -31,10 +31,10 @@ def test_an_errand_may_be_left_by_a_destructor_of_an_errand() -> None:
     calls = DeferredCalls()
     over = threading.Event()
 
-    class Left:
+    class Dropped:
         def __del__(self) -> None:
             calls.put(over.set)
 
     calls.start()
-    calls.put(lambda: Left() and None)
+    calls.put(lambda: Dropped() and None)
     assert over.wait(60)

@@ -1,4 +1,4 @@
-"""What is said of the variables where an exception left the author's code."""
+"""Reports of the variables where an exception left the author's code."""
 
 from __future__ import annotations
 
@@ -104,15 +104,15 @@ def test_frames_from_the_outermost_with_their_lines() -> None:
         number = 1
         inner(number + 1)
 
-    def inner(given: int) -> None:
-        raise ValueError(given)
+    def inner(value: int) -> None:
+        raise ValueError(value)
 
     found = failed(outer)
     assert [frame.function for frame in found] == ["outer", "inner"]
     assert ["number", "1"] in found[0].variables
-    assert found[1].variables == [["given", "2"]]
+    assert found[1].variables == [["value", "2"]]
     line = found[1].line - found[1].start
-    assert found[1].source[line].strip() == "raise ValueError(given)"
+    assert found[1].source[line].strip() == "raise ValueError(value)"
     assert len(found[1].source) <= 5
 
 

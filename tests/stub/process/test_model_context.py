@@ -22,9 +22,9 @@ Load = Callable[..., ModelContext]
 
 @pytest.fixture(autouse=True)
 def as_in_a_stub() -> Iterator[None]:
-    """Without what `import tritonlab` puts into this process for notebooks: a stub finds the module by its path."""
+    """Take away what `import tritonlab` puts into this process for notebooks: a stub finds the module by its path."""
     names = ("triton_python_backend_utils", "c_python_backend_utils")
-    kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    originals = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     finders = list(sys.meta_path)
     ours = [f for f in finders if getattr(f, "__module__", type(f).__module__).startswith("tritonlab")]
     sys.meta_path[:] = [f for f in finders if f not in ours]
@@ -32,12 +32,14 @@ def as_in_a_stub() -> Iterator[None]:
     sys.meta_path[:] = finders
     for name in names:
         sys.modules.pop(name, None)
-    sys.modules.update(kept)
+    sys.modules.update(originals)
 
 
 @pytest.fixture
 def load(tmp_path: Path, fake_bridge: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
-    """Imports a model.py as a stub does; this process's modules and paths are as before afterwards."""
+    """Yield a function that imports a model.py as a stub does; this process's modules and paths are as before
+    afterwards.
+    """
     modules = dict(sys.modules)
     for name in ("1", "1.model"):  # that `load_class` has left
         sys.modules.pop(name, None)
@@ -100,7 +102,7 @@ def test_the_compiled_names_come_after_the_import(load: Load) -> None:  # rule 1
     assert (context._module.EARLY, context._model.late) == (False, True)
 
 
-def test_a_missing_file_is_said_at_once(fake_bridge: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_reported_at_once(fake_bridge: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(ModelFailure, match=r"^Python model file not found in '/no/such/model.py'$"):  # rule 2.5.6
         ModelContext(fake_bridge, STUB).load("1.model", [], "/no/such/model.py")
@@ -145,8 +147,8 @@ def test_anything_else_is_refused(load: Load, value: str) -> None:
 
 def test_phases_follow_the_calls(load: Load, fake_bridge: FakeBridge) -> None:  # rule 1.18
     sys.modules["phases"] = phases = ModuleType("phases")
-    seen: list[str] = []
-    phases.see = lambda: seen.append(fake_bridge.phase)  # type: ignore[attr-defined]
+    recorded: list[str] = []
+    phases.see = lambda: recorded.append(fake_bridge.phase)  # type: ignore[attr-defined]
     context = load(
         """
 from phases import see
@@ -164,7 +166,7 @@ class TritonPythonModel:
     context.initialize({"a": "b"})
     context.execute([])
     context.finalize()
-    assert seen == ["import", "auto_complete", "construct", "initialize", "execute", "finalize"]
+    assert recorded == ["import", "auto_complete", "construct", "initialize", "execute", "finalize"]
 
 
 def test_every_method_is_optional(load: Load) -> None:  # rule 2.1.7

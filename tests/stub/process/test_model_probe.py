@@ -1,4 +1,4 @@
-"""What the probe in the copy of a model answers."""
+"""The answers of the probe in the copy of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules are read without asking them, whatever lies in `sys.modules`."""
+"""Facts of modules, read without their code, whatever lies in `sys.modules`."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class World:
         self.over.wait(60)
 
     def thread(self, *names: str) -> threading.Thread:
-        """A thread that makes calls one after the other."""
+        """Start a thread that makes calls one after the other."""
         made = threading.Thread(target=lambda: [self.call(name) for name in names], daemon=True)
         made.start()
         self.threads.append(made)

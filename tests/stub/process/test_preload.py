@@ -1,4 +1,4 @@
-"""What is asked by private names of other packages has an answer without them, too."""
+"""What private names of other packages show, and what is assumed where they are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints go out whatever the author's code put in the place of stdout and stderr."""
+"""Prints of the author's code, which go out whatever it put in the place of stdout and stderr."""
 
 from __future__ import annotations
 

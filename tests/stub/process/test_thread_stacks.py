@@ -32,14 +32,14 @@ class Blocked:
 
 
 def part(text: str, title: str) -> list[str]:
-    """The lines below a title."""
+    """Return the lines below a title."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(title)) + 1
     end = next((i for i in range(start, len(lines)) if not lines[i].startswith(" ")), len(lines))
     return lines[start:end]
 
 
-def test_a_thread_is_shown_with_its_name_and_source_lines() -> None:
+def test_a_thread_is_listed_with_its_name_and_source_lines() -> None:
     blocked = Blocked("the author's")
     lines = part(all_stacks(), "Thread 'the author's' (most recent call last):")
     blocked.over.set()
@@ -48,7 +48,7 @@ def test_a_thread_is_shown_with_its_name_and_source_lines() -> None:
     assert f'File "{__file__}"' in lines[0]  # the start of a thread is not shown
 
 
-def test_our_threads_and_the_asking_one_are_not_shown() -> None:
+def test_our_threads_and_the_calling_one_are_not_listed() -> None:
     calls = DeferredCalls()
     calls.start()
     over = threading.Event()
@@ -67,9 +67,9 @@ def test_our_threads_and_the_asking_one_are_not_shown() -> None:
 def test_the_main_thread_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = Blocked("other")
     found: list[str] = []
-    asker = threading.Thread(target=lambda: found.append(all_stacks()))
-    asker.start()
-    asker.join(60)
+    caller = threading.Thread(target=lambda: found.append(all_stacks()))
+    caller.start()
+    caller.join(60)
     blocked.over.set()
     assert found[0].startswith("Thread 'MainThread' (most recent call last):\n")
     assert "Thread 'other'" in found[0]
@@ -113,7 +113,7 @@ def test_the_tasks_of_a_loop_show_the_whole_chain() -> None:
     ]
 
 
-def test_a_call_of_an_executor_is_told_by_its_name() -> None:
+def test_a_call_of_an_executor_has_its_name() -> None:
     """There is nothing of the author's on that thread."""
     frames = [("/lib/python3/threading.py", "run"), ("/lib/python3/concurrent/thread.py", "run")]
     frames += [("/stub/awaited_calls.py", "run"), ("/stub/infer_request.py", "exec"), ("/stub/bridge.py", "infer")]

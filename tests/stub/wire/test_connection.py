@@ -229,7 +229,7 @@ def test_send_waits_for_room(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("act", ["receive", "try_receive", "send", "post", "flush"])
-def test_a_closed_link_is_told_from_all_else(pair: Pair, act: str) -> None:
+def test_a_closed_link_is_distinguished_from_all_else(pair: Pair, act: str) -> None:
     if act == "flush":
         pair.a.post(LOG, 1, "x" * (4 << 20))
     pair.sockets[1].close()

@@ -1,4 +1,4 @@
-"""These tests send every row of the table of messages, and refuse whatever has another layout."""
+"""Every row of the table of messages: it crosses as it is, and another layout is refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def hints_of(kind: Any) -> dict[str, Any]:
 
 
 def example(kind: Any, *, full: bool) -> Any:
-    """A value of the type, with all that may be there (`full`) or as little as may be."""
+    """Return a value of the type, with all that may be there (`full`) or as little as may be."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_body(kind):
         hints = hints_of(kind)
@@ -81,7 +81,7 @@ def test_every_row_crosses_as_it_is(row: CommandRow, full: bool) -> None:
 
 
 def types_of(value: Any) -> Any:
-    """The types of a value and of all that is in it."""
+    """Return the types of a value and of all that is in it."""
     inner = [types_of(part) for part in value] if isinstance(value, (list, tuple)) else []
     return [type(value), *inner]
 

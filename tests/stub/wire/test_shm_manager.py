@@ -36,7 +36,7 @@ def fd() -> Iterator[int]:
 
 
 def resident(fd: int) -> int:
-    """Bytes the system has given to the file."""
+    """Return the bytes that the system has allocated for the file."""
     return os.fstat(fd).st_blocks * 512
 
 
@@ -143,7 +143,7 @@ def test_what_was_freed_is_used_again(fd: int, nbytes: int) -> None:
     assert region.size == 4 * MIB
 
 
-def test_kept_small_blocks_are_given_up_before_the_region_grows(fd: int) -> None:
+def test_kept_small_blocks_are_freed_before_the_region_grows(fd: int) -> None:
     region = Region(fd, MIB)
     blocks = [region.allocate(1 << 16) for _ in range(16)]  # all of it
     for block in blocks:
@@ -189,16 +189,16 @@ def test_it_grows_by_steps_as_far_as_needed(fd: int) -> None:
 
 
 def test_both_sides_hear_that_it_grew(fd: int) -> None:
-    region, heard = Region(fd, size=4096, growth=4096), []
+    region, events = Region(fd, size=4096, growth=4096), []
     reader = RegionReader(fd)
-    region.on_grow = lambda size, used: heard.append(("writer", size, used))
-    reader.on_grow = lambda size, used: heard.append(("reader", size, used))
+    region.on_grow = lambda size, used: events.append(("writer", size, used))
+    reader.on_grow = lambda size, used: events.append(("reader", size, used))
     reader.view(region.allocate(64), 64)
-    assert heard == []
+    assert events == []
     large = region.allocate(10_000)
     reader.view(large, 10_000)
     reader.view(large, 10_000)
-    assert heard == [("writer", 16384, 64 + 10_048), ("reader", 16384, -1)]
+    assert events == [("writer", 16384, 64 + 10_048), ("reader", 16384, -1)]
 
 
 def test_views_of_before_stay_valid_when_it_grows(fd: int) -> None:

@@ -105,7 +105,7 @@ def test_a_tensor_that_cannot_be_written_keeps_nothing(shared: Shared, monkeypat
 
 
 def read_headers(rows: list[Any]) -> list[TensorHeader]:
-    """As they come out of a message, checked."""
+    """Return headers as they come out of a message, checked."""
     for row in ROW[Response].read([0, None, rows, None, ""]).tensors:
         check_header(row)
     return [TensorHeader._make(row) for row in rows]

@@ -31,7 +31,7 @@ set -e
 root=$1 scratch=$2; shift 2
 mount -t tmpfs -o size=1m,mode=755 tmpfs "$root"
 while [ "$1" != -- ]; do mkdir -p "$root/$1"; mount --rbind "$2" "$root/$1"; shift 2; done; shift
-mount --rbind "$scratch" /tmp
+[ -z "$scratch" ] || mount --rbind "$scratch" /tmp
 while [ "$1" != -- ]; do if [ -d "$1" ]; then mount -t tmpfs -o ro,size=4k tmpfs "$1"; fi; shift; done; shift
 cd /
 exec "$@"
@@ -40,12 +40,14 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Hiding:
-    """How much of the author's machine a server cannot see. `left`: what stays visible, one sentence each."""
+    """How much of the author's machine a server cannot see. `left`: what stays visible, one sentence each. `own_tmp`:
+    another directory is its /tmp."""
 
     unshare: tuple[str, ...]
     root: str
     hidden: tuple[str, ...]
     left: tuple[str, ...] = ()
+    own_tmp: bool = True
 
     @property
     def kind(self) -> str:
@@ -54,7 +56,7 @@ class Hiding:
     def __str__(self) -> str:
         if not self.unshare:
             return "no mount namespace here: another path and a scrubbed environment; absolute paths were not caught"
-        own = "" if self.root == "/" else " and /tmp"  # a container has nothing of the machine
+        own = "" if self.root == "/" or not self.own_tmp else " and /tmp"  # a container has nothing of the machine
         text = f"hidden: {', '.join(self.hidden) or 'nothing'}{own}"
         return f"{text}; {'; '.join(self.left)}" if self.left else text
 
@@ -67,24 +69,26 @@ class Hiding:
         if not self.unshare:
             return list(command)
         bound = [word for name, path in places.items() for word in (name, str(path))]
-        script = [*self.unshare, "sh", "-c", _SCRIPT, "hide", self.root, str(scratch)]
+        script = [*self.unshare, "sh", "-c", _SCRIPT, "hide", self.root, str(scratch) if self.own_tmp else ""]
         return [*script, *bound, "--", *self.hidden, "--", *command]
 
 
 def find_hiding(paths: Iterable[Path], *, keep: Iterable[Path] = ()) -> Hiding:
     """Return the way to hide `paths` on this machine. `keep`: what the server needs at its own path."""
     hidden, left = [], []
-    for path in dict.fromkeys(str(path) for path in paths):
+    for path in dict.fromkeys([*(str(path) for path in paths), "/tmp"]):
         needed = [str(each) for each in keep if each == Path(path) or Path(path) in each.parents]
         if path in _NEEDED:
             left.append(f"{path} cannot be hidden, the server needs it")
         elif needed:
-            left.append(f"{path} cannot be hidden, the server's Python is {needed[0]}")
+            left.append(f"{path} cannot be hidden, the server needs {needed[0]}")
         else:
             hidden.append(path)
+    own_tmp = "/tmp" in hidden  # it is not emptied, but replaced
+    hidden = [path for path in hidden if path != "/tmp"]
     root = next((each for each in _MOUNT_POINTS if os.path.isdir(each)), "")
     unshare = _unshare() if root else ()
-    return Hiding(unshare, root, tuple(hidden) if unshare else (), tuple(left))
+    return Hiding(unshare, root, tuple(hidden) if unshare else (), tuple(left), own_tmp)
 
 
 def author_paths(more: Iterable[Path] = ()) -> list[Path]:

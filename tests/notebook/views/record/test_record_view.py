@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tritonlab.core.status import ModelError
 from tritonlab.notebook.views.record import record_view as module
 from tritonlab.notebook.views.record.record_view import RecordView
@@ -28,7 +28,7 @@ class Plain(RecordView):
 class Browser:
     """What a view sends, and time."""
 
-    def __init__(self, hooks: Heard, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    def __init__(self, hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         self.now = 100.0
         self.sent: list[tuple[dict[str, Any], list[bytes]]] = []
         self.ticker = Ticker()
@@ -58,30 +58,30 @@ class Browser:
 
 
 @pytest.fixture
-def hooks() -> Heard:
-    return Heard(events=50_000)
+def hooks() -> RecorderHooks:
+    return RecorderHooks(events=50_000)
 
 
-def test_nothing_is_sent_while_no_view_is_open(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_while_no_view_is_open(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(hooks, monkeypatch)
-    hooks.execute(asked(1), start=1, end=2)
+    hooks.execute(make_request(1), start=1, end=2)
     assert browser.tick() == {}
     browser.view.on_message({"do": "open", "known": {}})
     assert browser.tick()["batches"] == [0, 1]  # what came before is shown
     assert browser.tick() == {}
-    hooks.execute(asked(2), asked(3), start=2, end=3)
+    hooks.execute(make_request(2), make_request(3), start=2, end=3)
     found = browser.tick()
     assert (found["batches"], found["requests"], found["done"]) == ([1, 1], [1, 2], True)
     browser.view.on_message({"do": "close"})
-    hooks.execute(asked(4), start=3, end=4)
+    hooks.execute(make_request(4), start=3, end=4)
     assert browser.tick() == {}
     assert browser.frozen == 1
 
 
-def test_a_browser_that_lost_something_gets_it_again(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_that_lost_something_gets_it_again(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(hooks, monkeypatch)
     for serial in range(4):
-        hooks.execute(asked(serial, request_id=f"r{serial}"), start=serial, end=serial + 1)
+        hooks.execute(make_request(serial, request_id=f"r{serial}"), start=serial, end=serial + 1)
     browser.view.on_message({"do": "open", "known": {}})
     first = browser.tick()
     assert first["words"]["reason"] == (0, ["full"])
@@ -96,7 +96,7 @@ def test_a_browser_that_lost_something_gets_it_again(hooks: Heard, monkeypatch: 
     )
 
 
-def test_much_comes_in_pieces(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_comes_in_pieces(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(hooks, monkeypatch)
     record = hooks.recording.model("add")
     record.requests.add([0.0] * len(REQUESTS) * 45_000)
@@ -107,27 +107,27 @@ def test_much_comes_in_pieces(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_was_dropped_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    hooks = Heard(events=3)
+    hooks = RecorderHooks(events=3)
     browser = Browser(hooks, monkeypatch)
     for serial in range(5):
-        hooks.execute(asked(serial), start=serial, end=serial + 1)
+        hooks.execute(make_request(serial), start=serial, end=serial + 1)
     browser.view.on_message({"do": "open", "known": {}})
     found = browser.tick()
     assert (found["batches"], found["dropped"], found["rows"][0]["oldest"]) == ([2, 3], 4, 2)
 
 
-def test_a_recording_that_was_cleared_begins_again(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_that_was_cleared_begins_again(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(hooks, monkeypatch)
-    hooks.execute(asked(1), start=1, end=2)
+    hooks.execute(make_request(1), start=1, end=2)
     browser.view.on_message({"do": "open", "known": {}})
     epoch = browser.tick()["epoch"]
     hooks.recording.clear()
-    hooks.execute(asked(2), start=1, end=2)
+    hooks.execute(make_request(2), start=1, end=2)
     found = browser.tick()
     assert (found["batches"], found["epoch"] != epoch) == ([0, 1], True)
 
 
-def test_what_happens_now_is_sent_when_it_changes(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_happens_now_is_sent_when_it_changes(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {"waiting": [], "running": []}
     browser = Browser(hooks, monkeypatch, live=lambda: dict(state))
     browser.view.on_message({"do": "open", "known": {}})
@@ -137,15 +137,17 @@ def test_what_happens_now_is_sent_when_it_changes(hooks: Heard, monkeypatch: pyt
     assert browser.tick()["live"] == {"waiting": [5], "running": []}
 
 
-def test_marks_come_once(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_come_once(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(hooks, monkeypatch)
     browser.view.on_message({"do": "open", "known": {}})
-    hooks.respond(asked(3), at=4, error=ModelError("no"))
+    hooks.respond(make_request(3), at=4, error=ModelError("no"))
     assert browser.tick()["marks"] == [[0, 4_000_000, "error", "request 3: no", 3]]
     assert browser.tick() == {}
 
 
-def test_a_page_that_was_closed_gets_nothing_after_a_while(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_was_closed_gets_nothing_after_a_while(
+    hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     browser = Browser(hooks, monkeypatch)
     browser.view.on_message({"do": "open", "known": {}})
     browser.tick(200)
@@ -156,10 +158,10 @@ def test_a_page_that_was_closed_gets_nothing_after_a_while(hooks: Heard, monkeyp
     assert browser.view not in browser.ticker
 
 
-def test_the_static_form_follows_when_it_is_quiet(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_static_form_follows_when_it_is_quiet(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(hooks, monkeypatch)
     browser.view.on_message({"do": "open", "known": {}})
-    hooks.execute(asked(1), start=1, end=2)
+    hooks.execute(make_request(1), start=1, end=2)
     browser.tick()
     browser.tick(1.0)
     assert browser.frozen == 0
@@ -169,7 +171,7 @@ def test_the_static_form_follows_when_it_is_quiet(hooks: Heard, monkeypatch: pyt
 
 
 def test_a_view_that_fails_says_so_and_the_others_go_on(
-    hooks: Heard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     browser = Browser(hooks, monkeypatch, live=lambda: {}["gone"])
     other = Plain(hooks.recording, "other", ticker=browser.ticker)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.pictures import read, texts
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tests.serving import DECOUPLED, Lab, config, eventually
 from tritonlab.core.status import CancelledError
 from tritonlab.notebook.views.record.streams import Streams
@@ -37,9 +37,9 @@ class TritonPythonModel:
 
 
 @pytest.fixture
-def hooks() -> Heard:
-    hooks = Heard()
-    one, other = asked(1, at=0, request_id="one"), asked(2, at=5)
+def hooks() -> RecorderHooks:
+    hooks = RecorderHooks()
+    one, other = make_request(1, at=0, request_id="one"), make_request(2, at=5)
     for request in (one, other):
         hooks.respond(request, at=10, outputs=request.inputs, final=False)
     hooks.respond(one, at=14, outputs=one.inputs, final=False)
@@ -48,7 +48,7 @@ def hooks() -> Heard:
     return hooks
 
 
-def test_the_text_states_the_facts(hooks: Heard) -> None:
+def test_the_text_states_the_facts(hooks: RecorderHooks) -> None:
     assert repr(Streams(hooks.recording, "add")).splitlines() == [
         "Streams of add: 1 ended, 1 still open; 3 responses.",
         "  first response  median 10 ms, 95% below 10 ms",
@@ -60,7 +60,7 @@ def test_the_text_states_the_facts(hooks: Heard) -> None:
     assert repr(Streams(hooks.recording, "other")) == "Streams of other: no stream of responses yet."
 
 
-def test_the_figure_has_a_mark_for_each_response(hooks: Heard) -> None:
+def test_the_figure_has_a_mark_for_each_response(hooks: RecorderHooks) -> None:
     svg, legend = read(Streams(hooks.recording, "add").figure())
     assert texts(svg)[:2] == ["one", "request 2"] and texts(svg)[-1].startswith("time of day, ")
     assert (len(list(svg.iter("rect"))), len(list(svg.iter("circle")))) == (3, 1)
@@ -83,8 +83,8 @@ def test_what_came_of_asking_it_to_stop() -> None:
 
 
 def test_a_request_that_ends_before_its_first_response_has_a_verdict_too() -> None:
-    hooks = Heard()
-    request = asked(4, request_id="four")
+    hooks = RecorderHooks()
+    request = make_request(4, request_id="four")
     record = hooks.recording.model("add")
     record.cancelling_of(4).asked = 10 * MS
     hooks.respond(request, at=12, error=CancelledError("gone"))

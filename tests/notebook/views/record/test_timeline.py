@@ -10,7 +10,7 @@ import pytest
 import tritonlab
 from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, texts, titles
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError
@@ -24,16 +24,16 @@ CONFIG = BatchConfig(max_batch_size=4, dynamic=True, preferred=(4,), delay=5_000
 
 
 @pytest.fixture
-def hooks() -> Heard:
-    hooks = Heard()
-    hooks.execute(asked(1, at=0), asked(2, at=1, request_id="two"), start=5, end=9, reason="shape")
-    hooks.execute(asked(3, at=2, columns=3), start=9, end=11, reason="delay", instance="add_0_1", failed=True)
-    hooks.execute(asked(4, at=7), start=12, end=14, reason="delay")
-    hooks.respond(asked(3), at=11, error=ModelError("no"))
+def hooks() -> RecorderHooks:
+    hooks = RecorderHooks()
+    hooks.execute(make_request(1, at=0), make_request(2, at=1, request_id="two"), start=5, end=9, reason="shape")
+    hooks.execute(make_request(3, at=2, columns=3), start=9, end=11, reason="delay", instance="add_0_1", failed=True)
+    hooks.execute(make_request(4, at=7), start=12, end=14, reason="delay")
+    hooks.respond(make_request(3), at=11, error=ModelError("no"))
     return hooks
 
 
-def test_the_text_states_the_facts(hooks: Heard) -> None:
+def test_the_text_states_the_facts(hooks: RecorderHooks) -> None:
     assert repr(Timeline(hooks.recording, "add")).splitlines() == [
         "Timeline of add: 4 requests in 3 batches, 1 failed (1.33 each) within 9 ms.",
         "  sizes    1: 2, 2: 1",
@@ -45,7 +45,7 @@ def test_the_text_states_the_facts(hooks: Heard) -> None:
     assert repr(Timeline(hooks.recording, "other")) == "Timeline of other: no request has been executed yet."
 
 
-def test_the_figure_has_what_happened_besides(hooks: Heard) -> None:
+def test_the_figure_has_what_happened_besides(hooks: RecorderHooks) -> None:
     record = hooks.recording.model("add")
     record.mark(12_500_000, "restart", "add_0_1: restarting after SIGKILL")
     record.mark(16_000_000, "state", "add, version 1: UNAVAILABLE")
@@ -60,21 +60,21 @@ def test_the_figure_has_what_happened_besides(hooks: Heard) -> None:
     assert legend[-3:] == ["an error", "a restart", "a change of state"]
 
 
-def test_requests_that_ended_in_the_queue_are_counted(hooks: Heard) -> None:
+def test_requests_that_ended_in_the_queue_are_counted(hooks: RecorderHooks) -> None:
     reject = hooks.instruments.request_rejected
     assert reject is not None
     for serial, reason in enumerate(("queue full", "queue full", "cancelled"), start=10):
-        reject(asked(serial, at=8), reason, 9_000_000)
+        reject(make_request(serial, at=8), reason, 9_000_000)
     view = Timeline(hooks.recording, "add")
     first = view.text().splitlines()[0]
     assert first.endswith("within 9 ms; 3 others ended in the queue (queue full: 2, cancelled: 1).")
     assert view.to_dict()["rejected"] == {"queue full": 2, "cancelled": 1}
-    reject(asked(20, model="busy"), "queue full", 9_000_000)
+    reject(make_request(20, model="busy"), "queue full", 9_000_000)
     text = "Timeline of busy: no request has been executed yet, 1 ended in the queue (queue full: 1)."
     assert repr(Timeline(hooks.recording, "busy")) == text
 
 
-def test_copies_between_host_and_gpu_are_reported(hooks: Heard) -> None:
+def test_copies_between_host_and_gpu_are_reported(hooks: RecorderHooks) -> None:
     hook = hooks.instruments.bytes_copied
     assert hook is not None
     hook("add", 1, 0, 4_000_000, 0, True, 0)
@@ -89,13 +89,13 @@ def test_copies_between_host_and_gpu_are_reported(hooks: Heard) -> None:
 
 
 def test_the_text_says_what_is_not_kept() -> None:
-    hooks = Heard(events=2)
+    hooks = RecorderHooks(events=2)
     for serial in range(4):
-        hooks.execute(asked(serial), start=serial, end=serial + 1)
+        hooks.execute(make_request(serial), start=serial, end=serial + 1)
     assert "within 2 ms; 4 older events are not kept." in repr(Timeline(hooks.recording, "add"))
 
 
-def test_the_figure_is_svg_with_every_execution(hooks: Heard) -> None:
+def test_the_figure_is_svg_with_every_execution(hooks: RecorderHooks) -> None:
     view = Timeline(hooks.recording, "add")
     svg, legend = read(view.figure())
     assert titles(svg) == [
@@ -111,7 +111,7 @@ def test_the_figure_is_svg_with_every_execution(hooks: Heard) -> None:
     assert Timeline(hooks.recording, "other").figure() == ""
 
 
-def test_the_table_has_the_executions(hooks: Heard) -> None:
+def test_the_table_has_the_executions(hooks: RecorderHooks) -> None:
     rows = Timeline(hooks.recording, "add").table()
     assert [row["start"] for row in rows] == [0, 0.004, 0.007]
     assert {type(row["start"]) for row in rows} == {float}  # as people read it, not np.float64(0.004)
@@ -126,7 +126,7 @@ def test_the_table_has_the_executions(hooks: Heard) -> None:
     }
 
 
-def test_two_requests_say_why_they_were_apart(hooks: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_requests_say_why_they_were_apart(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     view = Timeline(hooks.recording, "add", config=lambda: CONFIG)
     assert view.why_apart(0, 1) == "request 1 and 'two' did share a batch."
     assert view.why_apart(1, 2).startswith("Input 'IN' is [2] in 'two' and [3] in request 3;")
@@ -142,7 +142,7 @@ def test_two_requests_say_why_they_were_apart(hooks: Heard, monkeypatch: pytest.
     assert sent == [{"kind": "answer", "why": "request 1 and 'two' did share a batch."}]
 
 
-def test_a_model_a_recording_and_files_have_the_same_view(hooks: Heard, tmp_path: Path) -> None:
+def test_a_model_a_recording_and_files_have_the_same_view(hooks: RecorderHooks, tmp_path: Path) -> None:
     text = repr(open_view(hooks.recording, "timeline"))
     assert repr(tritonlab.view(hooks.recording.save(tmp_path / "day.npz"))) == text
     trace = tmp_path / "trace.json"
