@@ -1,4 +1,4 @@
-"""This program runs pytest and gives the few tests that failed a second run, alone.
+"""A run of pytest in which the few tests that failed get a second run, alone.
 
     python -m tests.again -n 3 tests notebooks
 
@@ -24,8 +24,9 @@ _SOME_FAILED = 1  # pytest's exit status
 
 
 def run(arguments: Sequence[str], once_more: Sequence[str] = ()) -> int:
-    """Runs pytest with these arguments and returns its exit status; that of the second run if there was one, which gets
-    `once_more` instead."""
+    """Run pytest with these arguments and return its exit status; that of the second run if there was one, which gets
+    `once_more` instead.
+    """
     with tempfile.TemporaryDirectory() as cache:
         status = _pytest(cache, arguments)
         failed = _failed(Path(cache))

@@ -78,7 +78,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keeps what notebooks of tests remember out of the user's cache."""
+    """Keep what notebooks of tests remember out of the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -86,7 +86,7 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session", autouse=True)
 def no_standbys() -> Iterator[None]:
-    """Leaves zygotes without standbys, which come half a second after them: tests count processes and descriptors."""
+    """Leave zygotes without standbys, which come half a second after them: tests count processes and descriptors."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ZygoteKeeper, "stand_by", lambda keeper, growth: None)
         yield
@@ -94,15 +94,15 @@ def no_standbys() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_goes_on_ending() -> Iterator[None]:
-    """Tells the module, and not those after it, that a model, an instance or a process of it never came to its end."""
+    """Fail the module, and not those after it, if a model, an instance or a process of it never came to its end."""
     yield
     await_endings()
 
 
 @pytest.fixture(scope="session")
 def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ReferenceServer]]:
-    """Starts a real tritonserver on a model repository (explicit model control), with further flags if given. All are
-    stopped at the end.
+    """Return a function that starts a real tritonserver on a model repository (explicit model control), with further
+    flags as arguments. All are stopped at the end.
 
     Skips the test if no tritonserver can be had.
     """

@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 
 class DriverProcess:
-    """Calls the driver's methods in its process. Bytes go and come as hex text; use it in a `with`."""
+    """A process that calls its driver's methods on request. Bytes go and come as hex text; use it in a `with`."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -46,12 +46,12 @@ class DriverProcess:
         self.end()
 
     def end(self) -> None:
-        """Kills the process and waits until it is gone."""
+        """Kill the process and wait until it is gone."""
         self.process.kill()
         self.process.communicate()
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Returns what the method returns there. Raises AssertionError with the text of a DriverError."""
+        """Return what the method returns there. Raise AssertionError with the text of a DriverError."""
         assert self.process.stdin is not None and self.process.stdout is not None
         sent = [each.hex() if isinstance(each, (bytes, bytearray)) else each for each in arguments]
         self.process.stdin.write(json.dumps([name, sent]) + "\n")

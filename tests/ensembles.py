@@ -13,7 +13,7 @@ DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
 def tensor(kind: str, name: str, dims: str = "[-1]", datatype: str = "FP32", more: str = "") -> str:
-    """`kind`: input or output."""
+    """Return a tensor of a configuration. `kind`: input or output."""
     return f'{kind} {{ name: "{name}" data_type: TYPE_{datatype} dims: {dims} {more} }}\n'
 
 
@@ -26,7 +26,7 @@ def model_text(
     datatype: str = "FP32",
     more: str = "",
 ) -> str:
-    """A Python model's config.pbtxt. `inputs`, `outputs`: names with blanks between; `NAME?` is optional."""
+    """Return a Python model's config.pbtxt. `inputs`, `outputs`: names with blanks between; `NAME?` is optional."""
     parts = [
         tensor("input", name.rstrip("?"), dims, datatype, "optional: true" if name.endswith("?") else "")
         for name in inputs.split()
@@ -36,7 +36,7 @@ def model_text(
 
 
 def step(model: str, reads: str, writes: str, version: int = -1) -> str:
-    """`reads`, `writes`: `MODEL_TENSOR=ENSEMBLE_TENSOR`, with blanks between."""
+    """Return a step of an ensemble. `reads`, `writes`: `MODEL_TENSOR=ENSEMBLE_TENSOR`, with blanks between."""
     maps = [f'input_map {{ key: "{k}" value: "{v}" }}' for k, _, v in (m.partition("=") for m in reads.split())]
     maps += [f'output_map {{ key: "{k}" value: "{v}" }}' for k, _, v in (m.partition("=") for m in writes.split())]
     return f'step {{ model_name: "{model}" model_version: {version} {" ".join(maps)} }}\n'
@@ -45,7 +45,7 @@ def step(model: str, reads: str, writes: str, version: int = -1) -> str:
 def ensemble_text(
     *steps: str, inputs: str = "X", outputs: str = "Y", batch: int = 0, dims: str = "[-1]", io: str = "", more: str = ""
 ) -> str:
-    """An ensemble's config.pbtxt. `io`: the inputs and outputs as text, instead of their names."""
+    """Return an ensemble's config.pbtxt. `io`: the inputs and outputs as text, instead of their names."""
     if not io:
         io = "".join(
             tensor("input", name.rstrip("?"), dims, more="optional: true" if name.endswith("?") else "")
@@ -60,7 +60,7 @@ def config(text: str, name: str) -> ModelConfig:
 
 
 def composing(texts: Mapping[str, str]) -> dict[str, ComposingModel]:
-    """Models by name that serve version 1 of the configuration in `texts`."""
+    """Return models by name that serve version 1 of the configuration in `texts`."""
     return {name: ComposingModel({1: config(text, name)}) for name, text in texts.items()}
 
 

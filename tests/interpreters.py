@@ -27,7 +27,7 @@ _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 def candidates() -> list[str]:
-    """Interpreters named in TRITONLAB_TEST_PYTHONS (paths, separated as in PATH), those of pyenv, those on PATH."""
+    """Return the interpreters of TRITONLAB_TEST_PYTHONS (paths, separated as in PATH), of pyenv, and on PATH."""
     named = [path for path in os.environ.get("TRITONLAB_TEST_PYTHONS", "").split(os.pathsep) if path]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     return [*named, *(str(p) for p in sorted(pyenv.glob("3.*/bin/python"))), *(f"python{v}" for v in VERSIONS)]
@@ -35,7 +35,7 @@ def candidates() -> list[str]:
 
 @functools.cache
 def interpreters() -> dict[str, str]:
-    """`3.9` -> an interpreter of that version that runs; the first found counts."""
+    """Return an interpreter that runs for each version, such as `3.9`; the first found counts."""
     found: dict[str, str] = {}
     for python in candidates():
         path = shutil.which(python)
@@ -48,7 +48,7 @@ def interpreters() -> dict[str, str]:
 
 
 def environment(version: str) -> Path:
-    """A virtual environment of that Python with numpy; skips the test if there is none."""
+    """Return a virtual environment of that Python with numpy; skip the test if there is none."""
     python = interpreters().get(version)
     if python is None:
         pytest.skip(f"no Python {version}: name one in TRITONLAB_TEST_PYTHONS")
@@ -76,7 +76,7 @@ def environment(version: str) -> Path:
 
 
 def bare_environment(version: str) -> Path:
-    """A virtual environment of that Python without numpy."""
+    """Return a virtual environment of that Python without numpy."""
     python = interpreters().get(version)
     if python is None:
         pytest.skip(f"no Python {version}: name one in TRITONLAB_TEST_PYTHONS")
@@ -95,8 +95,9 @@ export FROM_ACTIVATE=yes
 
 
 def pack_environment(venv: Path, archive: Path, mode: str = "w:gz", *, packages: bool = True, mark: str = "") -> Path:
-    """A small archive of an environment like `venv`: its interpreter and configuration, and instead of its packages a
-    .pth file that says where they are, unless it shall have none. `mark` is the text of a file of that name."""
+    """Write a small archive of an environment like `venv`: its interpreter and configuration, and instead of its
+    packages a .pth file that says where they are, unless it shall have none. `mark` is the text of a file of that name.
+    """
     site = next((venv / "lib").glob("python3.*/site-packages"))
     python = os.path.realpath(venv / "bin" / "python")
     with tarfile.open(archive, mode) as tar:

@@ -1,4 +1,4 @@
-"""Interrupts a call of ours at each place where Python may do so, once each."""
+"""Interrupts of a call of ours at each place where Python may do so, once each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OURS = str(Path(tritonlab.__file__).parent)
 
 @cache
 def _before(code: CodeType) -> frozenset[int]:
-    """The instructions that stand before one after which Python looks for signals."""
+    """Return the instructions that stand before one after which Python looks for signals."""
     instructions = list(dis.get_instructions(code))
     return frozenset(
         one.offset
@@ -31,8 +31,9 @@ def _before(code: CodeType) -> frozenset[int]:
 
 
 class Interrupter:
-    """Each `with interrupter.shot():` interrupts the main thread where none before it did; then `hit` says whether
-    there was such a place."""
+    """A source of interrupts: each `with interrupter.shot():` interrupts the main thread where none before it did; then
+    `hit` says whether there was such a place.
+    """
 
     def __init__(self) -> None:
         self.places: set[tuple[CodeType, int]] = set()
@@ -66,8 +67,9 @@ class Interrupter:
 
 
 def _one_interrupt() -> Callable[..., Any]:
-    """A trace function that sends an interrupt when it is called first. It runs no Python code, so the handler runs
-    where the traced code looks for signals; with os.kill in a trace function of Python's it would run in that."""
+    """Return a trace function that sends an interrupt when it is called first. It runs no Python code, so the handler
+    runs where the traced code looks for signals; with os.kill in a trace function of Python's it would run in that.
+    """
     send = ctypes.CDLL(None)["raise"]
     numbers = chain([ctypes.c_int(signal.SIGINT)], repeat(ctypes.c_int(0)))
     send.argtypes = [_argument(numbers), *[_argument(repeat(ctypes.c_int(0)))] * 2]
@@ -76,5 +78,5 @@ def _one_interrupt() -> Callable[..., Any]:
 
 
 def _argument(values: Iterator[ctypes.c_int]) -> type:
-    """The type of an argument that is the next of `values`, whatever is given."""
+    """Return the type of an argument that is the next of `values`, whatever its text."""
     return type("Argument", (), {"from_param": staticmethod(partial(next, values))})

@@ -65,6 +65,23 @@ def initializes(statement: str) -> str:
     return f"class TritonPythonModel:\n    def initialize(self, args):\n{textwrap.indent(statement, ' ' * 8)}\n"
 
 
+def completes(source: str) -> str:
+    """Return the model with a method that completes its config: batches of at most 4 rows that are formed dynamically,
+    an input `IN` and an output `OUT` of FP32 numbers.
+    """
+    method = """\
+    @staticmethod
+    def auto_complete_config(config):
+        config.set_max_batch_size(4)
+        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.set_dynamic_batching()
+        return config
+
+"""
+    return source.replace("    def execute", method + "    def execute")
+
+
 def cell(line: str, source: str) -> str:
     """Return a cell of a model: its name and options, and its source."""
     return f"%%triton_model {line}\n{source}"
@@ -74,6 +91,9 @@ def cell(line: str, source: str) -> str:
 IDENTITY = executes(
     'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]'
 )
+
+#: Answers no request; it imports nothing, where a test looks at imports.
+SILENT = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 
 ADD_SUB = """
 import triton_python_backend_utils as pb_utils
@@ -109,7 +129,7 @@ ECHO = executes(
 #: Answers its inputs as they came, whatever numpy knows of them.
 RETURNS = executes("return [pb_utils.InferenceResponse(request.inputs()) for request in requests]")
 
-#: A cell whose model stops in the debugger at its line 7, and one that asks it.
+#: A cell whose model stops in the debugger at its line 7, and what sends it a request.
 STOPS = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
 import triton_python_backend_utils as pb_utils
 
@@ -120,4 +140,4 @@ class TritonPythonModel:
         x = x + 1
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
 """
-ASK_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"
+CALL_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"

@@ -23,12 +23,12 @@ def closed_figures() -> Iterator[None]:
 def drawn(plot: Plot) -> Any:
     """Draw in a new figure, and in the second of two subplots, which must look the same; return the first Axes."""
     axes = plot()
-    _, (other, given) = pyplot.subplots(1, 2, figsize=(14, 5), layout="constrained")
-    assert plot(ax=given) is given and not other.lines and not other.patches
-    for ax in (axes, given):
+    _, (other, second) = pyplot.subplots(1, 2, figsize=(14, 5), layout="constrained")
+    assert plot(ax=second) is second and not other.lines and not other.patches
+    for ax in (axes, second):
         assert ax.get_title() and ax.get_xlabel() and ax.get_ylabel() is not None
         _check_inside(ax)
-    assert facts(axes) == facts(given)
+    assert facts(axes) == facts(second)
     return axes
 
 
@@ -44,7 +44,7 @@ def facts(ax: Any) -> dict[str, Any]:
 
 
 def _check_inside(ax: Any) -> None:
-    """No label is clipped by the figure's edge."""
+    """Check that no label is clipped by the figure's edge."""
     figure = ax.get_figure()
     figure.canvas.draw()
     drawn, (wide, high) = figure.get_tightbbox(), figure.get_size_inches()

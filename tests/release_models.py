@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tests.ensembles import step
+from tests.models import answers, completes
 from tritonlab.clients.golden_files import GoldenCase
 from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from tritonlab.core.inference.tensor import Tensor
@@ -179,23 +180,7 @@ _BLS_CANCEL = """answers = call.exec(decoupled=True)
         return pb_utils.InferenceResponse([tensor])""".replace(
     "[tensor]", '[pb_utils.Tensor("OUT", tensor.as_numpy())]'
 )
-_AUTO = """\
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    @staticmethod
-    def auto_complete_config(config):
-        config.set_max_batch_size(4)
-        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.set_dynamic_batching()
-        return config
-
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([
-            pb_utils.Tensor("OUT", pb_utils.get_input_tensor_by_name(r, "IN").as_numpy())]) for r in requests]
-"""
+_AUTO = completes(answers("x"))
 _ADD_SUB = """\
 import triton_python_backend_utils as pb_utils
 

@@ -55,7 +55,7 @@ def predicted(outcome: str) -> str:
 
 
 def found(judgement: ModelJudgement) -> str:
-    """Return the kind of a verdict; what every model has on a release is no difference."""
+    """Return the kind of a verdict; what every model has on a release is not a difference."""
     if judgement.passed:
         return EQUAL
     return NOT_LOADED if judgement.symbol == "X" else DIFFERENT
@@ -63,7 +63,7 @@ def found(judgement: ModelJudgement) -> str:
 
 @contextlib.contextmanager
 def authored(scratch: Path, names: Collection[str] = (), environment: Path | None = None) -> Iterator[Server]:
-    """A server of the models, in their notebook's folder, with what the notebook has."""
+    """Run a server of the models, in their notebook's folder, with what the notebook has."""
     notebook = scratch / "notebook"
     rows = chosen(notebook, names, environment)
     write_models(rows, scratch / "source", notebook, environment)
@@ -127,17 +127,17 @@ def text_of(cells: dict[str, dict[str, Cell]], releases: Sequence[str]) -> str:
     lines = [f"| model | {' | '.join(releases)} |", f"|---|{'---|' * len(releases)}"]
     wrong = []
     for name, row in cells.items():
-        shown = []
+        marks = []
         for release in releases:
             cell = row.get(release)
             if cell is None:
-                shown.append("not verified")
+                marks.append("not verified")
                 continue
             symbol = "=" if cell.found == EQUAL else "X" if cell.found == NOT_LOADED else "D"
-            shown.append(symbol if cell.is_right else f"**{symbol}** ({cell.predicted} was predicted)")
+            marks.append(symbol if cell.is_right else f"**{symbol}** ({cell.predicted} was predicted)")
             if not cell.is_right:
                 wrong.append(f"- {name} on {release}: {cell.predicted} was predicted, {cell.found} found. {cell.why}")
-        lines.append(f"| {name} | {' | '.join(shown)} |")
+        lines.append(f"| {name} | {' | '.join(marks)} |")
     count = sum(len(row) for row in cells.values())
     lines += ["", f"Predicted rightly: {count - len(wrong)} of {count}."]
     return "\n".join([*lines, *wrong]) + "\n"
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("releases", nargs="*", default=[*wheels()], help="all that can be had")
     parser.add_argument("--write", type=Path, help="a Markdown file for the documentation")
     parser.add_argument("--only", action="append", default=[], help="a model")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     os.environ.setdefault(CACHE_VARIABLE, str(Path("build/cache").absolute()))
     with tempfile.TemporaryDirectory() as place:
         scratch = Path(place)
@@ -159,12 +159,12 @@ def main(arguments: Sequence[str]) -> int:
             environment = None if python.fixed else pack(python.prefix, scratch / "env.tar.gz", cancel)
         except LookupError as error:
             sys.exit(f"{error}: the table needs Python {PYTHON}, as the containers have")
-        cells = table_of(scratch, given.releases, given.only, environment)
-    text = text_of(cells, given.releases)
+        cells = table_of(scratch, options.releases, options.only, environment)
+    text = text_of(cells, options.releases)
     print(text)
-    if given.write is not None:
-        given.write.write_text(f"{_HEAD.format(date=time.strftime('%-d %B %Y'))}\n{text}")
-    whole = all(len(row) == len(given.releases) for row in cells.values())
+    if options.write is not None:
+        options.write.write_text(f"{_HEAD.format(date=time.strftime('%-d %B %Y'))}\n{text}")
+    whole = all(len(row) == len(options.releases) for row in cells.values())
     return 0 if whole and all(cell.is_right for row in cells.values() for cell in row.values()) else 1
 
 

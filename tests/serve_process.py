@@ -23,7 +23,7 @@ STOP_SECONDS = 60.0
 
 
 class ServeProcess:
-    """Started by the constructor; a context manager that kills what is left. `scratch` gets stdout and stderr."""
+    """A process that the constructor starts; a `with` kills what is left of it. `scratch` gets stdout and stderr."""
 
     def __init__(
         self, repository: Path | None, scratch: Path, *arguments: str, environment: Mapping[str, str] | None = None
@@ -44,17 +44,13 @@ class ServeProcess:
         self.pid = self.process.pid
 
     def serving(self) -> ServeProcess:
-        """Waits until its ports are open."""
+        """Wait until its ports are open."""
         eventually(lambda: "Started Metrics Service" in self.stderr or self.process.poll() is not None, START_SECONDS)
         assert self.process.poll() is None, self.stderr
         return self
 
-    def told(self, text: str) -> None:
-        """Waits until its log says so."""
-        eventually(lambda: text in self.stderr, START_SECONDS)
-
     def place(self, service: str) -> str:
-        """`address:port` of `GRPCInferenceService`, `HTTPService` or `Metrics Service`."""
+        """Return `address:port` of `GRPCInferenceService`, `HTTPService` or `Metrics Service`."""
         found = re.search(rf'"Started {service} at (.*)"', self.stderr)
         assert found is not None, self.stderr
         return found[1]
@@ -82,8 +78,8 @@ class ServeProcess:
     def stubs(self) -> list[psutil.Process]:
         return stub_processes(self.pid)
 
-    def ask(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """Status and text of one HTTP request; POST if there is a body."""
+    def call(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Return status and text of one HTTP request; POST if there is a body."""
         request = urllib.request.Request(f"http://{self.http}{path}", body, dict(headers or {}))
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -93,11 +89,11 @@ class ServeProcess:
                 return error.code, error.read().decode()
 
     def post(self, path: str, document: Any) -> tuple[int, Any]:
-        status, text = self.ask(path, json.dumps(document).encode())
+        status, text = self.call(path, json.dumps(document).encode())
         return status, json.loads(text) if text else None
 
     def end(self, number: int) -> int:
-        """Sends the signal; the exit status. No stub may outlive it."""
+        """Send the signal and return the exit status. No stub may outlive it."""
         stubs = [process.pid for process in self.stubs()]
         self.process.send_signal(number)
         status = self.process.wait(STOP_SECONDS)
@@ -105,7 +101,7 @@ class ServeProcess:
         return status
 
     def ended(self) -> int:
-        """Its exit status, when it has ended by itself."""
+        """Wait until it has ended by itself and return its exit status."""
         return self.process.wait(START_SECONDS)
 
     def __enter__(self) -> ServeProcess:
@@ -118,7 +114,7 @@ class ServeProcess:
 
 
 def failures(arguments: Sequence[str]) -> tuple[int, str]:
-    """Exit status and stderr of `tritonlab serve` with a command line that cannot serve."""
+    """Return exit status and stderr of `tritonlab serve` with a command line that cannot serve."""
     command = [sys.executable, "-m", "tritonlab", "serve", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_SECONDS)
     return done.returncode, done.stderr

@@ -1,5 +1,4 @@
-"""This module has a server with real stubs, for the tests of several folders, and a model that does what a test tells
-it.
+"""A server with real stubs, for the tests of several folders, and a model that runs the code that a test sends.
 
 `lab` is one server per test module: a model that a test kills is restarted, so the next test finds it as it was.
 """
@@ -63,7 +62,7 @@ class TritonPythonModel:
 
 
 def config(inputs: str = "", outputs: str = "", *rest: str, kind: str = "KIND_CPU", count: int = 1) -> str:
-    """A config.pbtxt text. A tensor is `NAME TYPE dims`, several by `;`, `?` after the name makes an input optional."""
+    """Return a config.pbtxt text. A tensor is `NAME TYPE dims`, several by `;`; an input `NAME?` is optional."""
     lines = ['backend: "python"', f"instance_group {{ kind: {kind} count: {count} }}"]
     for group, tensors in (("input", inputs), ("output", outputs)):
         for tensor in filter(None, (t.strip() for t in tensors.split(";"))):
@@ -84,7 +83,7 @@ DECOUPLED = "model_transaction_policy { decoupled: true }"
 def write_model(
     repository: Path, name: str, source: str, config_text: str | None = None, version: int = 1, **files: str
 ) -> Path:
-    """A model directory in the repository; `files` are more of its files, `__` for `/` and `_dot_` for `.`."""
+    """Write a model directory into the repository; `files` are more of its files, `__` for `/` and `_dot_` for `.`."""
     directory = repository / name
     (directory / str(version)).mkdir(parents=True, exist_ok=True)
     (directory / str(version) / "model.py").write_text(source)
@@ -108,26 +107,26 @@ class Script:
         return self.model.infer(inputs={"CODE": text, **inputs}, request_id=request_id, raise_on_error=raise_on_error)
 
     def __call__(self, code: str, *, request_id: str = "", **inputs: Any) -> dict[str, NDArray[Any]]:
-        """Runs `code` and gives the outputs of its only response."""
+        """Run `code` and return the outputs of its only response."""
         (response,) = self.infer(code, request_id=request_id, **inputs)
         return {name: tensor.numpy() for name, tensor in response.outputs.items()}
 
     def responses(self, code: str, **inputs: Any) -> list[InferenceResponse]:
-        """All responses, errors among them."""
+        """Return all responses, errors among them."""
         return list(self.infer(code, raise_on_error=False, **inputs))
 
     def fails(self, code: str, **inputs: Any) -> TritonError:
-        """The error of the only response."""
+        """Return the error of the only response."""
         (response,) = self.responses(code, **inputs)
         assert response.error is not None
         return response.error
 
     def value(self, expression: str, **inputs: Any) -> Any:
-        """The value of an expression of numbers in the stub, as a float."""
+        """Return the value of an expression of numbers in the stub, as a float."""
         return self(f"return [answer(OUT=np.float32([{expression}]))]", **inputs)["OUT"][0]
 
     def text(self, expression: str, **inputs: Any) -> str:
-        """The `str` of an expression in the stub."""
+        """Return the `str` of an expression in the stub."""
         out = self(f"return [answer(TEXT=np.array([str({expression})], dtype=object))]", **inputs)
         return str(out["TEXT"][0].decode())
 
@@ -142,7 +141,7 @@ class Script:
         return pid
 
     def lines(self) -> list[str]:
-        """What it printed and logged."""
+        """Return what it printed and logged."""
         return [record.text for record in self.model.logs()]
 
 
@@ -161,7 +160,7 @@ class Lab:
         return self.server.load(name)
 
     def script(self, name: str = "script", config_text: str = SCRIPTED_CONFIG) -> Script:
-        """The SCRIPTED model, loaded at first use and alive."""
+        """Return the SCRIPTED model, loaded at first use and alive."""
         model = self.server.model(name)
         if model.state == "UNKNOWN":
             model = self.load(name, SCRIPTED, config_text)
@@ -169,7 +168,7 @@ class Lab:
         return Script(model)
 
     def held(self, name: str, execute: str) -> tuple[Model, Path]:
-        """A model whose later stubs initialize only once the file is gone; `execute` is the body of that method."""
+        """Load a model whose later stubs initialize once the file is gone; `execute` is the body of that method."""
         hold = self.repository / f"{name}.hold"
         source = f"""
 import os, signal, time
@@ -188,12 +187,12 @@ class TritonPythonModel:
 
 
 def instances(model: Model) -> list[ModelInstance]:
-    """The instances behind a handle, for what the API does not show."""
+    """Return the instances behind a handle, for what the API does not show."""
     return model.serving_version().instances
 
 
 def eventually(holds: Callable[[], Any], timeout: float = SOON) -> Any:
-    """Waits until `holds()` is true and returns its value; what is waited for happens in another process."""
+    """Wait until `holds()` is true and return its value; what is waited for happens in another process."""
     end = time.monotonic() + timeout
     while True:
         value = holds()
@@ -204,29 +203,30 @@ def eventually(holds: Callable[[], Any], timeout: float = SOON) -> Any:
         time.sleep(0.005)
 
 
-#: Threads that a module was told of; they are no fault of those after it.
-_told: set[threading.Thread] = set()
+#: Threads that a module was failed for; those after it are not to blame.
+_reported: set[threading.Thread] = set()
 
 
 def await_endings() -> None:
-    """Waits until no thread ends anything any more: models, instances, processes. One that goes on is told with what it
-    does, once."""
+    """Wait until no thread ends anything any more: models, instances, processes. Fail with what a thread does that goes
+    on, once.
+    """
 
     def ending() -> set[threading.Thread]:
-        return {thread for thread in threading.enumerate() if thread.name.startswith(("unload", "end "))} - _told
+        return {thread for thread in threading.enumerate() if thread.name.startswith(("unload", "end "))} - _reported
 
     try:
         eventually(lambda: not ending())
     except AssertionError:
         left, frames = ending(), sys._current_frames()
-        _told.update(left)
+        _reported.update(left)
         found = [(thread.name, frames[thread.ident]) for thread in left if thread.ident in frames]
-        said = [f"'{name}' goes on:\n{''.join(traceback.format_stack(frame))}" for name, frame in found]
-        pytest.fail("\n".join(said), pytrace=False)
+        stacks = [f"'{name}' goes on:\n{''.join(traceback.format_stack(frame))}" for name, frame in found]
+        pytest.fail("\n".join(stacks), pytrace=False)
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -234,7 +234,7 @@ def alive(pid: int) -> bool:
 
 
 def stub_processes(kernel: int | None = None) -> list[psutil.Process]:
-    """The stubs that are children of a process; of this one if none is named."""
+    """Return the stubs that are children of a process; of this one if none is named."""
     found = []
     for process in psutil.Process(kernel).children(recursive=True):
         try:
@@ -246,7 +246,7 @@ def stub_processes(kernel: int | None = None) -> list[psutil.Process]:
 
 
 def warm_pids(server: Server) -> set[int]:
-    """The process ids of a server's zygotes."""
+    """Return the process ids of a server's zygotes."""
     memory = server.core.pool.memory()
     return set() if memory is None else set(memory.imports)
 
@@ -256,7 +256,7 @@ def open_descriptors() -> int:
 
 
 def meeting_at(directory: Path, count: int) -> str:
-    """A model that is initialized once so many of its kind have come to the directory."""
+    """Return a model that is initialized once so many of its kind have come to the directory."""
     return f"""
 import os, time
 
@@ -269,7 +269,7 @@ class TritonPythonModel:
 
 
 def in_threads(count: int, function: Callable[[int], Any], timeout: float = 60.0) -> list[Any]:
-    """Calls `function(index)` in `count` threads at once; the results by index. Raises the first error."""
+    """Call `function(index)` in `count` threads at once and return the results by index. Raise the first error."""
     results: list[Any] = [None] * count
     errors: list[BaseException] = []
     barrier = threading.Barrier(count)
@@ -294,7 +294,7 @@ def in_threads(count: int, function: Callable[[int], Any], timeout: float = 60.0
 
 
 def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """This process's environment with some variables changed; None removes one."""
+    """Return this process's environment with some variables changed; None removes one."""
     merged: dict[str, str | None] = {**os.environ, **changes}
     return {name: value for name, value in merged.items() if value is not None}
 

@@ -33,7 +33,7 @@ POSITIONAL = 5
 
 
 class Size(NamedTuple):
-    """`lines` of a file, function or class, and where it is."""
+    """The lines of a file, function or class, and where it is."""
 
     lines: int
     name: str
@@ -48,7 +48,7 @@ class Use(NamedTuple):
 
 
 def measured(path: Path, root: Path) -> dict[str, list[Size]]:
-    """The sizes in one file, by kind."""
+    """Return the sizes in one file, by kind."""
     text = path.read_text(encoding="utf-8")
     place = str(path.relative_to(root))
     found: dict[str, list[Size]] = {"files": [Size(text.count("\n"), place)], "functions": [], "classes": []}
@@ -61,7 +61,7 @@ def measured(path: Path, root: Path) -> dict[str, list[Size]]:
 
 
 def circles(items: Iterable[Import]) -> list[list[str]]:
-    """Sets of modules that import each other, directly or not. Imports for type checkers count."""
+    """Return the sets of modules that import each other, directly or not. Imports for type checkers count."""
     graph: dict[str, set[str]] = {}
     for item in items:
         if item.module != item.target and (item.module, item.target) not in LAZY:
@@ -87,7 +87,7 @@ def _reach(graph: dict[str, set[str]], module: str) -> set[str]:
 
 
 def private_uses(path: Path, root: Path) -> Iterator[Use]:
-    """The private names of other packages that a file imports, or reads from a module that it imports."""
+    """Yield the private names of other packages that a file imports, or reads from a module that it imports."""
     place = str(path.relative_to(root))
     tree = ast.parse(path.read_text(encoding="utf-8"))
     modules: dict[str, str] = {}
@@ -109,7 +109,7 @@ def private_uses(path: Path, root: Path) -> Iterator[Use]:
 
 
 def private_attributes(paths: Sequence[Path], root: Path) -> Iterator[Use]:
-    """The private attributes that are read of objects and that none of these files defines, so they are others'."""
+    """Yield the private attributes read of objects that none of these files defines, so they are others'."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
     ours = set(DOCUMENTED_ATTRIBUTES)
     for node in (node for tree in trees.values() for node in ast.walk(tree)):
@@ -144,17 +144,17 @@ def _is_private(name: str) -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether it is a name of this package, or of the stub's own, which are found by path; `__future__` is nobody's."""
+    """Return whether a name is this package's, or the stub's own, which are found by path; `__future__` is nobody's."""
     return name.split(".")[0] in {"tritonlab", "_pb_stub", "c_python_backend_utils", "__future__"}
 
 
 def late_imports(items: Iterable[Import]) -> list[Use]:
-    """The imports of our own modules inside a function. Those in LAZY are for import time; there are no others."""
+    """Return imports of our own modules inside functions. Those in LAZY are for import time; there are no others."""
     return [Use(item.module, item.line, item.target) for item in items if item.in_function]
 
 
 def assigned_from_elsewhere(path: Path, root: Path) -> Iterator[Use]:
-    """The attributes of classes of another package of ours that a file assigns, so that they are called upward."""
+    """Yield the attributes of classes of other packages of ours that a file assigns, so that they are called upward."""
     place, package = str(path.relative_to(root)), path.relative_to(root).parts[1]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     classes: set[str] = set()
@@ -175,7 +175,7 @@ def assigned_from_elsewhere(path: Path, root: Path) -> Iterator[Use]:
 
 
 def long_calls(path: Path, root: Path) -> Iterator[Use]:
-    """The calls with so many positional arguments that a reader has to look up what each of them is."""
+    """Yield the calls with so many positional arguments that a reader has to look up what each of them is."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and len(node.args) >= POSITIONAL:
             name = ast.unparse(node.func)
@@ -188,7 +188,7 @@ def over(sizes: Sequence[Size], hint: int) -> list[Size]:
 
 
 def table(root: Path = ROOT, package: Path = PACKAGE) -> str:
-    """The whole table as text."""
+    """Return the whole table as text."""
     sizes: dict[str, list[Size]] = {kind: [] for kind in HINTS}
     uses: list[Use] = []
     assigned: list[Use] = []

@@ -33,7 +33,7 @@ def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def outcome(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
-    """The exit status, and what is printed as racing."""
+    """Return the exit status, and what is printed as racing."""
     status = run(arguments)
     printed = capfd.readouterr().out
     return status, printed.partition("RACING, passed when run again alone; mend them:\n")[2].split()

@@ -41,7 +41,7 @@ class Links(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built from a copy of its sources, because pages are written beside them."""
+    """Build the site from a copy of its sources, because pages are written beside them."""
     place = tmp_path_factory.mktemp("docs")
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("docs", "extension/media"):

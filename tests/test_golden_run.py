@@ -42,7 +42,7 @@ def write(path: Path, *cells: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*TCP without encryption")
-def test_notebooks_are_run_and_asked(tmp_path: Path, capfd: Any) -> None:
+def test_notebooks_are_run_and_compared(tmp_path: Path, capfd: Any) -> None:
     write(tmp_path / "good.ipynb", "%load_ext tritonlab", CELL)
     keep(tmp_path / "good.golden", [2, 4])
     assert main(["test", str(tmp_path / "good.ipynb")]) == 0
@@ -65,7 +65,7 @@ def test_notebooks_are_run_and_asked(tmp_path: Path, capfd: Any) -> None:
     ]
 
 
-def test_a_model_repository_is_served_and_asked(tmp_path: Path, capfd: Any) -> None:
+def test_a_model_repository_is_served_and_compared(tmp_path: Path, capfd: Any) -> None:
     model = tmp_path / "models" / "m"
     (model / "1").mkdir(parents=True)
     (model / "config.pbtxt").write_text(CONFIG)

@@ -111,7 +111,7 @@ def module_name(path: Path, root: Path) -> str:
 
 
 def imports_of(path: Path, root: Path) -> Iterator[Import]:
-    """Every import statement of the file, relative ones made absolute; `from a import b` counts as `a.b`."""
+    """Yield every import statement of the file, relative ones made absolute; `from a import b` counts as `a.b`."""
     name = module_name(path, root)
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
 
@@ -133,7 +133,7 @@ def imports_of(path: Path, root: Path) -> Iterator[Import]:
 
 
 def own_imports(root: Path = ROOT, package: Path = PACKAGE) -> list[Import]:
-    """The imports of our own modules, each target cut to the module that is really there."""
+    """Return the imports of our own modules, each target cut to the module that is really there."""
     modules = {module_name(path, root) for path in package.rglob("*.py")}
     found = []
     for path in sorted(package.rglob("*.py")):
@@ -153,7 +153,7 @@ def package_imports() -> list[Import]:
 
 
 def room_of(module: str) -> str:
-    """The name in LEVELS that the module belongs to."""
+    """Return the name in LEVELS that the module belongs to."""
     parts = module.split(".")[1:] or ["__init__"]
     names = {name for row in LEVELS for name in row}
     found = next((name for n in range(len(parts), 0, -1) if (name := ".".join(parts[:n])) in names), None)
@@ -168,8 +168,9 @@ def level_of(module: str) -> int:
 
 
 def upward(items: list[Import]) -> list[str]:
-    """The imports of the same or a higher level, other than within one name of LEVELS, as `module:line imports
-    target`."""
+    """Return the imports of the same or a higher level, other than within one name of LEVELS, as `module:line imports
+    target`.
+    """
     return [
         f"{i.module}:{i.line} imports {i.target}"
         for i in items
@@ -180,7 +181,7 @@ def upward(items: list[Import]) -> list[str]:
 
 
 def find_cycle(items: list[Import]) -> list[str]:
-    """One circle of imports, as the modules on it, or an empty list. Imports for type checkers count."""
+    """Return one circle of imports, as the modules on it, or an empty list. Imports for type checkers count."""
     graph: dict[str, set[str]] = {}
     for i in items:
         if i.module != i.target and (i.module, i.target) not in LAZY.keys() | STILL_CIRCLES:
@@ -254,7 +255,7 @@ def test_the_stub_imports_only_the_standard_library_numpy_and_itself() -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A small package of the same shape, to show that each check can fail."""
+    """Write a small package of the same shape, to show that each check can fail."""
     for name in ("stub", "core", "server"):
         (tmp_path / "tritonlab" / name).mkdir(parents=True)
         (tmp_path / "tritonlab" / name / "__init__.py").write_text("")

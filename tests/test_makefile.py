@@ -23,13 +23,13 @@ def commands(target: str, *settings: str) -> str:
 
 
 def test_lab_starts_as_any_user_and_opens_the_quickstart(tmp_path: Path) -> None:
-    said = commands("lab", f"VENV={tmp_path}/venv", "LAB_ARGS=--ip=0.0.0.0")
-    assert ("--allow-root" in said) == (os.getuid() == 0)
-    assert "/lab/tree/00_quickstart.ipynb --ip=0.0.0.0" in said
-    assert f"echo '{json.dumps(QUIET)}' > {tmp_path}/venv/share/jupyter/lab/settings/overrides.json" in said
+    text = commands("lab", f"VENV={tmp_path}/venv", "LAB_ARGS=--ip=0.0.0.0")
+    assert ("--allow-root" in text) == (os.getuid() == 0)
+    assert "/lab/tree/00_quickstart.ipynb --ip=0.0.0.0" in text
+    assert f"echo '{json.dumps(QUIET)}' > {tmp_path}/venv/share/jupyter/lab/settings/overrides.json" in text
 
 
 @pytest.mark.parametrize("target", ["lab", "demo"])
 def test_a_cold_start_says_what_it_installs_before_it_does(target: str, tmp_path: Path) -> None:
-    said = commands(target, f"VENV={tmp_path}/venv")
-    assert 0 < said.index("Installing JupyterLab, PyTorch") < said.index("minutes") < said.index("-m pip install")
+    text = commands(target, f"VENV={tmp_path}/venv")
+    assert 0 < text.index("Installing JupyterLab, PyTorch") < text.index("minutes") < text.index("-m pip install")

@@ -82,7 +82,7 @@ class Kernel:
 
 
 def memory(pid: int) -> tuple[int, int]:
-    """Bytes of a process, and of it and all processes below it; what they share counts once."""
+    """Return the bytes of a process, and of it and all processes below it; what they share counts once."""
     below = psutil.Process(pid).children(recursive=True)
     return pss(pid), sum(map(pss, [pid, *(process.pid for process in below)]))
 
@@ -119,7 +119,7 @@ def send(module: Any, address: str, size: int) -> None:
 
 
 def load(kernel: Kernel) -> None:
-    """All sizes, in all ways at once, several requests at a time."""
+    """Send all sizes, in all ways at once, several requests at a time."""
     ways = [(tritonclient.http, kernel.http.removeprefix("http://")), (tritonclient.grpc, kernel.grpc)]
     for size in SIZES:
         threads = [threading.Thread(target=send, args=(*way, size)) for way in ways for _ in range(2)]
@@ -136,12 +136,12 @@ def test_memory_comes_back_when_there_is_nothing_to_do(kernel: Kernel) -> None:
     before = kernel.memory()
     load(kernel)
 
-    def given_back() -> bool:
+    def is_returned() -> bool:
         now = kernel.memory()
         return all(bytes_now - bytes_before < MORE for bytes_now, bytes_before in zip(now, before, strict=True))
 
-    assert not given_back()  # else there was nothing to give back
-    eventually(given_back, DEADLINE)
+    assert not is_returned()  # else there was nothing to give back
+    eventually(is_returned, DEADLINE)
 
 
 #: Bytes of an answer, and how many of them a slow client reads in a second: it is still reading when the server gives
@@ -190,8 +190,8 @@ class SlowLink:
             other.shutdown(socket.SHUT_WR)
 
 
-def ask_zeros(module: Any, address: str, size: int) -> int:
-    """The bytes of the answer of the model `zeros`, which was asked for so many."""
+def request_zeros(module: Any, address: str, size: int) -> int:
+    """Request so many bytes of the model `zeros`, and return how many it answered."""
     timeouts = {"network_timeout": 120.0} if module is tritonclient.http else {}
     with module.InferenceServerClient(address, **timeouts) as client:
         sent = module.InferInput("SIZE", [1], "INT64")
@@ -206,18 +206,18 @@ def test_memory_of_an_answer_to_a_slow_client_comes_back(tmp_path: Path, protoco
     module: Any = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
     with ServeProcess(tmp_path / "models", tmp_path).serving() as server:
         address = getattr(server, protocol)
-        ask_zeros(module, address, 1)
+        request_zeros(module, address, 1)
         before = memory(server.pid)
 
-        def given_back() -> bool:
+        def is_returned() -> bool:
             pairs = zip(memory(server.pid), before, strict=True)
             return all(bytes_now - bytes_before < ANSWER // 4 for bytes_now, bytes_before in pairs)
 
         with SlowLink(address) as link, ThreadPoolExecutor() as thread:
-            asked = thread.submit(ask_zeros, module, link.address, ANSWER)
-            eventually(lambda: not given_back())  # it takes memory
-            assert asked.result() == ANSWER
-        eventually(given_back, 4 * DEADLINE)
+            answer = thread.submit(request_zeros, module, link.address, ANSWER)
+            eventually(lambda: not is_returned())  # it takes memory
+            assert answer.result() == ANSWER
+        eventually(is_returned, 4 * DEADLINE)
 
 
 @pytest.mark.timeout(180)
@@ -225,19 +225,19 @@ def test_a_server_without_memory_for_a_message_refuses_it_and_goes_on(tmp_path: 
     """grpcio ends the process where it cannot copy a message."""
     write_model(tmp_path / "models", "zeros", ZEROS, config("SIZE INT64 1", "OUT UINT8 -1"))
     with ServeProcess(tmp_path / "models", tmp_path).serving() as server:
-        assert ask_zeros(tritonclient.grpc, server.grpc, 1) == ask_zeros(tritonclient.http, server.http, 1) == 1
+        assert request_zeros(tritonclient.grpc, server.grpc, 1) == request_zeros(tritonclient.http, server.http, 1) == 1
         process = psutil.Process(server.pid)
         # from here on it can map so much more: two answers, if the first is still there, but not one and its two copies
         limit = process.memory_info().vms + 850 * MB
         process.rlimit(psutil.RLIMIT_AS, (limit, limit))
         with pytest.raises(InferenceServerException, match="There is no memory for a response of 3145") as raised:
-            ask_zeros(tritonclient.grpc, server.grpc, 300 * MB)
+            request_zeros(tritonclient.grpc, server.grpc, 300 * MB)
         assert raised.value.status() == "StatusCode.UNAVAILABLE"
-        assert ask_zeros(tritonclient.http, server.http, 300 * MB) == 300 * MB  # needs no copy
+        assert request_zeros(tritonclient.http, server.http, 300 * MB) == 300 * MB  # needs no copy
 
         sent = tritonclient.http.InferInput("SIZE", [900 * MB // 8], "INT64")
         sent.set_data_from_numpy(np.zeros(900 * MB // 8, np.int64))
         refused = pytest.raises(InferenceServerException, match="There is no memory for a request of")
         with tritonclient.http.InferenceServerClient(server.http) as client, refused:
             client.infer("zeros", [sent])
-        assert ask_zeros(tritonclient.grpc, server.grpc, 1) == ask_zeros(tritonclient.http, server.http, 1) == 1
+        assert request_zeros(tritonclient.grpc, server.grpc, 1) == request_zeros(tritonclient.http, server.http, 1) == 1

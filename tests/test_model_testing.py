@@ -41,7 +41,7 @@ instance_group { kind: KIND_CPU count: 2 }
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A model directory; version 2 doubles, version 10 multiplies by ten."""
+    """Write a model directory; version 2 doubles, version 10 multiplies by ten."""
     for version, factor in ((2, 2), (10, 10)):
         folder = tmp_path / "scaler" / str(version)
         folder.mkdir(parents=True)

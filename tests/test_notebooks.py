@@ -100,8 +100,8 @@ def test_nothing_is_asserted_before_the_reader(path: Path, notebook: Any) -> Non
     """What must hold stands in a cell's metadata, which nbmake runs after it: `nbmake.post_cell_execute`."""
     if path.stem == "80_testing_a_model":
         return  # asserts are what it is about
-    shown = [line for cell in notebook.cells if cell.cell_type == "code" for line in cell.source.splitlines()]
-    assert [line for line in shown if line.lstrip().startswith("assert ")] == []
+    lines = [line for cell in notebook.cells if cell.cell_type == "code" for line in cell.source.splitlines()]
+    assert [line for line in lines if line.lstrip().startswith("assert ")] == []
 
 
 def test_the_index_is_that_of_the_documentation() -> None:

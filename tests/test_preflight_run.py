@@ -49,7 +49,7 @@ def test_a_repository_is_judged_model_by_model(place: Path, capsys: pytest.Captu
     assert "nothing_of_this_name" in found["broken"]["findings"][0]["sentence"]
 
 
-def test_what_cannot_be_judged_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_judged_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["preflight", str(place / "model_repository"), "--target", "2.5"]) == 2
     assert "'2.5' is not a release of Triton in the table" in capsys.readouterr().err
     assert main(["preflight", str(place / "nowhere")]) == 2

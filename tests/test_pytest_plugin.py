@@ -26,7 +26,7 @@ Run = Callable[[str], tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs pytest on a test file beside a model directory `models/double`; exit code and output."""
+    """Run pytest on a test file beside a model directory `models/double`; return exit code and output."""
     version = tmp_path / "models" / "double" / "1"
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)

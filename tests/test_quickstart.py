@@ -13,7 +13,7 @@ from tritonlab import __main__, quickstart
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What would have been started in the place of this process."""
+    """Return what would have been started in the place of this process."""
     commands: list[list[str]] = []
     monkeypatch.setattr(quickstart.os, "execv", lambda program, command: commands.append(command))
     return commands

@@ -88,8 +88,8 @@ def test_what_it_calls_public_is_public() -> None:
 
 
 def test_help_tells_what_each_option_of_a_server_is() -> None:
-    told = inspect.getdoc(tritonlab.Options) or ""
-    assert [f.name for f in fields(tritonlab.Options) if not re.search(rf"^(.*, )?{f.name}\b.*: ", told, re.M)] == []
+    text = inspect.getdoc(tritonlab.Options) or ""
+    assert [f.name for f in fields(tritonlab.Options) if not re.search(rf"^(.*, )?{f.name}\b.*: ", text, re.M)] == []
 
 
 def test_the_way_of_a_request_is_drawn_as_in_runtime_and_names_what_is_there() -> None:

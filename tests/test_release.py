@@ -1,4 +1,4 @@
-"""What is said once about the version, the licences, the supported versions and the set-up agrees with itself."""
+"""What several files say of the version, the licences, the supported versions and the set-up agrees."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_an_option_that_no_server_can_have_ends_nothing(name: str, value: Any) -
     assert server.live() and tritonlab.default_server() is server
 
 
-def test_a_server_that_shall_not_record_begins_when_it_is_asked() -> None:
+def test_a_server_that_does_not_record_begins_on_request() -> None:
     tritonlab.reset(recording=False)
     server = tritonlab.default_server()
     assert list(server.instruments) == []

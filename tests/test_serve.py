@@ -23,11 +23,12 @@ import tritonclient.http
 
 from tests.conformance.rules import rule
 from tests.interpreters import pack_environment
+from tests.models import initializes
 from tests.serve_process import ServeProcess, failures
 from tests.serving import alive, config, eventually, write_model
 from tritonlab.frontends.shared.listener import listen
 
-#: Says what process it runs in, and what it was given at its start.
+#: Prints at each step, and answers what its environment holds.
 TELLER = """
 import os, sys, time
 import numpy as np
@@ -54,11 +55,8 @@ class TritonPythonModel:
         print("finalized", flush=True)
 """
 TELLER_CONFIG = config("SECONDS FP32 1", "TEXT STRING 1")
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
-SLOW_TO_LOAD = (
-    "import time\n\n\nclass TritonPythonModel:\n    def initialize(self, args):\n"
-    "        print('loading', flush=True)\n        time.sleep(60)\n"
-)
+BROKEN = initializes("raise RuntimeError('no weights')")
+SLOW_TO_LOAD = "import time\n" + initializes("print('loading', flush=True)\ntime.sleep(60)")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +68,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
-    """A server in explicit mode that has the model loaded; no test changes it."""
+    """Run a server in explicit mode that has the model loaded; no test changes it."""
     arguments = ("--model-control-mode=explicit", "--load-model=teller", "--allow-client-shm=true")
     scratch = tmp_path_factory.mktemp("served")
     with ServeProcess(repository, scratch, *arguments, environment={"TELL": "passed through"}) as process:
@@ -123,13 +121,13 @@ def test_the_tables_of_the_start(served: ServeProcess) -> None:
 
 @rule("6.15.9")
 def test_it_says_what_is_open_to_whom(served: ServeProcess) -> None:
-    said = served.stderr
+    printed = served.stderr
     for service in ("HTTP", "GRPC", "Metrics"):
-        assert re.search(rf'{service} at 127.0.0.1:\d+ is open to every user of this machine"', said)
-    assert "Model control: everyone who reaches GRPC or HTTP may load any model, which is to run any code" in said
-    assert "--allow-model-control=false" in said and "--token-file" in said
-    assert "Trace and log settings: clients may change them" in said
-    assert "Shared memory: clients may" in said
+        assert re.search(rf'{service} at 127.0.0.1:\d+ is open to every user of this machine"', printed)
+    assert "Model control: everyone who reaches GRPC or HTTP may load any model, which is to run any code" in printed
+    assert "--allow-model-control=false" in printed and "--token-file" in printed
+    assert "Trace and log settings: clients may change them" in printed
+    assert "Shared memory: clients may" in printed
 
 
 @rule("6.15.9")
@@ -137,8 +135,8 @@ def test_a_token_from_a_file(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("s3cret\n")
     (tmp_path / "token").chmod(0o600)
     with ServeProcess(repository, tmp_path, f"--token-file={tmp_path / 'token'}").serving() as process:
-        assert process.ask("/v2")[0] == 401
-        assert process.ask("/v2", headers={"Authorization": "Bearer s3cret"})[0] == 200
+        assert process.call("/v2")[0] == 401
+        assert process.call("/v2", headers={"Authorization": "Bearer s3cret"})[0] == 200
         assert "is open to every user of this machine, with the token" in process.stderr
         assert "Model control" not in process.stderr  # in this mode nobody loads anything
         assert "s3cret" not in process.stderr + process.stdout
@@ -156,7 +154,7 @@ def test_a_token_from_a_file(repository: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_web_page_cannot_load_a_model(served: ServeProcess, headers: dict[str, str]) -> None:
-    status, text = served.ask("/v2/repository/models/teller/load", b"{}", headers)
+    status, text = served.call("/v2/repository/models/teller/load", b"{}", headers)
     assert (status, "are refused" in text) == (403, True)
 
 
@@ -171,7 +169,7 @@ def test_a_web_page_cannot_read_the_metrics(served: ServeProcess) -> None:
 @rule("5.11.4")
 @pytest.mark.parametrize("name", ["..", "%2e%2e%2fteller", "..%2F..%2Fetc", "teller%2F..%2Fteller", "a%5Cb"])
 def test_a_model_name_cannot_leave_the_repository(served: ServeProcess, name: str) -> None:
-    status, text = served.ask(f"/v2/repository/models/{name}/load", b"{}")
+    status, text = served.call(f"/v2/repository/models/{name}/load", b"{}")
     assert status in (400, 404, 500), text
     assert "poll from model repository" in text or "path traversal" in text or text == "Not Found"
 
@@ -180,7 +178,7 @@ def test_a_model_name_cannot_leave_the_repository(served: ServeProcess, name: st
 def test_an_override_cannot_leave_its_directory(served: ServeProcess, path: str) -> None:
     parameters = {"config": '{"backend":"python"}', f"file:{path}": base64.b64encode(b"out").decode()}
     status, answer = served.post("/v2/repository/models/fresh/load", {"parameters": parameters})
-    inside = path.startswith("/tmp")  # of the model's directory, where it is no version
+    inside = path.startswith("/tmp")  # of the model's directory, where it is not a version
     assert (status, "poll from model repository" in answer["error"]) == ((400, False) if inside else (500, True))
     assert not Path("/tmp/outside.py").exists() and not Path(tempfile.gettempdir(), "outside.py").exists()
 
@@ -190,7 +188,7 @@ def test_a_shared_memory_key_is_no_path(served: ServeProcess, key: str) -> None:
     register = {"key": key, "offset": 0, "byte_size": 8}
     status, answer = served.post("/v2/systemsharedmemory/region/tricky/register", register)
     assert (status, answer["error"]) == (500, f"Unable to open shared memory region: '{key}'")
-    assert served.ask("/v2/systemsharedmemory/status") == (200, "[]")
+    assert served.call("/v2/systemsharedmemory/status") == (200, "[]")
 
 
 # -- the end
@@ -241,7 +239,7 @@ def test_what_a_killed_server_unpacked_goes_with_the_next_start(repository: Path
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     archive = pack_environment(Path(sys.prefix), tmp_path / "env.tar")
-    given = {"backend": "python", "parameters": {"EXECUTION_ENV_PATH": {"string_value": str(archive)}}}
+    packed = {"backend": "python", "parameters": {"EXECUTION_ENV_PATH": {"string_value": str(archive)}}}
     files = {"file:1/model.py": base64.b64encode(TELLER.encode()).decode()}
 
     def serving() -> ServeProcess:
@@ -253,7 +251,7 @@ def test_what_a_killed_server_unpacked_goes_with_the_next_start(repository: Path
         assert process.post("/v2/repository/models/given/load", body)[0] == 200, process.stderr
 
     with serving() as process:
-        load(process, given)
+        load(process, packed)
         left = [path.name[:6] for path in temporary.glob("tritonlab-*/*")]
         assert sorted(left) == [".owner", "model-", "python"]
         assert process.end(signal.SIGKILL) == -signal.SIGKILL
@@ -267,7 +265,7 @@ def test_what_a_killed_server_unpacked_goes_with_the_next_start(repository: Path
 
 def test_two_servers_at_once(served: ServeProcess, repository: Path, tmp_path: Path) -> None:
     with ServeProcess(repository, tmp_path, "--id=second").serving() as second:
-        assert '"name":"second"' in second.ask("/v2")[1] and '"name":"triton"' in served.ask("/v2")[1]
+        assert '"name":"second"' in second.call("/v2")[1] and '"name":"triton"' in served.call("/v2")[1]
         assert second.post("/v2/models/teller/infer", tell())[0] == 200
         assert second.end(signal.SIGTERM) == 0
     assert served.post("/v2/models/teller/infer", tell())[0] == 200
@@ -290,12 +288,12 @@ def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
 
 
 @rule("5.11.9")
-def test_or_does_not_if_told_so(tmp_path: Path) -> None:
+def test_or_does_not_if_the_option_says_so(tmp_path: Path) -> None:
     repository = tmp_path / "models"
     write_model(repository, "broken", BROKEN, TELLER_CONFIG)
     write_model(repository, "teller", TELLER, TELLER_CONFIG)
     with ServeProcess(repository, tmp_path, "--exit-on-error=false").serving() as process:
-        assert process.ask("/v2/health/ready") == (400, "")
+        assert process.call("/v2/health/ready") == (400, "")
         assert process.post("/v2/models/teller/infer", tell())[0] == 200
 
 
@@ -317,7 +315,7 @@ def test_it_polls(tmp_path: Path) -> None:
     with ServeProcess(repository, tmp_path, *arguments).serving() as process:
         assert "Started GRPCInferenceService" not in process.stderr
         write_model(repository, "teller", TELLER, TELLER_CONFIG)
-        eventually(lambda: process.ask("/v2/models/teller/ready")[0] == 200, 30)
+        eventually(lambda: process.call("/v2/models/teller/ready")[0] == 200, 30)
         status, answer = process.post("/v2/repository/models/teller/load", {})
         assert (status, answer["error"]) == (
             503,

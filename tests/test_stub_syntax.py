@@ -43,7 +43,7 @@ def test_the_check_can_fail() -> None:
 
 
 def oldest_interpreter() -> str | None:
-    """A python3.8 that runs; a version manager's placeholder of that name does not."""
+    """Return a python3.8 that runs; a version manager's placeholder of that name does not."""
     found = shutil.which("python3.8")
     candidates = [found] if found else []
     candidates += [str(path) for path in (Path.home() / ".pyenv" / "versions").glob("3.8.*/bin/python")]

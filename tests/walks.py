@@ -17,23 +17,12 @@ from statistics import median
 from types import FrameType
 from typing import Any, NamedTuple
 
+from tests.models import answers, cell
 from tests.test_layering import PACKAGE, ROOT
 
 #: Cells that are run; the median is printed, since a wait for an answer polls more or less often.
 _CELLS = 5
-_CELL = """%%triton_model {name} --input IN:FP32[4] --output OUT:FP32[4]
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            a = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", a + 1)]))
-        return responses
-"""
+_CELL = cell("{name} --input IN:FP32[4] --output OUT:FP32[4]", answers("x + 1"))
 
 
 class Call(NamedTuple):

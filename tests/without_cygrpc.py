@@ -1,4 +1,4 @@
-"""This pytest plugin (`-p tests.without_cygrpc`) shows tritonlab a grpcio whose private parts have changed.
+"""A pytest plugin (`-p tests.without_cygrpc`) that lets tritonlab find a grpcio whose private parts have changed.
 
 grpcio's own modules, imported before, keep theirs. The environment variable `MISSING_NAME` names the part that is
 missing.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.load_testing.fakes import row
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.stored_picture import stored_picture
 from tritonlab.load_testing.load_result import LoadResult
@@ -30,9 +30,9 @@ MS = 1_000_000
 
 def timeline() -> Timeline:
     """Return a timeline of 10,000 events, of which the last 120 executions are drawn."""
-    events, random, at = Heard(), Random(1), 0
+    events, random, at = RecorderHooks(), Random(1), 0
     for number in range(2_000):
-        requests = [asked(number * 4 + n, at=at - random.randint(0, 9)) for n in range(4)]
+        requests = [make_request(number * 4 + n, at=at - random.randint(0, 9)) for n in range(4)]
         at += 3
         events.execute(*requests, start=at, end=at + 2, instance=f"add_0_{number % 4}")
     return Timeline(events.recording, "add")

@@ -52,13 +52,13 @@ class JupyterServer:
     theme_name: str = "light"
 
     def write(self, name: str, cells: list[str]) -> None:
-        """Writes a notebook of code cells."""
+        """Write a notebook of code cells."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, self.notebooks / name)
 
     def theme(self, name: str) -> None:
-        """Sets the theme of pages that are opened from now on."""
+        """Set the theme of pages that are opened from now on."""
         folder = self.settings / "@jupyterlab" / "apputils-extension"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": _THEMES[name]}))
@@ -143,7 +143,7 @@ def serving(
 
 
 def _port_once_up(found: Path, prefix: str, process: subprocess.Popen[bytes], log: Path) -> int:
-    """Waits until the server answers and returns the port that it has chosen, which it writes to a file."""
+    """Wait until the server answers and return the port that it has chosen, which it writes to a file."""
     deadline = time.monotonic() + START_PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -156,7 +156,7 @@ def _port_once_up(found: Path, prefix: str, process: subprocess.Popen[bytes], lo
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a server with its kernels, which it waits for as long as they like."""
+    """End a server with its kernels, which it waits for as long as they like."""
     kernels = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.terminate()
     try:
@@ -209,7 +209,7 @@ _CLOSE = """() => {
 
 
 class Lab:
-    """One notebook open in one page. `foreign` lists addresses outside this machine that the page asked for, `errors`
+    """One notebook open in one page. `foreign` lists addresses outside this machine that the page requested, `errors`
     what the page threw, `console` what it wrote to the browser's console as errors.
     """
 
@@ -272,7 +272,7 @@ class Lab:
         self._opened = False
 
     def wait_until_idle(self) -> None:
-        """Waits until the current notebook's kernel can be asked."""
+        """Wait until the current notebook's kernel is idle and connected."""
         # the status line says idle before the kernel's socket is open, and a key press would be lost
         self.page.wait_for_function(
             """() => {
@@ -283,7 +283,7 @@ class Lab:
         )
 
     def start(self, index: int) -> Any:
-        """Starts the cell, and does not wait."""
+        """Start the cell, and do not wait."""
         cell = self.cell(index)
         editor = cell.locator(".cm-content").first
         editor.click()
@@ -293,13 +293,13 @@ class Lab:
         return cell
 
     def run(self, index: int, timeout: float = PATIENCE) -> Any:
-        """Runs the cell, waits for its end, and returns its output area."""
+        """Run the cell, wait for its end, and return its output area."""
         cell = self.start(index)
         expect(cell.locator(".jp-InputArea-prompt")).to_have_text(re.compile(r"\[\d+\]"), timeout=timeout * 1000)
         return cell.locator(".jp-OutputArea").first
 
     def until(self, locator: Any, condition: str) -> None:
-        """Waits until JavaScript finds that it holds for the element, which may be drawn anew meanwhile."""
+        """Wait until JavaScript finds that it holds for the element, which may be drawn again meanwhile."""
         deadline = time.monotonic() + PATIENCE
         while not locator.evaluate(condition):
             assert time.monotonic() < deadline, (
@@ -312,7 +312,7 @@ class Lab:
         self.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.save()")
 
     def wait_text(self, locator: Any, text: str) -> None:
-        """Waits until the element's text contains `text`; the element may be drawn anew meanwhile."""
+        """Wait until the element's text contains `text`; the element may be drawn again meanwhile."""
         try:
             locator.first.filter(has_text=text).wait_for()
         except PlaywrightTimeout:
@@ -335,14 +335,16 @@ class Lab:
 
 @pytest.fixture(params=["light"])
 def theme(request: Any, jupyter: JupyterServer) -> str:
-    """JupyterLab's theme: light, unless the test asks for the dark one or for both, with `indirect`."""
+    """Return JupyterLab's theme, which it sets: light, unless the test asks for the dark one or for both, with
+    `indirect`.
+    """
     jupyter.theme(request.param)
     return str(request.param)
 
 
 @pytest.fixture
 def view_of(lab: Lab, theme: str) -> Iterator[Callable[..., Any]]:
-    """Opens a notebook of these cells; the first makes a model and the second shows a view, which is returned."""
+    """Open a notebook of these cells; the first makes a model and the second shows a view, which is returned."""
 
     def opened(kind: str, *cells: str) -> Any:
         name = f"{kind}_{theme}.ipynb"
@@ -404,7 +406,7 @@ def lab(pages: Pages, request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 
 def _end_kernels(jupyter: JupyterServer, context: Any) -> None:
-    """Ends what the test has started: eighty kernels and their stubs would take all memory by the end of the run."""
+    """End what the test has started: eighty kernels and their stubs would take all memory by the end of the run."""
     sessions = f"{jupyter.url}/api/sessions"
     cookies = {cookie["name"]: cookie["value"] for cookie in context.cookies(jupyter.url)}
     for session in context.request.get(sessions, timeout=PATIENCE * 1000).json():

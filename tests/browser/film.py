@@ -44,7 +44,7 @@ THEMES = {"light": "", "dark": "-dark"}
 
 
 def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
-    """Plays the film; each frame with how long it is seen."""
+    """Play the film, and yield each frame with the time that it is on the screen."""
     page = lab.page
     lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, LOAD])
     lab.open("embed.ipynb")
@@ -79,7 +79,7 @@ def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
 
 
 def write(seen: list[tuple[int, bytes]], end: str) -> None:
-    """Writes the film, and its most telling frame as a picture."""
+    """Write the film, and its most telling frame as a picture."""
     MEDIA.mkdir(exist_ok=True)
     pictures = [Image.open(io.BytesIO(data)).convert("RGB") for _, data in seen]
     small = [each.resize((WIDTH, each.height * WIDTH // each.width), Image.Resampling.LANCZOS) for each in pictures]

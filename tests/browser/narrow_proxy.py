@@ -1,5 +1,6 @@
-"""`NarrowProxy` stands before a JupyterLab as a gateway that lets through what a Jupyter server always has: its pages,
-its `/api`, its static files. Whatever else a page asks for is refused, and kept in `refused`."""
+"""A gateway before a JupyterLab that lets through what a Jupyter server always has: its pages, its `/api`, its static
+files. Whatever else a page asks for is refused, and kept in `refused`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _PASSES = re.compile(r"/(?:api|static|lab/api|lab/extensions)/|/api$|/lab(?:$|/t
 
 
 class NarrowProxy:
-    """Forwards requests and WebSockets to the server at `target`, whose path is the prefix of all that passes."""
+    """A proxy of requests and WebSockets to the server at `target`, whose path is the prefix of all that passes."""
 
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
@@ -45,7 +46,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Connection(socketserver.StreamRequestHandler):
-    """Carries one request; what follows an upgrade is a WebSocket and passes as it is."""
+    """A connection of one request; what follows an upgrade is a WebSocket and passes as it is."""
 
     server: _Server
 
@@ -72,7 +73,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
 
 def _copy(read: Callable[[int], bytes], to: socket.socket) -> None:
-    """Copies until either side is gone."""
+    """Copy until either side is gone."""
     with contextlib.suppress(OSError, ValueError):
         while data := read(65536):
             to.sendall(data)

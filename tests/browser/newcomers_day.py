@@ -1,7 +1,7 @@
 """A newcomer's day as a notebook: the six models that most people write first, and everything a cell can show of them.
 
-Written from the README alone. `CELLS` are the cells by a word of their own, `SHOWN` says what the output of each must
-tell whoever reads the stored notebook.
+Written from the README alone. `CELLS` are the cells by a word of their own, `OUTPUT_PATTERNS` what the output of
+each must say to the reader of the stored notebook.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class TritonPythonModel:
 #: The cells that fail.
 FAILING = ("failure", "failed load")
 #: What the text of each output says, stored or seen, wherever it is read.
-SHOWN = {
+OUTPUT_PATTERNS = {
     "torch": r"scores.*READY.*batch ≤ 8, 4",
     "torch call": r"np\.float32\(1\.0\)",
     "text": r"shout.*READY.*BYTES",

@@ -66,7 +66,7 @@ LIGHT_BANDS = """() => [...document.querySelectorAll(".tl-canvas")].some(one => 
 
 
 def faults(lab: Any, *ours: str) -> list[str]:
-    """What axe finds within these nodes that is serious or critical."""
+    """Return what axe finds within these nodes that is serious or critical."""
     found = Axe().run(lab.page, {"include": [[selector] for selector in ours]}, {"resultTypes": ["violations"]})
     return [
         f"{violation['id']}: {node['target']} {node['html'][:200]} {[each['message'] for each in node['any']]}"
@@ -77,7 +77,7 @@ def faults(lab: Any, *ours: str) -> list[str]:
 
 
 def no_faults(lab: Any, *ours: str) -> None:
-    """Fails if axe finds the same once all is drawn: in the midst of a change of theme colours are of both."""
+    """Fail if axe finds the same once all is drawn: in the midst of a change of theme colours are of both."""
     for _ in range(20):
         if not (found := faults(lab, *ours)):
             return
@@ -121,7 +121,7 @@ def test_axe_finds_nothing_serious(lab: Any) -> None:
 
 
 def tab_to(lab: Any, name: str, back: bool = False) -> None:
-    """Presses Tab until what has this name has the focus."""
+    """Press Tab until the element of this name has the focus."""
     for _ in range(40):
         lab.page.keyboard.press("Shift+Tab" if back else "Tab")
         if lab.page.evaluate("() => document.activeElement.getAttribute('aria-label') ?? ''").startswith(name):
@@ -130,7 +130,7 @@ def tab_to(lab: Any, name: str, back: bool = False) -> None:
 
 
 def choose(lab: Any, command: str) -> None:
-    """Runs a command as one does who has only keys: the palette."""
+    """Run a command from the palette, by keys alone."""
     lab.page.keyboard.press("Control+Shift+C")
     lab.page.locator(".lm-CommandPalette-input:focus").wait_for()
     lab.page.keyboard.type(command)
@@ -155,20 +155,20 @@ def test_keys_alone_reach_all_of_it(lab: Any) -> None:
 
     # the panel: the focus stays with the model whose button went
     choose(lab, "Show Triton Panel")
-    shown = lab.page.locator("#tritonlab-panel")
+    side_panel = lab.page.locator("#tritonlab-panel")
     lab.page.locator("#tritonlab-panel:focus [data-model=echo]").wait_for()
     tab_to(lab, "Unload echo")
     lab.page.keyboard.press("Space")
-    shown.get_by_role("button", name="Load echo", exact=True).and_(lab.page.locator(":focus")).wait_for()
+    side_panel.get_by_role("button", name="Load echo", exact=True).and_(lab.page.locator(":focus")).wait_for()
     lab.page.keyboard.press("Enter")
-    shown.locator("[data-model=echo][data-state=READY]").wait_for()
+    side_panel.locator("[data-model=echo][data-state=READY]").wait_for()
     marked(lab, 1, "ready")
     tab_to(lab, "Level")
     lab.page.keyboard.press("End")
     lab.page.wait_for_function("() => document.activeElement.value === 'ERROR'")
     tab_to(lab, "Search the log")
     lab.page.keyboard.type("nothing")
-    lab.wait_text(shown.locator("[role=log]"), "no lines")
+    lab.wait_text(side_panel.locator("[role=log]"), "no lines")
 
     # the export, from the panel's button to the closed dialog; the focus comes back
     tab_to(lab, "Export echo", back=True)

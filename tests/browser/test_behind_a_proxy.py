@@ -43,10 +43,10 @@ def test_a_prefix_and_a_narrow_gateway(behind: tuple[Lab, NarrowProxy]) -> None:
     canvas = lab.cell(2).locator(".tl-view canvas")
     lab.until(canvas, "c => +c.dataset.kept > 0")
 
-    shown = panel(lab)
-    lab.wait_text(shown.locator("[data-model=echo]"), "1 answered")
+    side_panel = panel(lab)
+    lab.wait_text(side_panel.locator("[data-model=echo]"), "1 answered")
     lab.start(4)
-    shown.get_by_role("button", name="Cancel request").click()
+    side_panel.get_by_role("button", name="Cancel request").click()
     lab.wait_text(lab.cell(4).locator(".jp-OutputArea"), "gone")
 
     toolbar(lab).click()

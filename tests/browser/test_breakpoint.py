@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Lab
-from tests.models import ASK_STOPS, STOPS
+from tests.models import CALL_STOPS, STOPS
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -19,9 +19,9 @@ AFTER = "6 * 7"
 CLEAN = 60.0
 
 
-def paused(lab: Lab, name: str, send: str = ASK_STOPS) -> Any:
-    """Opens a notebook, sends a request, and returns the box for the debugger's line."""
-    lab.jupyter.write(f"{name}.ipynb", [LOAD, STOPS, send, AFTER, ASK_STOPS])
+def paused(lab: Lab, name: str, send: str = CALL_STOPS) -> Any:
+    """Open a notebook, send a request, and return the box for the debugger's line."""
+    lab.jupyter.write(f"{name}.ipynb", [LOAD, STOPS, send, AFTER, CALL_STOPS])
     lab.open(f"{name}.ipynb")
     lab.run(0)
     lab.run(1)
@@ -36,7 +36,7 @@ def box(lab: Lab, cell: int = 2) -> Any:
 
 
 def typed(lab: Lab, line: str) -> None:
-    """Types a line and waits until its box has gone: JupyterLab keeps it for half a second."""
+    """Type a line and wait until its box has gone: JupyterLab keeps it for half a second."""
     used = box(lab).element_handle()
     used.fill(line)
     used.press("Enter")
@@ -44,7 +44,7 @@ def typed(lab: Lab, line: str) -> None:
 
 
 def usable(lab: Lab, began: float) -> None:
-    """Waits until another cell runs, and checks how long that took."""
+    """Wait until another cell runs, and check how long that took."""
     lab.wait_text(lab.run(3), "42")
     assert time.monotonic() - began < CLEAN
 
@@ -106,7 +106,7 @@ def test_no_way_to_leave_a_prompt_locks_the_notebook(lab: Lab) -> None:
 
 def test_a_page_that_is_closed_leaves_the_debugger(lab: Lab) -> None:
     ended = lab.jupyter.notebooks / "ended.txt"
-    paused(lab, "closed", f"try: print({ASK_STOPS})\nfinally: open({ended.name!r}, 'w').close()")
+    paused(lab, "closed", f"try: print({CALL_STOPS})\nfinally: open({ended.name!r}, 'w').close()")
     lab.save()
     assert not ended.exists()
     context, began = lab.page.context, time.monotonic()

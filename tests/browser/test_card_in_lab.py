@@ -55,7 +55,7 @@ def reaches(lab: Any, index: int, state: str) -> Any:
 
 
 def wait_saved_form(lab: Any, text: str) -> None:
-    """Waits until the outputs that would be saved say this."""
+    """Wait until the outputs that would be saved contain this text."""
     cells = "window.jupyterapp.shell.currentWidget.content.widgets"
     lab.page.wait_for_function(
         f"text => {cells}.some(c => JSON.stringify(c.model.toJSON().outputs ?? '').includes(text))", arg=text

@@ -58,7 +58,7 @@ def option(lab: Any, name: str) -> Any:
     return panel(lab).get_by_role("group", name=name, exact=True)
 
 
-def said(lab: Any, name: str) -> Any:
+def note(lab: Any, name: str) -> Any:
     return option(lab, name).locator(".tritonlab-note")
 
 
@@ -71,31 +71,31 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> 
     marked(lab, 2, "ready")
     output = lab.cell(2).locator(".jp-OutputArea").first
     output.get_by_role("button", name="Export…").click()  # the card's
-    lab.wait_text(said(lab, "Other cells"), "SCALE is used and not defined in the model's own files")
+    lab.wait_text(note(lab, "Other cells"), "SCALE is used and not defined in the model's own files")
     lab.shot(f"export_panel_{theme}")
     no_faults(lab, ".tritonlab-export")
 
     # another target lacks what the model uses
-    expect(said(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
+    expect(note(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
     option(lab, "Target").get_by_role("combobox").select_option("2.36")
-    lab.wait_text(said(lab, "Target").locator("[data-stops=true]"), "Mend:")
+    lab.wait_text(note(lab, "Target").locator("[data-stops=true]"), "Mend:")
     option(lab, "Target").get_by_role("combobox").select_option("2.51")
-    expect(said(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
+    expect(note(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
 
-    # what is mended is said no more
+    # what is mended is no longer reported
     option(lab, "Other cells").get_by_role("checkbox").check()
-    lab.wait_text(said(lab, "Other cells"), "Written in front of scaled: SCALE")
-    expect(said(lab, "Other cells").locator("[data-row=P1]")).to_have_count(0)
+    lab.wait_text(note(lab, "Other cells"), "Written in front of scaled: SCALE")
+    expect(note(lab, "Other cells").locator("[data-row=P1]")).to_have_count(0)
 
     # sizes before they are spent
     option(lab, "Environment").get_by_role("combobox").select_option("requirements")
-    lab.wait_text(said(lab, "Environment"), "numpy")
+    lab.wait_text(note(lab, "Environment"), "numpy")
     option(lab, "Proof").get_by_role("checkbox").check()
-    lab.wait_text(said(lab, "Proof"), "Triton 2.51")
+    lab.wait_text(note(lab, "Proof"), "Triton 2.51")
 
     # deploy files go beside a repository called models/, which the panel offers
     option(lab, "Deploy files").get_by_label("Docker and compose").check()
-    lab.wait_text(said(lab, "Deploy files"), "beside a repository called models/")
+    lab.wait_text(note(lab, "Deploy files"), "beside a repository called models/")
     expect(accept(lab)).to_be_disabled()
     option(lab, "Deploy files").get_by_role("button", name="Export to model_repository/models").click()
     lab.wait_text(panel(lab).locator(".tritonlab-plans"), "deploy/Dockerfile")
@@ -127,7 +127,7 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     option(lab, "Deploy files").get_by_label("Docker and compose").check()
     option(lab, "Deploy files").get_by_label("KServe").check()
     option(lab, "Proof").get_by_role("checkbox").check()
-    lab.wait_text(said(lab, "Proof"), "Triton 2.51")
+    lab.wait_text(note(lab, "Proof"), "Triton 2.51")
     press_accept(lab)
     lab.wait_text(panel(lab).locator(".tritonlab-now"), "Triton 2.51")
     lab.shot("export_panel_running")
@@ -154,7 +154,7 @@ def test_a_cancelled_export_ends_and_says_so(lab: Any) -> None:
     lab.cell(2).locator(".tritonlab-mark-export").click()
     panel(lab).get_by_label("Repository directory").fill("stopped")
     option(lab, "Proof").get_by_role("checkbox").check()
-    lab.wait_text(said(lab, "Proof"), "Triton 2.51")
+    lab.wait_text(note(lab, "Proof"), "Triton 2.51")
     press_accept(lab)
     lab.wait_text(panel(lab).locator(".tritonlab-now"), "step 1 of 3")
     lab.page.keyboard.press("Escape")  # the first ends what runs, the panel stays and says so

@@ -144,7 +144,7 @@ def test_export_of_a_cell_shows_what_it_would_replace(lab: Any) -> None:
     assert model.read_text() == ECHO.partition("\n")[2]
     lab.page.keyboard.press("Enter")
     dialog.wait_for(state="detached")
-    # another cell is no model that could be exported
+    # another cell is not a model that could be exported
     lab.cell(0).locator(".cm-content").click()
     expect(cell_button(lab, 0)).not_to_be_visible()
 
@@ -190,7 +190,7 @@ def test_the_cell_that_loads_tritonlab_is_added_and_both_are_run(lab: Any) -> No
     assert lab.errors == []
 
 
-def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
+def test_without_tritonlab_in_the_kernel_a_toast_helps(lab: Any) -> None:
     open_notebook(lab, "without", [ECHO])
     lab.page.evaluate(KEEP_TOASTS)
     toolbar(lab).click()
@@ -260,13 +260,13 @@ KEPT = "canvas => +canvas.dataset.kept > 0"
 
 
 def processes(lab: Any) -> set[psutil.Process]:
-    """The processes of the models that serve."""
+    """Return the processes of the models that serve."""
     models = answer(lab.page, "overview")["models"]
     return {psutil.Process(each["pid"]) for model in models for each in model["instances"]}
 
 
 def answer(page: Any, command: str, **arguments: Any) -> Any:
-    """What a command of the extension answers."""
+    """Return what a command of the extension answers."""
     call = "([id, args]) => window.jupyterapp.commands.execute(id, args)"
     return page.evaluate(call, [f"tritonlab:{command}", arguments])
 
@@ -298,50 +298,50 @@ FOREVER = SLOW.replace("time.sleep(3)", "time.sleep(600)").replace("slow", "fore
 
 
 def panel(lab: Any) -> Any:
-    shown = lab.page.locator("#tritonlab-panel")
-    if not shown.is_visible():
+    side_panel = lab.page.locator("#tritonlab-panel")
+    if not side_panel.is_visible():
         lab.page.locator(".jp-SideBar [data-id='tritonlab-panel']").click()
-    return shown
+    return side_panel
 
 
 @pytest.mark.parametrize("theme", ["dark"])
 def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any, theme: str) -> None:
     open_notebook(lab, f"panel_{theme}", [ECHO, "for _ in range(200): echo(IN=[1.0])", WAITS, CALL, FOREVER], theme)
-    shown = panel(lab)
-    shown.locator("button", has_text="%load_ext tritonlab").click()
-    shown.locator("text=None yet").wait_for()
+    side_panel = panel(lab)
+    side_panel.locator("button", has_text="%load_ext tritonlab").click()
+    side_panel.locator("text=None yet").wait_for()
     for index in range(3):
         lab.run(index)
-    row = shown.locator("[data-model=echo]")
+    row = side_panel.locator("[data-model=echo]")
     lab.wait_text(row, "200 answered")
     lab.wait_text(row, "p99")
-    lab.wait_text(shown.locator("[role=log]"), "mind the gap")
+    lab.wait_text(side_panel.locator("[role=log]"), "mind the gap")
     lab.page.wait_for_function(LAST_LINE_IS_SEEN)
 
     # a cell that waits for an answer: the panel is served meanwhile, and ends it
     lab.start(3)
-    lab.wait_text(shown.locator("[data-serial]"), "executing")
-    lab.wait_text(shown.locator("[role=log]"), "waiting")
+    lab.wait_text(side_panel.locator("[data-serial]"), "executing")
+    lab.wait_text(side_panel.locator("[role=log]"), "waiting")
     assert lab.cell(3).locator(".jp-InputArea-prompt").inner_text() == "[*]:"
     lab.shot(f"ext_panel_busy_{theme}")
-    shown.get_by_role("button", name="Cancel request").click()
+    side_panel.get_by_role("button", name="Cancel request").click()
     lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "gone")
 
     # one that loads what never ends
     lab.start(4)
-    shown.get_by_role("button", name="Stop loading forever").click()
+    side_panel.get_by_role("button", name="Stop loading forever").click()
     lab.page.wait_for_function(IDLE)
     marked(lab, 4, "failed")
 
-    shown.get_by_label("Level").select_option("WARNING")
-    shown.locator("[role=log]", has_text="waiting").wait_for(state="detached")
-    shown.get_by_role("button", name="Unload echo").click()
-    shown.locator("[data-model=echo][data-state=UNLOADED]").wait_for()
-    shown.get_by_role("button", name="Load echo").click()
-    shown.locator("[data-model=echo][data-state=READY]").wait_for()
+    side_panel.get_by_label("Level").select_option("WARNING")
+    side_panel.locator("[role=log]", has_text="waiting").wait_for(state="detached")
+    side_panel.get_by_role("button", name="Unload echo").click()
+    side_panel.locator("[data-model=echo][data-state=UNLOADED]").wait_for()
+    side_panel.get_by_role("button", name="Load echo").click()
+    side_panel.locator("[data-model=echo][data-state=READY]").wait_for()
     lab.shot(f"ext_panel_{theme}")
     lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    shown.locator("button", has_text="%load_ext tritonlab").wait_for()
+    side_panel.locator("button", has_text="%load_ext tritonlab").wait_for()
     assert lab.foreign == []
     assert lab.errors == []
 

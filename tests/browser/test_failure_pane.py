@@ -31,12 +31,12 @@ class TritonPythonModel:
         return high - low
 """
 MENDED = MODEL.replace('raise ZeroDivisionError("all values are the same")', "return 1.0")
-ASK = "import numpy as np\nhalve(X=np.full(4, 7, np.float32))"
+REQUEST = "import numpy as np\nhalve(X=np.full(4, 7, np.float32))"
 
 
 def test_fail_mend_replay(lab: Any, theme: str) -> None:
     name = f"failure_{theme}.ipynb"
-    lab.jupyter.write(name, ["%load_ext tritonlab", MODEL, ASK, MENDED])
+    lab.jupyter.write(name, ["%load_ext tritonlab", MODEL, REQUEST, MENDED])
     lab.open(name)
     lab.run(0)
     lab.run(1)

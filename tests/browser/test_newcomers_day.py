@@ -1,4 +1,4 @@
-"""What a notebook stores is what was seen, whoever executed it and wherever it is read.
+"""What a notebook stores is what was seen, whatever executed it and wherever it is read.
 
 One notebook (`newcomers_day.py`) is executed by JupyterLab, by `nbconvert --execute` and by papermill, and each of the
 three is read in another JupyterLab, trusted and not, in Notebook 7, and as a page of nbconvert.
@@ -24,7 +24,7 @@ from nbformat.sign import NotebookNotary
 from playwright.sync_api import expect
 
 from tests.browser.conftest import NOTEBOOK, PATIENCE, JupyterServer, Lab, python_path, serving
-from tests.browser.newcomers_day import DRAWN_COUNTS, FAILING, PICTURES, SHOWN, cell_id, new_notebook
+from tests.browser.newcomers_day import DRAWN_COUNTS, FAILING, OUTPUT_PATTERNS, PICTURES, cell_id, new_notebook
 from tests.models import IDENTITY, cell
 
 pytestmark = pytest.mark.timeout(600)
@@ -87,7 +87,7 @@ def execute_outside(writer: str, folder: Path) -> subprocess.Popen[bytes]:
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, list[str]]:
-    """What a person saw in the JupyterLab that executed the notebook, by the words of the cells."""
+    """Return what a person saw in the JupyterLab that executed the notebook, by the words of the cells."""
     return {}
 
 
@@ -95,7 +95,7 @@ def seen() -> dict[str, list[str]]:
 def stored(
     jupyter: JupyterServer, chromium: Any, tmp_path_factory: pytest.TempPathFactory, seen: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """The executed notebooks, by their writers."""
+    """Return the executed notebooks, by their writers."""
     folder = tmp_path_factory.mktemp("written")
     programs = {writer: execute_outside(writer, folder) for writer in WRITERS[1:]}
     with page_of(jupyter, chromium) as lab:
@@ -114,7 +114,7 @@ def execute_in_lab(lab: Lab, seen: dict[str, list[str]]) -> None:
     last = lab.page.locator(f".jp-Cell[data-windowed-list-index='{len(new_notebook().cells) - 1}']")
     expect(last.locator(".jp-InputArea-prompt")).to_have_text(re.compile(r"\[\d+\]"), timeout=180_000)
     notebook = new_notebook()
-    for word in SHOWN:
+    for word in OUTPUT_PATTERNS:
         area = output_of(lab, notebook, word)
         lab.page.wait_for_timeout(100)
         seen[word] = area.evaluate(SEEN)
@@ -159,7 +159,7 @@ def pages(cell: Any) -> list[Outputs]:
 @pytest.mark.parametrize("writer", WRITERS)
 def test_each_output_is_stored_in_words_and_pictures(stored: dict[str, Any], writer: str) -> None:
     notebook = stored[writer]
-    for word, pattern in SHOWN.items():
+    for word, pattern in OUTPUT_PATTERNS.items():
         cell = cell_of(notebook, word)
         text = stored_text(cell)
         assert re.search(pattern, text, re.DOTALL), f"{word}: {text}"
@@ -179,7 +179,7 @@ def test_as_markdown_it_has_the_words_and_no_style_sheet(stored: dict[str, Any],
     text, _ = MarkdownExporter().from_notebook_node(stored[writer])
     assert "<style" not in text
     read = html.unescape(re.sub(r"<[^<>]+>", " ", re.sub(r"data:image[^'\"]+", "", text)))
-    for word, pattern in SHOWN.items():
+    for word, pattern in OUTPUT_PATTERNS.items():
         if word not in PICTURES and word not in FAILING:
             assert re.search(pattern.replace(" ", r"\s+"), words_of(read), re.DOTALL), word
     rest = len(re.sub(r"data:image[^'\"]+", "", text))
@@ -194,7 +194,7 @@ def read(lab: Lab, notebook: Any, seen: dict[str, list[str]] | None = None) -> N
     """Check what a page shows of a stored notebook: what it stores, and what was seen of it."""
     # JupyterLab does not draw cells that are far away, and those above jump as they are drawn
     lab.page.add_style_tag(content=".jp-Cell { content-visibility: visible !important; }")
-    for word, pattern in SHOWN.items():
+    for word, pattern in OUTPUT_PATTERNS.items():
         area = output_of(lab, notebook, word)
         lab.until(area, DRAWN)
         text = words_of(area.evaluate(TEXT))
@@ -209,7 +209,7 @@ def read(lab: Lab, notebook: Any, seen: dict[str, list[str]] | None = None) -> N
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
-    """Another JupyterLab, which trusts no notebook."""
+    """Run another JupyterLab, which trusts no notebook."""
     with serving(tmp_path_factory.mktemp("elsewhere")) as server:
         yield server
 
@@ -253,13 +253,13 @@ def test_a_page_of_nbconvert_shows_the_same(
     page = context.new_page()
     page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
     page.goto(f"file://{tmp_path / 'day.html'}", wait_until="domcontentloaded")
-    for word, pattern in SHOWN.items():
+    for word, pattern in OUTPUT_PATTERNS.items():
         cell = page.locator(f"[id='cell-id={cell_id(word)}']")
         text = words_of(cell.evaluate(TEXT))
         assert re.search(pattern.replace(" ", r"\s"), text), f"{word}: {text}"
         alts = [image["alt"] for one in pages(cell_of(stored[writer], word)) for image in one.images]
-        shown = cell.locator("img:visible").evaluate_all("all => all.filter(i => i.naturalWidth > 200).map(i => i.alt)")
-        assert shown == alts, word
+        found = cell.locator("img:visible").evaluate_all("all => all.filter(i => i.naturalWidth > 200).map(i => i.alt)")
+        assert found == alts, word
     context.close()
 
 

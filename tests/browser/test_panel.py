@@ -9,16 +9,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_extension import ECHO, LOAD, marked, open_notebook, panel
+from tests.models import cell, executes
 
 pytestmark = pytest.mark.timeout(300)
 
 LONG = "a_model_with_a_name_that_is_longer_than_any_panel_is_wide"
-HANGS = """%%triton_model hangs --input IN:FP32[-1] --output OUT:FP32[-1]
-class TritonPythonModel:
-    def execute(self, requests):
-        while True:
-            pass
-"""
+HANGS = cell("hangs --input IN:FP32[-1] --output OUT:FP32[-1]", executes("while True:\n    pass"))
 IS_CUT = "name => name.scrollWidth > name.clientWidth && getComputedStyle(name).textOverflow === 'ellipsis'"
 FITS = "panel => panel.scrollWidth <= panel.clientWidth"
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
@@ -30,20 +26,20 @@ def test_the_panel_offers_what_ends_a_request_that_nothing_cancels(lab: Any, the
     open_notebook(lab, f"ends_{theme}", [LOAD, ECHO.replace("echo", LONG), HANGS, call], theme)
     for index in range(3):
         lab.run(index)
-    shown = panel(lab)
-    name = shown.locator(f"[data-model={LONG}] h3")
+    side_panel = panel(lab)
+    name = side_panel.locator(f"[data-model={LONG}] h3")
     expect(name).to_have_attribute("title", LONG)
     lab.until(name, IS_CUT)
     lab.start(3)
-    row = shown.locator("[data-serial]")
+    row = side_panel.locator("[data-serial]")
     row.get_by_role("button", name="Cancel request").click()
     lab.wait_text(row, "Python code cannot be cancelled: it goes on until it looks at request.is_cancelled()")
-    lab.until(shown, FITS)
+    lab.until(side_panel, FITS)
     lab.shot(f"panel_ends_{theme}")
     row.get_by_role("button", name="Kill the process of hangs").click()
     lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "ended with signal SIGKILL")
     row.wait_for(state="detached")
-    expect(shown).to_contain_text(re.compile(r"This kernel uses [\d,]+ MB of memory, its 2 model processes use"))
+    expect(side_panel).to_contain_text(re.compile(r"This kernel uses [\d,]+ MB of memory, its 2 model processes use"))
     lab.shot(f"panel_{theme}")
     assert (lab.foreign, lab.errors, lab.console) == ([], [], [])
 
@@ -51,14 +47,14 @@ def test_the_panel_offers_what_ends_a_request_that_nothing_cancels(lab: Any, the
 def test_a_restart_of_the_kernel_writes_no_errors_to_the_console(lab: Any) -> None:
     cells = [LOAD, ECHO, "%triton view echo", "%triton playground echo", "%triton status", "echo(IN=[1.0])"]
     open_notebook(lab, "restarted", cells)
-    shown = panel(lab)
+    side_panel = panel(lab)
     for index in range(6):
         lab.run(index)
     lab.cell(1).get_by_role("button", name="Playground").click()
     lab.cell(1).locator(".tl-form").wait_for()
     assert lab.console == []
     lab.page.evaluate(RESTART)
-    shown.locator("button", has_text="%load_ext tritonlab").wait_for()
+    side_panel.locator("button", has_text="%load_ext tritonlab").wait_for()
     lab.page.wait_for_timeout(3000)  # what the views of the dead kernel would do
     assert (lab.errors, lab.console) == ([], [])
     for index in range(3):

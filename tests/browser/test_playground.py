@@ -43,7 +43,7 @@ IMAGE = cell(
 
 
 def opened(lab: Any, name: str, model: str) -> Any:
-    """The output of the model's cell, its playground open and its keys at work."""
+    """Return the output of the model's cell, its playground open and its keys at work."""
     lab.jupyter.write(f"{name}.ipynb", ["%load_ext tritonlab", model, "'below'"])
     lab.open(f"{name}.ipynb")
     lab.run(0)

@@ -1,4 +1,4 @@
-"""The playground without a mouse, and with what is no number: sounds, JSON, dropped files, a hundred inputs."""
+"""The playground without a mouse, and with what is not a number: sounds, JSON, dropped files, a hundred inputs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def opened(lab: Any, name: str, *cells: str) -> None:
 
 
 def tab_to(lab: Any, label: str, most: int = 60) -> None:
-    """Presses Tab until the control of that label, or text, has the focus."""
+    """Press Tab until the control of that label, or text, has the focus."""
     seen = []
     for _ in range(most):
         lab.page.keyboard.press("Tab")

@@ -21,7 +21,7 @@ DRAWN = "image => image.complete && image.naturalWidth > 700"
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A notebook as papermill and nbconvert store it: with the state of its widgets."""
+    """Return a notebook as papermill and nbconvert store it: with the state of its widgets."""
     preprocessors = pytest.importorskip("nbconvert.preprocessors")
     sources = ["%load_ext tritonlab", FILL]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
@@ -33,7 +33,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Lab]:
-    """A JupyterLab with the extensions of ipywidgets and anywidget, and without ours."""
+    """Run a JupyterLab with the extensions of ipywidgets and anywidget, and without ours."""
     with serving(tmp_path_factory.mktemp("bare"), without=("tritonlab",)) as server:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
         yield Lab(server, context.new_page())

@@ -86,7 +86,7 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
 
 
 def replay_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
-    """What would have happened is drawn as a slider moves, and is what happens once the model is reloaded with it."""
+    """Check that a moved slider draws what would have happened, and what happens once the model is reloaded with it."""
     view.locator("[data-do=what-if]").click()
     panel = view.locator(".tl-whatif")
     wait(lab, canvas, "canvas.dataset.replayedPart === 'all' && canvas.dataset.replayedLanes === '2'")

@@ -10,22 +10,22 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_the_token_is_shown_and_not_saved(lab: Any) -> None:
+def test_the_token_is_visible_and_not_saved(lab: Any) -> None:
     serve = "endpoints = %triton serve --http-port 0 --allow-grpc=false --metrics-port 0"
-    told = "import pathlib; pathlib.Path('token').write_text(endpoints.headers['authorization'])"
-    lab.jupyter.write("token.ipynb", ["%load_ext tritonlab", serve, told])
+    write_token = "import pathlib; pathlib.Path('token').write_text(endpoints.headers['authorization'])"
+    lab.jupyter.write("token.ipynb", ["%load_ext tritonlab", serve, write_token])
     lab.open("token.ipynb")
     lab.run(0)
     output = lab.run(1)
     lab.run(2)
     authorization = (lab.jupyter.notebooks / "token").read_text()
-    shown = output.locator(".tl-live .tl-token")
-    expect(shown).to_have_text("")
+    token = output.locator(".tl-live .tl-token")
+    expect(token).to_have_text("")
     output.get_by_role("button", name="Show token").click()
-    lab.wait_text(shown, f"Authorization: {authorization}")
+    lab.wait_text(token, f"Authorization: {authorization}")
     expect(output.get_by_role("button", name="Copy")).to_be_visible()
     lab.save()
     saved = (lab.jupyter.notebooks / "token.ipynb").read_text()
     assert "tl-static" in saved and authorization.split()[1] not in saved
     output.get_by_role("button", name="Hide token").click()
-    expect(shown).to_have_text("")
+    expect(token).to_have_text("")

@@ -25,12 +25,12 @@ def main(arguments: list[str]) -> int:
                 began = time.monotonic()
                 result = server.load(planted.name).check(seconds)
         found = [one for one in result.findings if one.relation == planted.relation]
-        good = any(re.search(planted.says, one.sentence) for one in found) if planted.relation else result.ok
+        good = any(re.search(planted.words, one.sentence) for one in found) if planted.relation else result.ok
         wrong += not good
-        said = [f"{one.relation}/{one.case.kind}" for one in result.findings]
+        kinds = [f"{one.relation}/{one.case.kind}" for one in result.findings]
         spent = f"{time.monotonic() - began:.1f} s"
         wanted = planted.relation or "correct"
-        print(f"{'good' if good else 'BAD '} {planted.name}: {wanted}; found {said}, {spent}", flush=True)
+        print(f"{'good' if good else 'BAD '} {planted.name}: {wanted}; found {kinds}, {spent}", flush=True)
         if not good or names:
             print(result.text())
     return 1 if wrong else 0

@@ -1,4 +1,4 @@
-"""The exam of `model.check()`: every planted bug of the corpus must be found and said rightly, no right model accused.
+"""The exam of `model.check()`: every planted bug of the corpus must be found and described, no right model accused.
 
 python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--right] [--notebooks] [--again] [--log FILE]
 
@@ -7,7 +7,7 @@ hours can be interrupted. With --again a finding of each bug that `corpus/mended
 must show it, and so must the test that `to_pytest` writes, which must pass with the mended model.
 
 Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
-exit status is 1 if a bug was missed or said wrongly, if a right model was accused, or if a check failed.
+exit status is 1 if a bug was missed or described wrongly, if a right model was accused, or if a check failed.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b")
 
-FOUND, NOT_AGAIN, MISSED, SAID_WRONGLY, CLEAN, ACCUSED, FAILED = (
+FOUND, NOT_AGAIN, MISSED, MISDESCRIBED, CLEAN, ACCUSED, FAILED = (
     "found",
     "not again",
     "missed",
-    "said wrongly",
+    "misdescribed",
     "clean",
     "false alarm",
     "failed",
@@ -55,14 +55,18 @@ PASSES = (FOUND, CLEAN)
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a finding of a check says. `again`: what was wrong when it was done again."""
+class Finding:
+    """A finding of a check, as a row of the exam has it. `again`: what was wrong when it was done again."""
 
     relation: str
     sentence: str
     line: int | None
     requests: int
     again: str = ""
+
+    @classmethod
+    def from_check(cls, found: CheckFinding, again: str = "") -> Finding:
+        return cls(found.relation, found.sentence, found.line, len(found.requests), again)
 
 
 @dataclass
@@ -76,46 +80,42 @@ class Row:
     seconds: float
     relation: str = ""
     why: str = ""
-    findings: list[Said] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     sent: int = 0
     cut: list[str] = field(default_factory=list)
 
 
-def said_by(finding: CheckFinding, again: str = "") -> Said:
-    return Said(finding.relation, finding.sentence, finding.line, len(finding.requests), again)
-
-
-def fault(bug: PlantedBug, said: Said) -> str:
-    """Return what is wrong with a finding of the bug's relation; empty if it is said rightly."""
-    for pattern in bug.says:
-        if not re.search(pattern, said.sentence, re.IGNORECASE):
+def fault(bug: PlantedBug, finding: Finding) -> str:
+    """Return what is wrong with a finding of the bug's relation; empty if it is described rightly."""
+    for pattern in bug.patterns:
+        if not re.search(pattern, finding.sentence, re.IGNORECASE):
             return f"the sentence does not name {pattern!r}"
-    if said.line is None and bug.shown:
+    if finding.line is None and bug.needs_line:
         return "the line is missing"
-    if said.line is not None and said.line not in bug.line_numbers():
-        return f"line {said.line} is not the defect's, which is {' or '.join(map(str, sorted(bug.line_numbers())))}"
-    if said.requests > SHRUNK_TO:
-        return f"{said.requests} requests, not {SHRUNK_TO} at most"
+    if finding.line is not None and finding.line not in bug.line_numbers():
+        return f"line {finding.line} is not the defect's, which is {' or '.join(map(str, sorted(bug.line_numbers())))}"
+    if finding.requests > SHRUNK_TO:
+        return f"{finding.requests} requests, not {SHRUNK_TO} at most"
     return ""
 
 
-def judge_bug(bug: PlantedBug, findings: Sequence[Said]) -> tuple[str, str]:
+def judge_bug(bug: PlantedBug, findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the verdict on the findings about a model with a planted bug, and why."""
-    about = [said for said in findings if said.relation in bug.relations]
+    about = [finding for finding in findings if finding.relation in bug.relations]
     if not about:
-        return MISSED, "; ".join(f"{said.relation}: {said.sentence}" for said in findings)
-    faults = [fault(bug, said) for said in about]
+        return MISSED, "; ".join(f"{finding.relation}: {finding.sentence}" for finding in findings)
+    faults = [fault(bug, finding) for finding in about]
     if "" in faults:
-        wrong = [said.again for said in about if said.again]
+        wrong = [finding.again for finding in about if finding.again]
         return (NOT_AGAIN, wrong[0]) if wrong else (FOUND, about[faults.index("")].sentence)
-    return SAID_WRONGLY, f"{faults[0]}: {about[0].sentence}"
+    return MISDESCRIBED, f"{faults[0]}: {about[0].sentence}"
 
 
-def judge_right(findings: Sequence[Said]) -> tuple[str, str]:
+def judge_right(findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the verdict on the findings about a right model, and why."""
     if not findings:
         return CLEAN, ""
-    return ACCUSED, "; ".join(f"{said.relation}: {said.sentence}" for said in findings)
+    return ACCUSED, "; ".join(f"{finding.relation}: {finding.sentence}" for finding in findings)
 
 
 def fault_again(finding: CheckFinding, directory: Path, mended: Path) -> str:
@@ -153,12 +153,12 @@ def check_here(
         if (
             bug is not None
             and result.findings
-            and judge_bug(bug, [said_by(one) for one in result.findings])[0] != FOUND
+            and judge_bug(bug, [Finding.from_check(one) for one in result.findings])[0] != FOUND
         ):
             result = model.check(**arguments)  # it may have two things to say
         judged = next((one for one in result.findings if bug is not None and one.relation in bug.relations), None)
         again = fault_again(judged, directory / name, Path(mended)) if mended and judged is not None else ""
-        findings = [asdict(said_by(one, again if one is judged else "")) for one in result.findings]
+        findings = [asdict(Finding.from_check(one, again if one is judged else "")) for one in result.findings]
         return {"findings": findings, "sent": result.requests, "cut": [one.relation for one in result.tried if one.cut]}
     finally:
         server.stop(timeout=5)
@@ -195,7 +195,7 @@ def in_a_process(
     except subprocess.TimeoutExpired:
         failure, found = f"it goes on after {longest:.0f} s", {}
     relation = entry.relation if isinstance(entry, PlantedBug) else ""
-    findings = [Said(**said) for said in found.get("findings", ())]
+    findings = [Finding(**finding) for finding in found.get("findings", ())]
     row = Row(entry.name, seed, FAILED, time.monotonic() - start, relation, failure, findings)
     row.sent, row.cut = found.get("sent", 0), found.get("cut", [])
     if not failure and isinstance(entry, PlantedBug):
@@ -215,15 +215,13 @@ def error_of(text: str) -> str:
 
 def one(task: str) -> int:
     """Do the check of one model that `in_a_process` starts, and print what was found as the last line."""
-    asked = json.loads(task)
-    arguments = asked["arguments"]
-    example = {entry.name: entry.example for entry in (*WRONG, *RIGHT)}.get(
-        asked["name"]
-    )  # it has bytes, JSON has none
+    spec = json.loads(task)
+    arguments = spec["arguments"]
+    example = {entry.name: entry.example for entry in (*WRONG, *RIGHT)}.get(spec["name"])  # it has bytes, JSON has none
     if example is not None:
         arguments["example"] = example
     with contextlib.redirect_stdout(sys.stderr):
-        found = check_here(Path(asked["directory"]), asked["name"], asked["needs"], arguments, asked["mended"])
+        found = check_here(Path(spec["directory"]), spec["name"], spec["needs"], arguments, spec["mended"])
     print(json.dumps(found))
     return 0
 
@@ -242,7 +240,7 @@ def notebook_models(target: Path) -> list[RightModel]:
     return found
 
 
-def ask(
+def check_all(
     entries: Iterable[tuple[Path, PlantedBug | RightModel, int]],
     seconds: float,
     width: int,
@@ -273,7 +271,7 @@ def read_log(log: Path | None) -> list[Row]:
         return []
     rows = [Row(**json.loads(line)) for line in log.read_text().splitlines()]
     for row in rows:
-        row.findings = [Said(**said) for said in row.findings]  # type: ignore[arg-type]
+        row.findings = [Finding(**finding) for finding in row.findings]  # type: ignore[arg-type]
     return rows
 
 
@@ -326,7 +324,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in mended:
                 write_mended(name, wrong, Path(scratch) / "mended")
         width = max((len(entry.name) for _, entry, _ in tasks), default=0)
-        rows = list(ask(tasks, options.seconds, width, mended, options.log))
+        rows = list(check_all(tasks, options.seconds, width, mended, options.log))
     print(summary(rows))
     return 0 if rows and all(row.verdict in PASSES for row in rows) else 1
 

@@ -61,14 +61,14 @@ output [{ name: "SUM" data_type: TYPE_INT32 dims: [1] }]
 
 @dataclass(frozen=True)
 class Planted:
-    """A model. `relation`: what must be found, "" for a correct model; `says`: words of the sentence; `line`: a part of
-    the line that is found; `mend`: a text of the model and what comes in its place to mend it."""
+    """A model. `relation`: what must be found, "" for a correct model; `words`: words of the sentence; `line`: a part
+    of the line that is found; `mend`: a text of the model and what comes in its place to mend it."""
 
     name: str
     config: str
     source: str
     relation: str = ""
-    says: str = ""
+    words: str = ""
     line: str = ""
     mend: tuple[str, str] = ("", "")
 

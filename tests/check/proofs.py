@@ -1,4 +1,4 @@
-"""What each model of the corpus answers to a few requests, without the checker: the planted bugs are real, and the
+"""The answers of each model of the corpus to a few requests, without the checker: the planted bugs are real, and the
 right models answer properly.
 """
 
@@ -53,7 +53,7 @@ class Answer:
         return errors[0] if errors else ""
 
 
-class Asker:
+class ModelClient:
     """The requests to one model of the corpus."""
 
     def __init__(self, server: Server, model: Model) -> None:
@@ -99,12 +99,12 @@ class Stage:
         self.server = Server(list(self.repositories.values()), model_control_mode="explicit")
 
     @contextmanager
-    def asker(self, name: str, needs: Sequence[str] = ()) -> Iterator[Asker]:
+    def client(self, name: str, needs: Sequence[str] = ()) -> Iterator[ModelClient]:
         """Load a model, and those that it needs, and unload it after."""
         for needed in needs:
             self.server.load(needed)
         try:
-            yield Asker(self.server, self.server.load(name))
+            yield ModelClient(self.server, self.server.load(name))
         finally:
             self.server.unload(name, timeout=1)
 
@@ -127,164 +127,166 @@ def same(a: Any, b: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------- planted bugs
 
 
-def mean_pooling(ask: Asker) -> None:
+def mean_pooling(client: ModelClient) -> None:
     short, long = {"TOKENS": np.int32([[5, 6]])}, {"TOKENS": np.int32([[7, 8, 9, 10, 11, 12]])}
-    alone = ask(**short)["EMBEDDING"]
-    assert same(ask.together(short, short)[0]["EMBEDDING"], alone)
-    beside, _ = ask.together(short, long)
+    alone = client(**short)["EMBEDDING"]
+    assert same(client.together(short, short)[0]["EMBEDDING"], alone)
+    beside, _ = client.together(short, long)
     assert not same(beside["EMBEDDING"], alone)
 
 
-def detector(ask: Asker) -> None:
+def detector(client: ModelClient) -> None:
     two, one = {"IMAGE": np.ones((2, 3, 4, 4), np.float32)}, {"IMAGE": np.full((1, 3, 4, 4), 2, np.float32)}
-    alone = ask(**one)["SCORES"]
-    assert same(ask.together(one, two)[0]["SCORES"], alone)
-    assert not same(ask.together(two, one)[1]["SCORES"], alone)
+    alone = client(**one)["SCORES"]
+    assert same(client.together(one, two)[0]["SCORES"], alone)
+    assert not same(client.together(two, one)[1]["SCORES"], alone)
 
 
-def length_sorted(ask: Asker) -> None:
+def length_sorted(client: ModelClient) -> None:
     short, long = {"TEXT": text(b"a")}, {"TEXT": text(b"b c d")}
-    assert ask(**short)["TOKEN_COUNT"].tolist() == [[1]]
-    assert ask.together(long, short)[1]["TOKEN_COUNT"].tolist() == [[1]]
-    assert ask.together(short, long)[0]["TOKEN_COUNT"].tolist() == [[3]]
+    assert client(**short)["TOKEN_COUNT"].tolist() == [[1]]
+    assert client.together(long, short)[1]["TOKEN_COUNT"].tolist() == [[1]]
+    assert client.together(short, long)[0]["TOKEN_COUNT"].tolist() == [[3]]
 
 
-def train_mode_norm(ask: Asker) -> None:
+def train_mode_norm(client: ModelClient) -> None:
     one, other = {"FEATURES": f32([1, 2, 3, 4])}, {"FEATURES": f32([9, 0, -3, 2])}
-    alone = ask(**one)["RISK"]
+    alone = client(**one)["RISK"]
     assert same(alone, [[0.5 - 2 + 0.75 + 8]] / np.sqrt(1.001))
-    assert not same(ask.together(one, other)[0]["RISK"], alone)
+    assert not same(client.together(one, other)[0]["RISK"], alone)
 
 
-def sampler(ask: Asker) -> None:
+def sampler(client: ModelClient) -> None:
     logits = f32(np.arange(16) / 4)
     one, other = ({"LOGITS": logits, "SEED": np.int64([[seed]])} for seed in (1, 2))
-    alone = ask(**other)["TOKENS"].tolist()
-    assert ask(**other)["TOKENS"].tolist() == alone
-    assert ask.together(one, other)[1]["TOKENS"].tolist() != alone
+    alone = client(**other)["TOKENS"].tolist()
+    assert client(**other)["TOKENS"].tolist() == alone
+    assert client.together(one, other)[1]["TOKENS"].tolist() != alone
 
 
-def attention_buckets(ask: Asker) -> None:
-    assert ask(QUERY=f32([1, 2]))["PEAK"].tolist() == [[2]]
-    assert ask(QUERY=f32([9, 1, 7]))["PEAK"].tolist() == [[9]]
-    assert ask(QUERY=f32([1, 2]))["PEAK"].tolist() == [[7]]
+def attention_buckets(client: ModelClient) -> None:
+    assert client(QUERY=f32([1, 2]))["PEAK"].tolist() == [[2]]
+    assert client(QUERY=f32([9, 1, 7]))["PEAK"].tolist() == [[9]]
+    assert client(QUERY=f32([1, 2]))["PEAK"].tolist() == [[7]]
 
 
-def sticky_threshold(ask: Asker) -> None:
+def sticky_threshold(client: ModelClient) -> None:
     scores = f32([0, 0.2, 0.4, 0.6, 0.8, 1])
-    assert ask(SCORES=scores)["KEPT"].sum() == 3
-    assert ask(SCORES=scores, THRESHOLD=f32([0.9]))["KEPT"].sum() == 1
-    assert ask(SCORES=scores)["KEPT"].sum() == 1
+    assert client(SCORES=scores)["KEPT"].sum() == 3
+    assert client(SCORES=scores, THRESHOLD=f32([0.9]))["KEPT"].sum() == 1
+    assert client(SCORES=scores)["KEPT"].sum() == 1
 
 
-def cached_by_prompt(ask: Asker) -> None:
-    first = ask(PROMPT=text(b"a"), TEMPERATURE=f32([1]))["LOGIT"].item()
-    assert ask(PROMPT=text(b"b"), TEMPERATURE=f32([2]))["LOGIT"].item() == pytest.approx(zlib.crc32(b"b") % 1000 / 2e3)
-    assert ask(PROMPT=text(b"a"), TEMPERATURE=f32([2]))["LOGIT"].item() == first > 0
+def cached_by_prompt(client: ModelClient) -> None:
+    first = client(PROMPT=text(b"a"), TEMPERATURE=f32([1]))["LOGIT"].item()
+    assert client(PROMPT=text(b"b"), TEMPERATURE=f32([2]))["LOGIT"].item() == pytest.approx(
+        zlib.crc32(b"b") % 1000 / 2e3
+    )
+    assert client(PROMPT=text(b"a"), TEMPERATURE=f32([2]))["LOGIT"].item() == first > 0
 
 
-def calibrates_itself(ask: Asker) -> None:
+def calibrates_itself(client: ModelClient) -> None:
     one, large = f32([1, -1, 0.5, 0]), f32([100, 0, 0, 0])
-    assert ask(X=one)["Q"].tolist() == [[127, -127, 64, 0]]
-    ask.server.unload(ask.model)
-    ask.server.load(ask.model.name)
-    ask(X=large)
-    assert ask(X=one)["Q"].tolist() == [[1, -1, 1, 0]]
+    assert client(X=one)["Q"].tolist() == [[127, -127, 64, 0]]
+    client.server.unload(client.model)
+    client.server.load(client.model.name)
+    client(X=large)
+    assert client(X=one)["Q"].tolist() == [[1, -1, 1, 0]]
 
 
-def number_parser(ask: Asker) -> None:
+def number_parser(client: ModelClient) -> None:
     good, bad = {"TEXT": text(b"1,200.5")}, {"TEXT": text(b"12 euros")}
-    assert ask(**good)["VALUE"].tolist() == [[1200.5]]
-    assert "could not convert" in ask(**bad).error
-    assert "could not convert" in ask.together(good, bad)[0].error
+    assert client(**good)["VALUE"].tolist() == [[1200.5]]
+    assert "could not convert" in client(**bad).error
+    assert "could not convert" in client.together(good, bad)[0].error
 
 
-def finite_guard(ask: Asker) -> None:
+def finite_guard(client: ModelClient) -> None:
     good, bad = {"SENSOR": f32([1, 2, 3])}, {"SENSOR": f32([1, math.nan, 3])}
-    assert same(ask(**good)["ALARM"], [[math.tanh(2.3)]])
-    assert "not finite" in ask(**bad).error
-    assert "not finite" in ask.together(good, bad)[0].error
+    assert same(client(**good)["ALARM"], [[math.tanh(2.3)]])
+    assert "not finite" in client(**bad).error
+    assert "not finite" in client.together(good, bad)[0].error
 
 
-def skips_the_bad_one(ask: Asker) -> None:
+def skips_the_bad_one(client: ModelClient) -> None:
     good, bad = {"AGE": np.int32([[33]])}, {"AGE": np.int32([[-1]])}
-    assert ask(**good)["GROUP"].tolist() == [[2]]
-    assert ask.together(good, bad)[0].error
+    assert client(**good)["GROUP"].tolist() == [[2]]
+    assert client.together(good, bad)[0].error
 
 
-def cancels_all(ask: Asker) -> None:
+def cancels_all(client: ModelClient) -> None:
     steps = {"STEPS": np.int32([[19]])}
-    assert ask(**steps)["ENERGY"].shape == (1, 1)
-    kept, gone = ask.send(steps), ask.send(steps)
+    assert client(**steps)["ENERGY"].shape == (1, 1)
+    kept, gone = client.send(steps), client.send(steps)
     time.sleep(GATHERS / 1e6 + 0.02)
     gone.cancel()
     assert Answer(list(kept)).error == "the request was cancelled" == Answer(list(gone)).error
 
 
-def shortest_deadline(ask: Asker) -> None:
+def shortest_deadline(client: ModelClient) -> None:
     x = {"X": f32([1, 2])}
-    assert ask(**x)["Y"].tolist() == [[2, 4]]
-    patient, hasty = ask.send(x), ask.send(x, timeout=100)
+    assert client(**x)["Y"].tolist() == [[2, 4]]
+    patient, hasty = client.send(x), client.send(x, timeout=100)
     assert Answer(list(patient)).error == "the deadline is too short" == Answer(list(hasty)).error
 
 
-def double_precision(ask: Asker) -> None:
-    brightness = ask(PIXELS=np.full((1, 12), 51, np.uint8))["BRIGHTNESS"]
+def double_precision(client: ModelClient) -> None:
+    brightness = client(PIXELS=np.full((1, 12), 51, np.uint8))["BRIGHTNESS"]
     assert same(brightness, [[0.2]])
     assert brightness.dtype == np.float64
 
 
-def squeezed(ask: Asker) -> None:
-    assert ask(IMAGE=np.zeros((2, 1, 6), np.float32))["PROBABILITIES"].shape == (2, 6)
-    assert ask(IMAGE=np.zeros((1, 1, 6), np.float32))["PROBABILITIES"].shape == (6,)
+def squeezed(client: ModelClient) -> None:
+    assert client(IMAGE=np.zeros((2, 1, 6), np.float32))["PROBABILITIES"].shape == (2, 6)
+    assert client(IMAGE=np.zeros((1, 1, 6), np.float32))["PROBABILITIES"].shape == (6,)
 
 
-def silent_when_empty(ask: Asker) -> None:
-    assert ask(PROMPT=np.array([b"two words"], np.object_)).each("WORD") == [b"two", b"words"]
-    assert "without the final flag" in ask(PROMPT=np.array([b" "], np.object_)).error
+def silent_when_empty(client: ModelClient) -> None:
+    assert client(PROMPT=np.array([b"two words"], np.object_)).each("WORD") == [b"two", b"words"]
+    assert "without the final flag" in client(PROMPT=np.array([b" "], np.object_)).error
 
 
-def usage_after_final(ask: Asker) -> None:
-    assert ask(COUNT=np.int32([3])).each("NUMBER") == [0, 1, 2]
-    eventually(lambda: any("usage is not sent" in record.text for record in ask.model.logs()))
+def usage_after_final(client: ModelClient) -> None:
+    assert client(COUNT=np.int32([3])).each("NUMBER") == [0, 1, 2]
+    eventually(lambda: any("usage is not sent" in record.text for record in client.model.logs()))
 
 
-def in_place_mean(ask: Asker) -> None:
-    answer = ask(IMAGE=f32([1, 2, 3, 4, 5, 9]))
+def in_place_mean(client: ModelClient) -> None:
+    answer = client(IMAGE=f32([1, 2, 3, 4, 5, 9]))
     assert same(answer["CENTRED"], [[-3, -2, -1, 0, 1, 5]])
     assert answer["RANGE"].tolist() == [[5]]  # 9 is the largest value of the picture
 
 
-def cut_text(ask: Asker) -> None:
-    assert ask(TITLE=text(b"Underground"))["SHORT"].tolist() == [[b"Undergro"]]
+def cut_text(client: ModelClient) -> None:
+    assert client(TITLE=text(b"Underground"))["SHORT"].tolist() == [[b"Undergro"]]
     with pytest.raises(UnicodeDecodeError):
-        ask(TITLE=text("Straßenwärter".encode()[:7] + "ßä".encode()))["SHORT"].item().decode()
+        client(TITLE=text("Straßenwärter".encode()[:7] + "ßä".encode()))["SHORT"].item().decode()
 
 
-def deaf_generator(ask: Asker) -> None:
-    iterator = ask.send({"MAX_TOKENS": np.int32([30])})
+def deaf_generator(client: ModelClient) -> None:
+    iterator = client.send({"MAX_TOKENS": np.int32([30])})
     next(iterator)
     iterator.cancel()
     assert len(list(iterator)) == 29
 
 
-def chunks_in_a_pool(ask: Asker) -> None:
-    spoken = [bytes(np.uint8(response["AUDIO"])) for response in ask(TEXT=np.array([b"b.a"], np.object_)).responses]
+def chunks_in_a_pool(client: ModelClient) -> None:
+    spoken = [bytes(np.uint8(response["AUDIO"])) for response in client(TEXT=np.array([b"b.a"], np.object_)).responses]
     assert sorted(spoken) == [b"a", b"b"]
     long, short = b"x" * 30, b"y"
-    answer = ask(TEXT=np.array([long + b"." + short], np.object_))
+    answer = client(TEXT=np.array([long + b"." + short], np.object_))
     assert [len(response["AUDIO"]) for response in answer.responses if not response.empty] == [1, 30]
 
 
-def one_position_for_all(ask: Asker) -> None:
-    assert ask(START=np.int32([10])).each("VALUE") == [10, 11, 12, 13, 14]
-    first, second = ask.together({"START": np.int32([10])}, {"START": np.int32([500])})
+def one_position_for_all(client: ModelClient) -> None:
+    assert client(START=np.int32([10])).each("VALUE") == [10, 11, 12, 13, 14]
+    first, second = client.together({"START": np.int32([10])}, {"START": np.int32([500])})
     assert first.each("VALUE") != [10, 11, 12, 13, 14] or second.each("VALUE") != [500, 501, 502, 503, 504]
 
 
-def cancelled_and_open(ask: Asker) -> None:
-    assert ask(MAX_TOKENS=np.int32([3])).each("TOKEN") == [0, 1, 2]
-    iterator = ask.send({"MAX_TOKENS": np.int32([100])})
+def cancelled_and_open(client: ModelClient) -> None:
+    assert client(MAX_TOKENS=np.int32([3])).each("TOKEN") == [0, 1, 2]
+    iterator = client.send({"MAX_TOKENS": np.int32([100])})
     next(iterator)
     iterator.cancel()
     rest = Answer(list(iterator))
@@ -292,147 +294,147 @@ def cancelled_and_open(ask: Asker) -> None:
     assert len(rest.responses) < 50
 
 
-def state_by_place(ask: Asker) -> None:
+def state_by_place(client: ModelClient) -> None:
     def frames(ident: int, *values: float) -> list[Any]:
         flags = [START, *[0] * (len(values) - 2), END]
         return [
-            ask.step(ident, flag, {"FRAME": f32([v, v])})["AVERAGE"][0, 0]
+            client.step(ident, flag, {"FRAME": f32([v, v])})["AVERAGE"][0, 0]
             for v, flag in zip(values, flags, strict=True)
         ]
 
     assert frames(1, 2, 4, 6) == [2, 3, 4]
-    ask.step(1, START, {"FRAME": f32([2, 2])})
-    ask.step(2, START, {"FRAME": f32([100, 100])})
-    assert ask.step(1, 0, {"FRAME": f32([4, 4])})["AVERAGE"][0, 0] != 3
+    client.step(1, START, {"FRAME": f32([2, 2])})
+    client.step(2, START, {"FRAME": f32([100, 100])})
+    assert client.step(1, 0, {"FRAME": f32([4, 4])})["AVERAGE"][0, 0] != 3
 
 
-def restart_goes_on(ask: Asker) -> None:
+def restart_goes_on(client: ModelClient) -> None:
     amount = {"AMOUNT": np.int32([[5]])}
-    assert [ask.step(1, flags, amount)["BALANCE"].item() for flags in (START, 0, END, START)] == [5, 10, 15, 5]
-    assert ask.step(1, START, amount)["BALANCE"].item() == 10
+    assert [client.step(1, flags, amount)["BALANCE"].item() for flags in (START, 0, END, START)] == [5, 10, 15, 5]
+    assert client.step(1, START, amount)["BALANCE"].item() == 10
 
 
-def state_by_modulo(ask: Asker) -> None:
-    assert ask.step(1, START, {"CHUNK": text(b"ab")})["TRANSCRIPT"].item() == b"ab"
-    assert ask.step(2, START, {"CHUNK": text(b"z")})["TRANSCRIPT"].item() == b"z"
-    assert ask.step(1, 0, {"CHUNK": text(b"cd")})["TRANSCRIPT"].item() == b"abcd"
-    assert ask.step(5, START, {"CHUNK": text(b"x")})["TRANSCRIPT"].item() == b"x"
-    assert ask.step(1, 0, {"CHUNK": text(b"ef")})["TRANSCRIPT"].item() == b"xef"
+def state_by_modulo(client: ModelClient) -> None:
+    assert client.step(1, START, {"CHUNK": text(b"ab")})["TRANSCRIPT"].item() == b"ab"
+    assert client.step(2, START, {"CHUNK": text(b"z")})["TRANSCRIPT"].item() == b"z"
+    assert client.step(1, 0, {"CHUNK": text(b"cd")})["TRANSCRIPT"].item() == b"abcd"
+    assert client.step(5, START, {"CHUNK": text(b"x")})["TRANSCRIPT"].item() == b"x"
+    assert client.step(1, 0, {"CHUNK": text(b"ef")})["TRANSCRIPT"].item() == b"xef"
 
 
-def many(ask: Asker, inputs: Callable[[int], Inputs], count: int) -> None:
+def many(client: ModelClient, inputs: Callable[[int], Inputs], count: int) -> None:
     """Send `count` requests, 8 in flight."""
     for start in range(0, count, 8):
-        ask.together(*(inputs(start + index) for index in range(8)))
+        client.together(*(inputs(start + index) for index in range(8)))
 
 
-def memory_growth(ask: Asker, inputs: Callable[[int], Inputs], count: int) -> float:
+def memory_growth(client: ModelClient, inputs: Callable[[int], Inputs], count: int) -> float:
     """Return how many bytes the model's process grows by per request."""
-    many(ask, inputs, 64)
-    before = ask.process.memory_info().rss
-    many(ask, inputs, count)
-    return (ask.process.memory_info().rss - before) / count
+    many(client, inputs, 64)
+    before = client.process.memory_info().rss
+    many(client, inputs, count)
+    return (client.process.memory_info().rss - before) / count
 
 
-def request_history(ask: Asker) -> None:
+def request_history(client: ModelClient) -> None:
     features = np.random.default_rng(0).random((1, 64)).astype(np.float32)
-    assert same(ask(FEATURES=features)["SCORE"], features @ np.linspace(-1, 1, 64)[:, None])
-    assert memory_growth(ask, lambda index: {"FEATURES": features}, 800) > 1000
+    assert same(client(FEATURES=features)["SCORE"], features @ np.linspace(-1, 1, 64)[:, None])
+    assert memory_growth(client, lambda index: {"FEATURES": features}, 800) > 1000
 
 
-def unbounded_cache(ask: Asker) -> None:
-    assert same(ask(TEXT=text(b"a"))["VECTOR"], ask(TEXT=text(b"a"))["VECTOR"])
+def unbounded_cache(client: ModelClient) -> None:
+    assert same(client(TEXT=text(b"a"))["VECTOR"], client(TEXT=text(b"a"))["VECTOR"])
     pad = b"x" * 4000
-    assert memory_growth(ask, lambda index: {"TEXT": text(b"same" + pad)}, 240) < 2000
-    assert memory_growth(ask, lambda index: {"TEXT": text(b"%d" % index + pad)}, 400) > 3000
+    assert memory_growth(client, lambda index: {"TEXT": text(b"same" + pad)}, 240) < 2000
+    assert memory_growth(client, lambda index: {"TEXT": text(b"%d" % index + pad)}, 400) > 3000
 
 
-def keeps_errors(ask: Asker) -> None:
-    assert ask(RGB=np.uint8([[1, 2, 3, 3, 4, 5]]))["MEAN"].tolist() == [[2, 3, 4]]
-    assert "no multiple of 3" in ask(RGB=np.uint8([[1, 2]])).error
-    assert memory_growth(ask, lambda index: {"RGB": np.zeros((1, 3000), np.uint8)}, 240) < 2000
-    assert memory_growth(ask, lambda index: {"RGB": np.zeros((1, 3001), np.uint8)}, 400) > 300
+def keeps_errors(client: ModelClient) -> None:
+    assert client(RGB=np.uint8([[1, 2, 3, 3, 4, 5]]))["MEAN"].tolist() == [[2, 3, 4]]
+    assert "no multiple of 3" in client(RGB=np.uint8([[1, 2]])).error
+    assert memory_growth(client, lambda index: {"RGB": np.zeros((1, 3000), np.uint8)}, 240) < 2000
+    assert memory_growth(client, lambda index: {"RGB": np.zeros((1, 3001), np.uint8)}, 400) > 300
 
 
-def log_handlers(ask: Asker) -> None:
-    assert ask(X=f32([1, 2]))["Y"].tolist() == [[0.5, 1]]
-    before = ask.process.num_fds()
+def log_handlers(client: ModelClient) -> None:
+    assert client(X=f32([1, 2]))["Y"].tolist() == [[0.5, 1]]
+    before = client.process.num_fds()
     for _ in range(3):
-        ask(X=f32([1, 2]))
-    assert ask.process.num_fds() == before + 3
+        client(X=f32([1, 2]))
+    assert client.process.num_fds() == before + 3
 
 
-def watchdog_after_error(ask: Asker) -> None:
+def watchdog_after_error(client: ModelClient) -> None:
     good, bad = {"MATRIX": np.eye(3, dtype=np.float32)[None]}, {"MATRIX": np.zeros((1, 3, 3), np.float32)}
-    assert same(ask(**good)["INVERSE"], good["MATRIX"])
+    assert same(client(**good)["INVERSE"], good["MATRIX"])
     time.sleep(0.05)
-    before = ask.process.num_threads()
-    ask.together(*[good] * 8)
-    eventually(lambda: ask.process.num_threads() <= before)
-    assert all("ingular" in answer.error for answer in ask.together(*[bad] * 8))
-    assert ask.process.num_threads() >= before + 6
+    before = client.process.num_threads()
+    client.together(*[good] * 8)
+    eventually(lambda: client.process.num_threads() <= before)
+    assert all("ingular" in answer.error for answer in client.together(*[bad] * 8))
+    assert client.process.num_threads() >= before + 6
 
 
-def shared_blocks(ask: Asker) -> None:
+def shared_blocks(client: ModelClient) -> None:
     frame = np.arange(256, dtype=np.uint8)[None]
-    assert ask(FRAME=frame)["CHECKSUM"].item() == zlib.crc32(frame.tobytes())
-    ask(FRAME=frame)
-    left = list(Path("/dev/shm").glob(f"{LEFT_BLOCKS}{ask.process.pid}_*"))
+    assert client(FRAME=frame)["CHECKSUM"].item() == zlib.crc32(frame.tobytes())
+    client(FRAME=frame)
+    left = list(Path("/dev/shm").glob(f"{LEFT_BLOCKS}{client.process.pid}_*"))
     for block in left:
         block.unlink()
     assert len(left) == 2
 
 
-def metrics_socket(ask: Asker) -> None:
-    assert ask(X=f32([3, 4]))["Y"].tolist() == [[9, 16]]
-    file = ask.model.directory / "1" / "model.py"
+def metrics_socket(client: ModelClient) -> None:
+    assert client(X=f32([3, 4]))["Y"].tolist() == [[9, 16]]
+    file = client.model.directory / "1" / "model.py"
     file.write_text(file.read_text() + "\n")
     with pytest.raises(TritonError, match="Address already in use"):
-        ask.server.load(ask.model.name)
+        client.server.load(client.model.name)
 
 
-def endless_flusher(ask: Asker) -> None:
-    assert ask(EVENT=text(b"click"))["ACCEPTED"].tolist() == [[True]]
+def endless_flusher(client: ModelClient) -> None:
+    assert client(EVENT=text(b"click"))["ACCEPTED"].tolist() == [[True]]
     start = time.monotonic()
-    ask.server.unload(ask.model, timeout=0.7)
+    client.server.unload(client.model, timeout=0.7)
     assert time.monotonic() - start > 0.6  # its stub was killed
 
 
-def unpacks_twice(ask: Asker) -> None:
-    assert ask(WORD=text(b"and"))["RANK"].tolist() == [[2]]
-    two = {**ask.model.config(), "instance_group": [{"kind": "KIND_CPU", "count": 2}]}
-    ask.server.unload(ask.model)
+def unpacks_twice(client: ModelClient) -> None:
+    assert client(WORD=text(b"and"))["RANK"].tolist() == [[2]]
+    two = {**client.model.config(), "instance_group": [{"kind": "KIND_CPU", "count": 2}]}
+    client.server.unload(client.model)
     with pytest.raises(TritonError, match=r"the vocabulary has \d+ words|No such file"):
-        ask.server.load(ask.model.name, two)
+        client.server.load(client.model.name, two)
 
 
-def empty_signal(ask: Asker) -> None:
-    assert ask(SIGNAL=np.float32([1, 5, 2]))["PEAK"].tolist() == [5]
-    assert "zero-size array" in ask(SIGNAL=np.zeros(0, np.float32)).error
+def empty_signal(client: ModelClient) -> None:
+    assert client(SIGNAL=np.float32([1, 5, 2]))["PEAK"].tolist() == [5]
+    assert "zero-size array" in client(SIGNAL=np.zeros(0, np.float32)).error
 
 
-def plain_softmax(ask: Asker) -> None:
-    assert same(ask(LOGITS=f32([0, 0, 0, 0, 0]))["PROBABILITIES"], [[0.2] * 5])
-    assert np.isnan(ask(LOGITS=f32([100, 0, 0, 0, 0]))["PROBABILITIES"]).any()
+def plain_softmax(client: ModelClient) -> None:
+    assert same(client(LOGITS=f32([0, 0, 0, 0, 0]))["PROBABILITIES"], [[0.2] * 5])
+    assert np.isnan(client(LOGITS=f32([100, 0, 0, 0, 0]))["PROBABILITIES"]).any()
 
 
-def token_table(ask: Asker) -> None:
-    assert ask(TOKEN=np.int64([[0, 1, 2, 31999]]))["VECTOR"].shape == (1, 4, 3)
-    assert "out of bounds" in ask(TOKEN=np.int64([[0, 1, 2, 32000]])).error
+def token_table(client: ModelClient) -> None:
+    assert client(TOKEN=np.int64([[0, 1, 2, 31999]]))["VECTOR"].shape == (1, 4, 3)
+    assert "out of bounds" in client(TOKEN=np.int64([[0, 1, 2, 32000]])).error
 
 
-def first_letter(ask: Asker) -> None:
-    assert ask(NAME=text(b"ada"))["INITIAL"].tolist() == [[b"A"]]
-    assert "index out of range" in ask(NAME=text(b"")).error
+def first_letter(client: ModelClient) -> None:
+    assert client(NAME=text(b"ada"))["INITIAL"].tolist() == [[b"A"]]
+    assert "index out of range" in client(NAME=text(b"")).error
 
 
-def eight_rows(ask: Asker) -> None:
-    assert ask(X=np.ones((8, 4), np.float32))["Y"].tolist() == [[0.5] * 4] * 8
-    assert "could not be broadcast" in ask(X=np.ones((9, 4), np.float32)).error
+def eight_rows(client: ModelClient) -> None:
+    assert client(X=np.ones((8, 4), np.float32))["Y"].tolist() == [[0.5] * 4] * 8
+    assert "could not be broadcast" in client(X=np.ones((9, 4), np.float32)).error
 
 
 #: What shows each planted bug, by the name of its model.
-SHOWS: dict[str, Callable[[Asker], None]] = {
+SHOWS: dict[str, Callable[[ModelClient], None]] = {
     proof.__name__: proof
     for proof in (
         mean_pooling, detector, length_sorted, train_mode_norm, sampler, attention_buckets, sticky_threshold,
@@ -587,92 +589,92 @@ def equal(found: Any, wanted: Any) -> bool:
     return same(found, wanted)
 
 
-def seeded_sampler(ask: Asker) -> None:
+def seeded_sampler(client: ModelClient) -> None:
     logits = f32(np.arange(16) / 4)
     one, other = ({"LOGITS": logits, "SEED": np.int64([[seed]])} for seed in (1, 2))
-    alone = ask(**one)["TOKENS"].tolist(), ask(**other)["TOKENS"].tolist()
+    alone = client(**one)["TOKENS"].tolist(), client(**other)["TOKENS"].tolist()
     assert alone[0] != alone[1]
-    assert tuple(answer["TOKENS"].tolist() for answer in ask.together(one, other)) == alone
+    assert tuple(answer["TOKENS"].tolist() for answer in client.together(one, other)) == alone
 
 
-def time_stamped(ask: Asker) -> None:
+def time_stamped(client: ModelClient) -> None:
     before = time.time()
-    answer = ask(X=f32([1, 2]))
+    answer = client(X=f32([1, 2]))
     assert answer["Y"].tolist() == [[3, 6]]
     assert before <= answer["ANSWERED_AT"].item() <= time.time()
 
 
-def trace_ids(ask: Asker) -> None:
-    first, second = ask.together(*[{"TEXT": text(b"abc")}] * 2)
+def trace_ids(client: ModelClient) -> None:
+    first, second = client.together(*[{"TEXT": text(b"abc")}] * 2)
     assert first["UPPER"].item() == second["UPPER"].item() == b"ABC"
     assert first["TRACE_ID"].item() != second["TRACE_ID"].item()
 
 
-def expiring_cache(ask: Asker) -> None:
-    first, again = ask(CITY=text(b"Rome")), ask(CITY=text(b"Rome"))
+def expiring_cache(client: ModelClient) -> None:
+    first, again = client(CITY=text(b"Rome")), client(CITY=text(b"Rome"))
     assert first["DEGREES"].item() == again["DEGREES"].item() == np.float32(zlib.crc32(b"Rome") % 400 / 10 - 10)
     assert first["AGE_SECONDS"].item() == 0 < again["AGE_SECONDS"].item() < 2
 
 
-def temperature_sampler(ask: Asker) -> None:
-    assert ask(WEIGHTS=f32([0, 0, 1, 0]))["CHOICE"].item() == 2
-    many_choices = ask(WEIGHTS=np.ones((8, 4), np.float32))["CHOICE"]
+def temperature_sampler(client: ModelClient) -> None:
+    assert client(WEIGHTS=f32([0, 0, 1, 0]))["CHOICE"].item() == 2
+    many_choices = client(WEIGHTS=np.ones((8, 4), np.float32))["CHOICE"]
     assert set(many_choices.reshape(-1).tolist()) <= {0, 1, 2, 3}
 
 
-def repeat(ask: Asker) -> None:
+def repeat(client: ModelClient) -> None:
     for times in (0, 1, 3):
-        assert ask(IN=np.int32([7]), TIMES=np.int32([times])).each("OUT") == [7] * times
+        assert client(IN=np.int32([7]), TIMES=np.int32([times])).each("OUT") == [7] * times
 
 
-def threaded_streams(ask: Asker) -> None:
+def threaded_streams(client: ModelClient) -> None:
     wanted = [75, 5625]
-    first, second = ask.together({"MAX_TOKENS": np.int32([2])}, {"MAX_TOKENS": np.int32([2])})
+    first, second = client.together({"MAX_TOKENS": np.int32([2])}, {"MAX_TOKENS": np.int32([2])})
     assert first.each("TOKEN") == second.each("TOKEN") == wanted
-    iterator = ask.send({"MAX_TOKENS": np.int32([30])})
+    iterator = client.send({"MAX_TOKENS": np.int32([30])})
     next(iterator)
     iterator.cancel()
     assert len(list(iterator)) < 29
 
 
-def ordered_chunks(ask: Asker) -> None:
-    answer = ask(TEXT=np.array([b"x" * 30 + b".y"], np.object_))
+def ordered_chunks(client: ModelClient) -> None:
+    answer = client(TEXT=np.array([b"x" * 30 + b".y"], np.object_))
     assert [len(response["AUDIO"]) for response in answer.responses if not response.empty] == [30, 1]
-    assert ask(TEXT=np.array([b""], np.object_)).each("AUDIO") == []
+    assert client(TEXT=np.array([b""], np.object_)).each("AUDIO") == []
 
 
-def stream_errors(ask: Asker) -> None:
-    assert ask(PROMPT=np.array([b"two words"], np.object_)).each("WORD") == [b"two", b"words"]
-    assert "has no words" in ask(PROMPT=np.array([b" "], np.object_)).error
+def stream_errors(client: ModelClient) -> None:
+    assert client(PROMPT=np.array([b"two words"], np.object_)).each("WORD") == [b"two", b"words"]
+    assert "has no words" in client(PROMPT=np.array([b" "], np.object_)).error
 
 
-def running_sum(ask: Asker) -> None:
+def running_sum(client: ModelClient) -> None:
     def add(ident: int, flags: int, amount: int) -> int:
-        return int(ask.step(ident, flags, {"AMOUNT": np.int32([[amount]])})["SUM"].item())
+        return int(client.step(ident, flags, {"AMOUNT": np.int32([[amount]])})["SUM"].item())
 
     assert [add(1, START, 5), add(2, START, 100), add(1, 0, 5), add(2, END, 1), add(1, END, 5)] == [5, 100, 10, 101, 15]
     assert [add(1, START, 5), add(1, START, 7)] == [5, 7]
 
 
-def expiring_states(ask: Asker) -> None:
+def expiring_states(client: ModelClient) -> None:
     def largest(ident: int, flags: int, value: float) -> float:
-        return float(ask.step(ident, flags, {"FRAME": f32([value, -value])})["MAXIMUM"][0, 0])
+        return float(client.step(ident, flags, {"FRAME": f32([value, -value])})["MAXIMUM"][0, 0])
 
     assert [largest(1, START, 5), largest(5, START, 1), largest(1, 0, 2), largest(5, END, 2)] == [5, 1, 5, 2]
     assert largest(1, START, 1) == 1
 
 
-def implicit_state(ask: Asker) -> None:
+def implicit_state(client: ModelClient) -> None:
     def put(ident: int, flags: int, value: float) -> float:
-        return float(ask.step(ident, flags, {"INPUT": f32([value, 0])})["OUTPUT"][0, 0])
+        return float(client.step(ident, flags, {"INPUT": f32([value, 0])})["OUTPUT"][0, 0])
 
     # the Python backend gives every request the initial state and keeps none (rule 5.6.10)
     assert [put(1, START, 4), put(2, START, 100), put(1, 0, 4), put(1, END, 4), put(1, START, 4)] == [4, 100, 4, 4, 4]
 
 
-def kept_copy(ask: Asker) -> None:
+def kept_copy(client: ModelClient) -> None:
     def moved(ident: int, flags: int, value: int) -> int:
-        return int(ask.step(ident, flags, {"FRAME": np.full((1, 8), value, np.uint8)})["MOVED"].item())
+        return int(client.step(ident, flags, {"FRAME": np.full((1, 8), value, np.uint8)})["MOVED"].item())
 
     assert [moved(1, START, 5), moved(2, START, 200), moved(1, 0, 9), moved(2, 0, 190), moved(1, END, 9)] == [
         0, 0, 4, 10, 0,
@@ -680,7 +682,7 @@ def kept_copy(ask: Asker) -> None:
 
 
 #: What shows that a right model answers properly, where values of single answers do not.
-BEHAVES: dict[str, Callable[[Asker], None]] = {
+BEHAVES: dict[str, Callable[[ModelClient], None]] = {
     proof.__name__: proof
     for proof in (
         seeded_sampler, expiring_cache, time_stamped, trace_ids, temperature_sampler, repeat, threaded_streams,
@@ -689,9 +691,9 @@ BEHAVES: dict[str, Callable[[Asker], None]] = {
 }  # fmt: skip
 
 
-def answers_as_alone(ask: Asker, cases: Sequence[Case]) -> None:
+def answers_as_alone(client: ModelClient, cases: Sequence[Case]) -> None:
     """Assert that each request is answered as wanted, alone, twice, and with the others in one batch."""
     for case in cases:
-        assert matches(ask(**case.inputs), case), case
-    for answer, case in zip(ask.together(*(case.inputs for case in cases)), cases, strict=True):
+        assert matches(client(**case.inputs), case), case
+    for answer, case in zip(client.together(*(case.inputs for case in cases)), cases, strict=True):
         assert matches(answer, case), case

@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def load(server: Server) -> Load:
-    """Writes a planted model into the server's repository and loads it."""
+    """Write a planted model into the server's repository and loads it."""
 
     def load(planted: Planted) -> Model:
         write(planted, server.repositories[0])
@@ -65,7 +65,7 @@ def load(server: Server) -> Load:
 
 
 def until_found(doing: Doing) -> bool:
-    """The progress of a check that ends at the first finding."""
+    """Return the progress of a check that ends at the first finding."""
     return doing.findings == 0
 
 
@@ -85,7 +85,7 @@ def test_a_bug_is_found_made_small_and_kept_as_a_test_until_it_is_mended(
     model = load(planted)
     (found,) = model.check(SECONDS, relations=[planted.relation], progress=until_found).findings
     assert found.relation == planted.relation
-    assert re.search(planted.says, found.sentence)
+    assert re.search(planted.words, found.sentence)
     assert 1 <= len(found.requests) <= 2
     assert all(tensor.shape[0] <= 2 for request in found.requests for tensor in request.inputs.values())
     if planted.line:
@@ -127,17 +127,17 @@ def test_the_model_goes_on_serving_and_is_not_touched(load: Load) -> None:
 
 
 def test_it_is_stopped_with_what_was_found(load: Load) -> None:
-    seen: list[str] = []
+    lines: list[str] = []
 
     def progress(doing: Doing) -> bool:
-        seen.append(str(doing))
+        lines.append(str(doing))
         return doing.findings == 0
 
     result = load(ALL["wrong_type"]).check(SECONDS, progress=progress)
     assert result.stopped == "stopped"
     assert [one.relation for one in result.findings] == ["answers"]
     assert any(one.left_out == "stopped" for one in result.tried)
-    assert "answers: " in "".join(seen) and "1 found" in seen[-1]
+    assert "answers: " in "".join(lines) and "1 found" in lines[-1]
 
 
 def test_an_interrupt_keeps_what_was_found(load: Load) -> None:
@@ -149,7 +149,7 @@ def test_an_interrupt_keeps_what_was_found(load: Load) -> None:
     assert result.stopped == "interrupted" and len(result.findings) == 1
 
 
-def test_a_model_that_refuses_everything_is_told_apart(load: Load) -> None:
+def test_a_model_that_refuses_everything_is_recognised(load: Load) -> None:
     source = answers('return pb_utils.InferenceResponse(error=pb_utils.TritonError("a licence is needed"))')
     result = load(Planted("licensed", VECTOR, source)).check(10)
     assert result.ok and not result.checked

@@ -20,17 +20,17 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.mark.parametrize("bug", WRONG, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_real(stage: Stage, bug: PlantedBug) -> None:
-    with stage.asker(bug.name) as ask:
-        SHOWS[bug.name](ask)
+    with stage.client(bug.name) as client:
+        SHOWS[bug.name](client)
 
 
 @pytest.mark.parametrize("model", RIGHT, ids=lambda model: model.name)
 def test_a_right_model_answers_properly(stage: Stage, model: RightModel) -> None:
-    with stage.asker(model.name, model.needs) as ask:
+    with stage.client(model.name, model.needs) as client:
         if model.name in BEHAVES:
-            BEHAVES[model.name](ask)
+            BEHAVES[model.name](client)
         else:
-            answers_as_alone(ask, ANSWERS[model.name])
+            answers_as_alone(client, ANSWERS[model.name])
 
 
 def test_the_table_has_every_model_and_every_model_a_proof() -> None:

@@ -14,11 +14,11 @@ from tests.check.exam import (
     ACCUSED,
     CLEAN,
     FOUND,
+    MISDESCRIBED,
     MISSED,
     NOT_AGAIN,
-    SAID_WRONGLY,
+    Finding,
     Row,
-    Said,
     judge_bug,
     judge_right,
     summary,
@@ -27,10 +27,10 @@ from tests.check.exam import (
 BUGS = {bug.name: bug for bug in WRONG}
 
 
-def rightly(bug: PlantedBug) -> Said:
-    """A finding that says all of a planted bug that must be said."""
+def rightly(bug: PlantedBug) -> Finding:
+    """Return a finding that describes all of a planted bug that must be described."""
     words = {"EMBEDDING", "SIGNAL"} if bug.name in ("mean_pooling", "empty_signal") else set()
-    return Said(bug.relation, f"{' '.join(sorted(words))} differs", min(bug.line_numbers()), 2)
+    return Finding(bug.relation, f"{' '.join(sorted(words))} differs", min(bug.line_numbers()), 2)
 
 
 @pytest.mark.parametrize("name", ["mean_pooling", "empty_signal"])
@@ -47,10 +47,10 @@ def test_a_finding_that_names_relation_tensor_and_line_is_found(name: str) -> No
         ({"requests": 3}, "3 requests"),
     ],
 )
-def test_what_is_left_out_is_said_wrongly(change: dict[str, object], why: str) -> None:
+def test_what_is_left_out_is_misdescribed(change: dict[str, object], why: str) -> None:
     bug = BUGS["empty_signal"]
     verdict, text = judge_bug(bug, [dataclasses.replace(rightly(bug), **change)])
-    assert verdict == SAID_WRONGLY
+    assert verdict == MISDESCRIBED
     assert why in text
 
 
@@ -67,13 +67,13 @@ def test_a_finding_of_another_relation_is_none() -> None:
 
 def test_one_good_finding_is_enough() -> None:
     bug = BUGS["mean_pooling"]
-    assert judge_bug(bug, [Said("company", "it differs", None, 2), rightly(bug)])[0] == FOUND
+    assert judge_bug(bug, [Finding("company", "it differs", None, 2), rightly(bug)])[0] == FOUND
 
 
 def test_a_finding_that_is_not_seen_again_does_not_pass() -> None:
     bug = BUGS["mean_pooling"]
-    said = dataclasses.replace(rightly(bug), again="replay() does not show it")
-    assert judge_bug(bug, [said]) == (NOT_AGAIN, "replay() does not show it")
+    finding = dataclasses.replace(rightly(bug), again="replay() does not show it")
+    assert judge_bug(bug, [finding]) == (NOT_AGAIN, "replay() does not show it")
 
 
 def test_two_bugs_of_each_relation_can_be_mended(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_two_bugs_of_each_relation_can_be_mended(tmp_path: Path) -> None:
 
 def test_any_finding_about_a_right_model_is_a_false_alarm() -> None:
     assert judge_right([]) == (CLEAN, "")
-    assert judge_right([Said("life", "it does not end", None, 0)]) == (ACCUSED, "life: it does not end")
+    assert judge_right([Finding("life", "it does not end", None, 0)]) == (ACCUSED, "life: it does not end")
 
 
 def test_the_error_of_a_check_is_the_line_with_the_exception() -> None:
@@ -113,22 +113,22 @@ def test_the_exam_passes_only_if_all_is_found_and_nobody_accused(monkeypatch: py
 
 
 def test_an_interrupted_exam_goes_on_where_its_log_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = []
+    checked = []
 
     def check(place: Path, entry: exam.RightModel, seconds: float, seed: int, mended: Path | None) -> Row:
-        if len(asked) == 2:
+        if len(checked) == 2:
             raise KeyboardInterrupt
-        asked.append((entry.name, seed))
-        return Row(entry.name, seed, ACCUSED, 1.0, findings=[Said("life", "it ends", None, 1)])
+        checked.append((entry.name, seed))
+        return Row(entry.name, seed, ACCUSED, 1.0, findings=[Finding("life", "it ends", None, 1)])
 
     monkeypatch.setattr(exam, "in_a_process", check)
     arguments = ["--right", "--only", "add_sub", "counted", "--seeds", "2", "--log", str(tmp_path / "log")]
     with pytest.raises(KeyboardInterrupt):
         exam.main(arguments)
-    assert asked == [("add_sub", 0), ("counted", 0)]
-    asked.clear()
+    assert checked == [("add_sub", 0), ("counted", 0)]
+    checked.clear()
     assert exam.main(arguments) == 1
-    assert asked == [("add_sub", 1), ("counted", 1)]
+    assert checked == [("add_sub", 1), ("counted", 1)]
     rows = exam.read_log(tmp_path / "log")
     assert [(row.model, row.seed) for row in rows] == [(n, s) for s in (0, 1) for n in ("add_sub", "counted")]
-    assert rows[0].findings == [Said("life", "it ends", None, 1)]
+    assert rows[0].findings == [Finding("life", "it ends", None, 1)]

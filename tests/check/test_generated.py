@@ -20,8 +20,8 @@ output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }]
 
 def test_a_batch_dimension_is_added_where_there_is_none() -> None:
     shape = RequestShape(parse_pbtxt(ANY_SIZE, "config.pbtxt"))
-    for given in (np.float32([1, 2]), np.float32([[1, 2]])):
-        sample = shape.with_batch(Sample({"X": Tensor.from_numpy(given)}))
+    for array in (np.float32([1, 2]), np.float32([[1, 2]])):
+        sample = shape.with_batch(Sample({"X": Tensor.from_numpy(array)}))
         assert sample.inputs["X"].numpy().tolist() == [[1, 2]]
 
 

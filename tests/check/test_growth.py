@@ -1,4 +1,4 @@
-"""What grows, by measurements that are made up."""
+"""The judgement of what grows, by measurements that are made up."""
 
 from __future__ import annotations
 

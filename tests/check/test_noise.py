@@ -1,4 +1,4 @@
-"""When two answers to one request differ."""
+"""The difference of two answers to one request."""
 
 from __future__ import annotations
 

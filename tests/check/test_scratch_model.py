@@ -1,4 +1,4 @@
-"""How long answers of a copy are waited for."""
+"""The wait for the answers of a copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 
 
 class Done:
-    """An event that is waited for in vain as often as there are `vain`, each called meanwhile."""
+    """An event that is waited for in vain as often as there are `vain`, each of which is called meanwhile."""
 
     def __init__(self, *vain: Callable[[], None]) -> None:
         self.vain = list(vain)
@@ -37,7 +37,7 @@ def test_answers_that_come_one_by_one_are_waited_for() -> None:
 
 def test_no_more_is_waited_for_when_none_has_come() -> None:
     one, other = (_SentRequest(InferenceRequest("m", {}), time.monotonic()) for _ in range(2))
-    kept: Any = Done(lambda: None, lambda: None)
-    one.done, other.done = Done(lambda: None), kept  # type: ignore[assignment]
+    event: Any = Done(lambda: None, lambda: None)
+    one.done, other.done = Done(lambda: None), event  # type: ignore[assignment]
     _wait([one, other], 2.0)
-    assert len(kept.vain) == 2
+    assert len(event.vain) == 2

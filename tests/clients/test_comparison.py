@@ -42,16 +42,16 @@ def test_floats_may_differ_a_little_and_all_else_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "said"),
+    ("one", "other", "text"),
     [
         (np.array([1, 2]), np.array([1.0, 2.0]), "datatype INT64 | FP64"),
         (np.array([[1, 2]]), np.array([1, 2]), "shape [1, 2] | [2]"),
         (np.array([b"a", b"b"], object), np.array([b"a", b"c" * 50], object), "b'b' | b'" + "c" * 40 + "...' at [1]"),
     ],
 )
-def test_what_differs_besides_numbers_is_said(one: Any, other: Any, said: str) -> None:
+def test_what_differs_besides_numbers_is_reported(one: Any, other: Any, text: str) -> None:
     found = compare(outcome({"A": one}), outcome({"A": other}))
-    assert not found.same and str(found.tensors[0]) == f"A: {said}"
+    assert not found.same and str(found.tensors[0]) == f"A: {text}"
 
 
 def test_not_a_number_equals_itself_and_infinity_is_far_from_all() -> None:

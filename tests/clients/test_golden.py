@@ -1,4 +1,4 @@
-"""Cases are kept, asked again, and told of, without any server."""
+"""Cases that are recorded, sent again and reported, without any server."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def request(array: Any = (1, 2), **more: Any) -> InferenceRequest:
     return InferenceRequest("m", {"IN": Tensor.from_numpy(np.asarray(array))}, **more)
 
 
-def answered(asked: InferenceRequest, factor: float = 2, error: str = "") -> Outcome:
+def answered(sent: InferenceRequest, factor: float = 2, error: str = "") -> Outcome:
     if error:
-        return Outcome(asked, error=InvalidArgumentError(error))
-    array = asked.inputs["IN"].numpy()
+        return Outcome(sent, error=InvalidArgumentError(error))
+    array = sent.inputs["IN"].numpy()
     outputs = {"OUT": Tensor.from_numpy(array if array.dtype == object else array * array.dtype.type(factor))}
-    return Outcome(asked, (Arrival(InferenceResponse(outputs=outputs), 1),))
+    return Outcome(sent, (Arrival(InferenceResponse(outputs=outputs), 1),))
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ def golden(tmp_path: Path) -> GoldenSet:
     ],
 )
 def test_what_is_kept_is_what_was_sent(golden: GoldenSet, array: Any) -> None:
-    asked = request(array, request_id="r", parameters={"a": 1}, requested_outputs=["OUT"], correlation_id=3, flags=3)
-    path = golden.add(answered(asked, factor=1))
+    sent = request(array, request_id="r", parameters={"a": 1}, requested_outputs=["OUT"], correlation_id=3, flags=3)
+    path = golden.add(answered(sent, factor=1))
     (case,) = golden.cases()
     tensor = case.request().inputs["IN"]
-    assert tensor.datatype is asked.inputs["IN"].datatype and tensor.shape == array.shape
-    assert tensor.data.tobytes() == asked.inputs["IN"].data.tobytes()
+    assert tensor.datatype is sent.inputs["IN"].datatype and tensor.shape == array.shape
+    assert tensor.data.tobytes() == sent.inputs["IN"].data.tobytes()
     assert case.request().parameters == {"a": 1} and case.request().flags == 3
     assert path.with_suffix(".npz").exists() == (array.size > 64)
     assert golden.check(lambda again: answered(again, 1)).passed
@@ -63,8 +63,8 @@ def test_what_is_kept_is_what_was_sent(golden: GoldenSet, array: Any) -> None:
 
 def test_bf16_is_kept_too(golden: GoldenSet) -> None:
     bits = Tensor(DataType.BF16, (2,), np.array([0x3FC0, 0x4000], np.uint16))
-    asked = InferenceRequest("m", {"IN": bits})
-    golden.add(Outcome(asked, (Arrival(InferenceResponse(outputs={"OUT": bits}), 1),)))
+    sent = InferenceRequest("m", {"IN": bits})
+    golden.add(Outcome(sent, (Arrival(InferenceResponse(outputs={"OUT": bits}), 1),)))
     (case,) = golden.cases("m")
     assert case.inputs["IN"].data.tolist() == [0x3FC0, 0x4000]
 
@@ -80,7 +80,7 @@ def test_a_diff_shows_the_values(golden: GoldenSet) -> None:
     }
 
 
-def test_the_verdict_is_one_line_and_the_first_failure_is_shown(golden: GoldenSet) -> None:
+def test_the_verdict_is_one_line_and_the_first_failure_is_printed(golden: GoldenSet) -> None:
     for n in range(3):
         golden.add(answered(request(np.array([n, 1], np.float32))))
     assert golden.check(answered).verdict == "golden: 3 of 3 answers are the same"

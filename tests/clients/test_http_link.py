@@ -1,4 +1,4 @@
-"""How the way over HTTP names a model."""
+"""The name of a model on the way over HTTP."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tritonlab.clients.remote import RemoteModel, connect
 
 
 class PlainServer(ThreadingHTTPServer):
-    """Doubles X. While `hold` is set it does not answer; each `refuse` it answers with an error."""
+    """A server that doubles X. While `hold` is set it does not answer; each `refuse` it answers with an error."""
 
     daemon_threads = True
 
@@ -35,7 +35,7 @@ class PlainServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Closes the connection after each answer, as HTTP/1.0 does."""
+    """A handler that closes the connection after each answer, as HTTP/1.0 does."""
 
     server: PlainServer
 
@@ -52,13 +52,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(known.get(self.path, {"error": "no such path"}), 200 if self.path in known else 404)
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.came.release()
         assert self.server.free.wait(SOON)
         if self.server.refuse:
             self._answer({"error": "not today"}, 400)
             return
-        (tensor,) = asked["inputs"]
+        (tensor,) = body["inputs"]
         values = [2 * value for value in tensor["data"]]
         self._answer({"model_name": "m", "outputs": [{**tensor, "data": values}]}, 200)
 

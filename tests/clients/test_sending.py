@@ -1,4 +1,4 @@
-"""These tests send from the playground, through the real server and its stubs."""
+"""Requests of the playground, through the real server and its stubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a program; that it runs, on both sides, is in `tests/conformance/test_snippets.py`."""
+"""The text of a program; that it runs, on both sides, is in `tests/conformance/test_snippets.py`."""
 
 from __future__ import annotations
 
@@ -61,24 +61,24 @@ def test_what_is_too_large_for_a_text_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "client" in kind])
-def test_programs_are_python_and_say_no_more_than_was_said(kind: str) -> None:
+def test_programs_are_python_and_have_only_what_the_request_has(kind: str) -> None:
     text = copy_as(kind, request(np.float32([[1]])), CONFIG).text
     ast.parse(text)
     assert 'client.infer("m", inputs)' in text and "base64" not in text
-    said = copy_as(kind, request(np.float32([[1]]), model_version=3, priority=2, flags=1, correlation_id="s"), CONFIG)
-    assert "model_version='3', sequence_id='s', sequence_start=True, priority=2)" in said.text
+    full = copy_as(kind, request(np.float32([[1]]), model_version=3, priority=2, flags=1, correlation_id="s"), CONFIG)
+    assert "model_version='3', sequence_id='s', sequence_start=True, priority=2)" in full.text
 
 
 def test_the_header_s_file_is_named_and_its_token_is_not_written() -> None:
-    asked, address = request(np.float32([[1]])), Address("h:1", "g:2", "/the file")
+    sent, address = request(np.float32([[1]])), Address("h:1", "g:2", "/the file")
     answer = [InferenceResponse("m", 1)]
-    texts = {kind: copy_as(kind, asked, CONFIG, answer, address).text for kind in KINDS}
+    texts = {kind: copy_as(kind, sent, CONFIG, answer, address).text for kind in KINDS}
     for kind in ("tritonclient HTTP", "tritonclient gRPC"):
         assert "with open('/the file') as file:" in texts[kind] and ", headers=headers)" in texts[kind]
     assert "curl -sS -H '@/the file' http" in texts["curl"]
     assert "HEADER_FILE = pathlib.Path('/the file')" in texts["pytest"] and ", headers=headers)" in texts["pytest"]
     for kind in KINDS:
-        assert "eader" not in copy_as(kind, asked, CONFIG, answer, Address("h:1", "g:2")).text
+        assert "eader" not in copy_as(kind, sent, CONFIG, answer, Address("h:1", "g:2")).text
 
 
 def test_a_batch_is_an_entry_of_perf_analyzer_for_each_row() -> None:

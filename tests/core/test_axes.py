@@ -1,4 +1,4 @@
-"""Tests for the Axes that results plot on."""
+"""The Axes that results plot on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.Monkey
         axes_of(None)
 
 
-def test_given_axes_are_those_that_are_drawn_on() -> None:
+def test_axes_of_the_caller_are_drawn_on() -> None:
     _, ax = pyplot.subplots()
     assert axes_of(ax) is ax and axes_of(None) is not ax
 
@@ -48,14 +48,14 @@ def test_times_are_in_the_unit_that_reads_best(most: float, unit: tuple[float, s
     assert time_unit(most) == unit
 
 
-def test_marks_are_the_time_of_day_of_what_is_shown() -> None:
+def test_marks_are_the_time_of_day_of_what_is_visible() -> None:
     wall = 1_800_000_000_000_000_000
     _, ax = pyplot.subplots()
     ax.plot(days(np.array([0.0, 60e9]), wall), [0, 1])
     name_time_axis(ax)
     clock = datetime.datetime.fromtimestamp(1_800_000_000)
-    shown = {text.get_text() for text in ax.get_xticklabels()}
-    assert f"{clock + datetime.timedelta(seconds=15):%H:%M:%S}" in shown
+    labels = {text.get_text() for text in ax.get_xticklabels()}
+    assert f"{clock + datetime.timedelta(seconds=15):%H:%M:%S}" in labels
     ax.set_xlim(*days(np.array([0.0, 10e6]), wall))  # as a person who looks closer
-    shown = {text.get_text() for text in ax.get_xticklabels()}
-    assert f"{clock:%H:%M:%S}.0040" in shown and ax.get_xlabel() == "time of day"
+    labels = {text.get_text() for text in ax.get_xticklabels()}
+    assert f"{clock:%H:%M:%S}.0040" in labels and ax.get_xlabel() == "time of day"

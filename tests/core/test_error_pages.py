@@ -1,4 +1,4 @@
-"""The book of errors covers what there is advice for, and its examples lead back to their pages."""
+"""The book of errors: it covers what there is advice for, and its examples lead back to their pages."""
 
 from __future__ import annotations
 

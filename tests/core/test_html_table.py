@@ -1,4 +1,4 @@
-"""Tests for tables of results as HTML."""
+"""Tables of results as HTML."""
 
 from __future__ import annotations
 

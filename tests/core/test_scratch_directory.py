@@ -37,7 +37,7 @@ if "exit" not in sys.argv:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary directory of the test's own; in this process nobody has made or looked for anything yet."""
+    """Return a temporary directory of the test's own; in this process nobody has made or looked for anything yet."""
     found = tmp_path / "tmp"
     found.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(found))
@@ -50,7 +50,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """What links in the directories lead to."""
+    """Return what links in the directories lead to."""
     found = tmp_path / "outside"
     found.mkdir()
     (found / "precious").write_text("x")
@@ -71,13 +71,13 @@ def start(temporary: Path, outside: Path, *how: str) -> tuple[subprocess.Popen[s
 
 
 def kill(owner: subprocess.Popen[str]) -> None:
-    """The whole session, children too."""
+    """Kill the whole session, children too."""
     os.killpg(owner.pid, signal.SIGKILL)
     owner.communicate()
 
 
 def look() -> None:
-    """As a server does when it starts, and waits for what that does in the background."""
+    """Look as a server does when it starts, and wait for what that does in the background."""
     scratch_directory._looked = False
     remove_abandoned()
     for thread in threading.enumerate():

@@ -97,7 +97,7 @@ def test_exceptions_survive_the_wire() -> None:
     assert RemoteException.from_wire({"type": "E", "text": "t", "frames": []}) == RemoteException("E", "t")
 
 
-def test_what_only_the_author_is_told_stands_below_the_message() -> None:
+def test_what_only_the_author_sees_stands_below_the_message() -> None:
     error = ModelError("Stub process 'm_0_0' is not healthy.", reason="It ended with signal SIGKILL.")
     assert traceback.format_exception_only(error) == [
         "tritonlab.core.status.ModelError: Stub process 'm_0_0' is not healthy.\n",
@@ -106,7 +106,7 @@ def test_what_only_the_author_is_told_stands_below_the_message() -> None:
     assert ModelLoadError("load failed: no such file", reason="no such file").__notes__ == []
 
 
-def test_failed_loads_of_one_name_are_told_together() -> None:
+def test_failed_loads_of_one_name_are_listed_together() -> None:
     one, other = (ModelLoadError(f"load failed for model '{name}': …;\n", reason=name, log=(name,)) for name in "ab")
     unreadable = ModelLoadError("failed to load 'm'", code=Code.INTERNAL, reason="why")
     both = ModelLoadError.joined([unreadable, one, other])

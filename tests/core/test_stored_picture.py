@@ -1,4 +1,4 @@
-"""Tests for pictures as a notebook stores them."""
+"""Pictures as a notebook stores them."""
 
 from __future__ import annotations
 

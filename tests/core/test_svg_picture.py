@@ -1,4 +1,4 @@
-"""Tests for pictures as SVG text: scales, marks of axes, widths of texts, legends."""
+"""Pictures as SVG text: scales, marks of axes, widths of texts, legends."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_it_says_what_to_write_instead(name: str, advice: str) -> None:
 
 @explains_unknown
 def scaled(size: int, /, *factors: int, by: int = 2) -> int:
-    """Returns it."""
+    """Return it."""
     return size * by
 
 
@@ -41,7 +41,7 @@ class Form:
 
 
 def test_a_function_a_method_and_a_dataclass_explain_what_they_do_not_take() -> None:
-    for call, said in (
+    for call, text in (
         (lambda: scaled(2, byy=3), "scaled() has no option 'byy': did you mean 'by'?"),
         (lambda: scaled(2, size=3), "scaled() has no option 'size': it takes by"),
         (lambda: Form().show(kid="x"), "show() has no option 'kid': did you mean 'kind'?"),
@@ -50,12 +50,12 @@ def test_a_function_a_method_and_a_dataclass_explain_what_they_do_not_take() -> 
     ):
         with pytest.raises(UnknownOption) as caught:
             call()  # type: ignore[no-untyped-call]
-        assert str(caught.value) == said
+        assert str(caught.value) == text
     assert (scaled(2, by=3), Form().show(kind="x"), replace(Shades(), dark=True)) == (6, "x", Shades(dark=True))
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         scaled()  # type: ignore[call-arg]
     assert str(inspect.signature(scaled)) == "(size: 'int', /, *factors: 'int', by: 'int' = 2) -> 'int'"
-    assert "dark: 'bool' = False" in str(inspect.signature(Shades)) and scaled.__doc__ == "Returns it."
+    assert "dark: 'bool' = False" in str(inspect.signature(Shades)) and scaled.__doc__ == "Return it."
 
 
 def test_known_options_pass() -> None:

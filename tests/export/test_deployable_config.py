@@ -89,9 +89,9 @@ def test_the_gpus_of_this_machine_stay_here() -> None:
 def test_the_kind_is_the_authors_choice_or_the_next_machines() -> None:
     groups = "instance_group [ { count: 2 }, { kind: KIND_CPU }, { kind: KIND_AUTO }, { kind: KIND_MODEL } ]"
     kinds = messages.ModelInstanceGroup
-    said = [kinds.KIND_AUTO, kinds.KIND_CPU, kinds.KIND_AUTO, kinds.KIND_MODEL]
-    assert [group.kind for group in deployed(groups).instance_group] == said
-    assert [group.kind for group in deployed(groups, [0]).instance_group] == said
+    expected = [kinds.KIND_AUTO, kinds.KIND_CPU, kinds.KIND_AUTO, kinds.KIND_MODEL]
+    assert [group.kind for group in deployed(groups).instance_group] == expected
+    assert [group.kind for group in deployed(groups, [0]).instance_group] == expected
     assert deployed("").instance_group[0].kind == kinds.KIND_AUTO
     elsewhere = normalize_instance_groups(deployed(groups), gpu_ids=[0])
     assert elsewhere.instance_group[0].kind == kinds.KIND_GPU

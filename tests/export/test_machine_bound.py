@@ -39,10 +39,10 @@ def test_what_auto_complete_config_set_stays() -> None:
     assert config == parse_pbtxt(text, "")
 
 
-@pytest.mark.parametrize(("name", "said"), [("a b", "has a space"), ("modèle", "is not ASCII"), ("a.b-c_1", None)])
-def test_a_name_that_triton_does_not_load_is_warned_of(tmp_path: Path, name: str, said: str | None) -> None:
+@pytest.mark.parametrize(("name", "problem"), [("a b", "has a space"), ("modèle", "is not ASCII"), ("a.b-c_1", None)])
+def test_a_name_that_triton_does_not_load_is_warned_of(tmp_path: Path, name: str, problem: str | None) -> None:
     found = warnings(parse_pbtxt("", ""), tmp_path / name, [])
-    assert [said in sentence for sentence in found] == [True] if said else found == ()
+    assert [problem in sentence for sentence in found] == [True] if problem else found == ()
 
 
 def test_our_stub_is_left_out_and_a_compiled_one_stays(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_our_stub_is_left_out_and_a_compiled_one_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "sentences"),
     [
         ("$$TRITON_MODEL_DIRECTORY/env.tar.gz", ()),
         (
@@ -69,5 +69,5 @@ def test_our_stub_is_left_out_and_a_compiled_one_stays(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_environments_elsewhere_are_named(tmp_path: Path, path: str, said: tuple[str, ...]) -> None:
-    assert warnings(parse_pbtxt(environment(path), ""), tmp_path, []) == said
+def test_environments_elsewhere_are_named(tmp_path: Path, path: str, sentences: tuple[str, ...]) -> None:
+    assert warnings(parse_pbtxt(environment(path), ""), tmp_path, []) == sentences

@@ -31,7 +31,7 @@ def tree(path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Callable[[], None]:
-    """What places three models, of which the repository has two."""
+    """Return what places three models, of which the repository has two."""
 
     def run() -> None:
         for name in NAMES:
@@ -116,7 +116,7 @@ def test_what_cannot_be_put_back_is_named(
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """An ensemble with its two steps."""
+    """Return an ensemble with its two steps."""
     source = tmp_path_factory.mktemp("group") / "source"
     text = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
     for name in ("one", "two"):
@@ -186,7 +186,7 @@ def test_a_group_is_exported_whole_or_not_at_all(
     assert fatal > 12
 
 
-def test_progress_is_told_in_bytes_and_may_cancel(group: Model, tmp_path: Path) -> None:
+def test_progress_is_in_bytes_and_may_cancel(group: Model, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     export(group, tmp_path / "models", progress=lambda done, total: seen.append((done, total)))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen) and seen[-1][0] == seen[-1][1] > 0

@@ -1,4 +1,4 @@
-"""These tests export through a real server, and compare what is exported with what was served."""
+"""Exports through a real server, compared with what was served."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tests.models import answers, completes
 from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.core.status import InvalidArgumentError
@@ -28,20 +29,7 @@ from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.place import NoRepository
 
-SOURCE = """\
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    @staticmethod
-    def auto_complete_config(config):
-        config.set_max_batch_size(4)
-        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.set_dynamic_batching()
-        return config
-    def execute(self, requests):
-        tensors = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", -t)]) for t in tensors]
-"""
+SOURCE = completes(answers("-x"))
 CONFIG = """\
 name: "m"
 backend: "python"
@@ -73,12 +61,12 @@ def calling(spelt: str, computed: str) -> str:
     call = "pb_utils.InferenceRequest(model_name={}, inputs=[], requested_output_names=['OUT'])"
     written = f"if spelt: {call.format(repr(spelt))}.exec()" if spelt else "pass"
     return SOURCE.replace(
-        "        tensors",
+        "        responses = []",
         f"""\
         spelt, computed = {spelt == "written"}, {computed.upper()!r}
         {written}
         if computed: {call.format("computed.lower()")}.exec()
-        tensors""",
+        responses = []""",
     )
 
 
@@ -122,7 +110,7 @@ dynamic_batching { }
 
 
 def exported_text(tmp_path: Path, text: str, source: str = SOURCE) -> tuple[str, ExportReport]:
-    """The config.pbtxt of an export, which says what today's server makes of it, and the report."""
+    """Return the config.pbtxt of an export, of which today's server makes the same, and the report."""
     write_model(tmp_path / "source", "m", source)
     (tmp_path / "source" / "m" / "config.pbtxt").write_bytes(text.encode("utf-8", "surrogateescape"))
     with Server(tmp_path / "source", warm=0) as server:
@@ -165,8 +153,8 @@ def test_a_config_that_is_completed_within_is_written_again_and_the_report_says_
     found, report = exported_text(tmp_path, "# mine\ninput { name: 'IN' }\n")
     assert "# mine" not in found
     (warning,) = report.plan.warnings
-    told = "its config.pbtxt was rewritten without its comments: input had to be completed in place"
-    assert warning == told
+    expected = "its config.pbtxt was rewritten without its comments: input had to be completed in place"
+    assert warning == expected
     assert f"  Attention: {warning}." in str(report).splitlines()
 
 
@@ -218,7 +206,7 @@ def test_the_report_says_where_what_and_how_to_serve_it(
     assert "      model.py\n" in html and f"--model-repository=&#x27;{where}&#x27;" in html
 
 
-def test_the_command_that_is_shown_serves_it(model: Model, tmp_path: Path) -> None:
+def test_the_printed_command_serves_it(model: Model, tmp_path: Path) -> None:
     words = shlex.split(export(model, tmp_path / "my models").commands()[1])
     command = [sys.executable, "-m", *words, "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
@@ -229,7 +217,7 @@ def test_the_command_that_is_shown_serves_it(model: Model, tmp_path: Path) -> No
             server.terminate()
 
 
-def test_a_zip_file_is_written_when_asked_for(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_file_is_written_on_request(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = export(model, tmp_path / "models")
     archive = report.zip()
     assert archive.path == tmp_path / "models-m.zip"
@@ -244,7 +232,7 @@ def test_a_zip_file_is_written_when_asked_for(model: Model, tmp_path: Path, monk
     assert report.zip(tmp_path / "other.zip").path.read_bytes() == before
 
 
-def test_models_that_bls_calls_name_come_along_and_missing_ones_are_said(tmp_path: Path) -> None:
+def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp_path: Path) -> None:
     for name, callees in CALLS.items():
         (tmp_path / "source" / name / "1").mkdir(parents=True)
         (tmp_path / "source" / name / "1" / "model.py").write_text(calling(*callees))
@@ -312,9 +300,9 @@ def test_what_holds_on_this_machine_only_is_left_out_and_named(tmp_path: Path) -
         report = export(server.model("m"), tmp_path / "models")
         again = export(server.model("m"), tmp_path / "models")
     assert files(tmp_path / "models" / "m") == ["1/model.py", "config.pbtxt"]
-    for said in (report, again):
-        (warning,) = said.plan.warnings
-        assert f"  Attention: {warning}." in str(said).splitlines()
+    for export_report in (report, again):
+        (warning,) = export_report.plan.warnings
+        assert f"  Attention: {warning}." in str(export_report).splitlines()
 
 
 def test_a_failure_in_the_middle_loses_nothing(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +333,7 @@ def test_a_link_or_a_file_in_the_way_is_refused(model: Model, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "path", ["a_file", "a_file/below", "~nobody_of_that_name/models", "x" * 300, "a_link_to_nothing"]
 )
-def test_where_no_repository_can_be_is_said_in_a_sentence(model: Model, tmp_path: Path, path: str) -> None:
+def test_where_no_repository_can_be_one_sentence_explains_it(model: Model, tmp_path: Path, path: str) -> None:
     (tmp_path / "a_file").write_text("mine")
     (tmp_path / "a_link_to_nothing").symlink_to(tmp_path / "nothing")
     place = path if path.startswith("~") else tmp_path / path
@@ -438,7 +426,7 @@ def test_nothing_of_an_ensemble_is_written_if_one_directory_is_in_the_way(tmp_pa
 
 def test_parameters_reach_the_model_and_the_export_as_they_are_written(tmp_path: Path) -> None:
     """Those of models for AWS Inferentia, which mean nothing here."""
-    given = {
+    values = {
         "COMPILED_MODEL": "/opt/models/compiled.pt",
         "NEURON_CORE_START_INDEX": "0",
         "NEURON_CORE_END_INDEX": "3",
@@ -453,11 +441,11 @@ def test_parameters_reach_the_model_and_the_export_as_they_are_written(tmp_path:
         print(json.dumps([found["parameters"], found["instance_group"][0]["kind"]]))
     def execute""",
     )
-    parameters = "".join(f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}\n' for k, v in given.items())
+    parameters = "".join(f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}\n' for k, v in values.items())
     write_model(tmp_path / "models", "m", source, parameters + "instance_group { kind: KIND_MODEL }")
     with Server(tmp_path / "models") as server:
         model = server.model("m")
-        wire = {name: {"string_value": value} for name, value in given.items()}
+        wire = {name: {"string_value": value} for name, value in values.items()}
         (printed,) = [record.text for record in model.logs() if record.stream == "stdout"]
         assert json.loads(printed) == [wire, "KIND_MODEL"]
         assert model.config()["parameters"] == wire

@@ -17,6 +17,7 @@ import pytest
 import tritonlab
 from tests.export.environment.test_placed import prefix_of
 from tests.export.test_placement import CALLS
+from tests.models import IDENTITY
 from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.core.status import InvalidArgumentError
@@ -31,13 +32,6 @@ from tritonlab.export.whole_export import ExportOptionError
 from tritonlab.instances.life.model_stub import ModelStub
 from tritonlab.repository.place import SCRATCH
 
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)]) for x in inputs]
-"""
 TEXT = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
 
 

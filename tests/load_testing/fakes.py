@@ -1,4 +1,4 @@
-"""What load tests send to in unit tests: a target that notes what it gets, and rows without any request."""
+"""Fakes for load tests: a target that notes what it gets, and rows without any request."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MS = 1_000_000
 
 
 def model_inputs(**config: Any) -> ModelInputs:
-    """The inputs of a model `m` with a batch dimension, if its config says max_batch_size."""
+    """Return the inputs of a model `m`, with a batch dimension if its config has max_batch_size."""
     batch = [-1] if config.get("max_batch_size") else []
-    said = [("X", "FP32", [3]), ("TEXT", "BYTES", [1])]
-    inputs = [{"name": name, "datatype": kind, "shape": batch + shape} for name, kind, shape in said]
+    tensors = [("X", "FP32", [3]), ("TEXT", "BYTES", [1])]
+    inputs = [{"name": name, "datatype": kind, "shape": batch + shape} for name, kind, shape in tensors]
     return ModelInputs("m", {"inputs": inputs}, config)
 
 
 class FakeTarget:
-    """Notes the requests of an open loop, and when each was due. `under_way`: how many have not ended."""
+    """A target with the requests of an open loop, and when each was due. `under_way`: how many have not ended."""
 
     place = "nowhere"
 
@@ -55,7 +55,7 @@ class FakeTarget:
 
 
 def ended(due: int, done: int, *, sent: int | None = None, error: int = 0, batch: int = 1) -> tuple[int, ...]:
-    """A row of a request, in nanoseconds."""
+    """Return the row of a request, in nanoseconds."""
     return (due, due if sent is None else sent, done, done, 0, 0, 1, error, batch)
 
 
@@ -64,7 +64,7 @@ def rows(*found: tuple[int, ...]) -> Rows:
 
 
 def row(level: float, rate: float, p50: float = 100.0, **more: Any) -> LoadRow:
-    """A row of a result; times are microseconds."""
+    """Return a row of a result; times are microseconds."""
     values: dict[str, Any] = {
         "latency": Percentiles(p50, p50, p50 * 2, p50 * 3, p50 * 4, p50 * 5),
         "server": ServerTimes(10.0, 1.0, 20.0, 2.0, 100, 50, 2.0),

@@ -1,4 +1,4 @@
-"""When the requests of an open loop are due, and that they are sent then."""
+"""The times at which the requests of an open loop are due and sent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_poisson_arrivals_have_the_rate_and_its_variance() -> None:
     ]
 
 
-def test_given_arrivals_begin_with_the_first() -> None:
+def test_explicit_arrivals_begin_with_the_first() -> None:
     assert explicit_times([2.0, 1.0, 1.5], "m") == [0, 500 * MS, 1000 * MS]
     wrong: list[Any] = [[], [float("nan")], "recording.npz", [[1.0], [2.0, 3.0]], None]
     for arrivals in wrong:
@@ -48,7 +48,7 @@ def test_wrong_rates_are_refused(wrong: tuple[float, str]) -> None:
 
 
 def fired(times: list[int], target: FakeTarget, clock: MockClock, halt: Callable[[], bool], lanes: int = 1) -> None:
-    """Fires with a clock that stands still but while the sender waits."""
+    """Fire with a clock that stands still except while the sender waits."""
     stop = threading.Event()
 
     def wait(seconds: float) -> None:

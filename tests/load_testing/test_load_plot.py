@@ -1,4 +1,4 @@
-"""Tests for the plot of a load test."""
+"""The plot of a load test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load test says of what it measured: text, JSON, CSV, a figure; and which options it takes."""
+"""The result of a load test as text, JSON, CSV and a figure, and the options of a load test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_text_states_the_facts() -> None:
     assert note.startswith("not stable at concurrency 8: ")
 
 
-def test_errors_are_told_with_their_texts_and_never_more_than_forty_lines() -> None:
+def test_errors_are_listed_with_their_texts_and_never_more_than_forty_lines() -> None:
     many = result(*(row(level, 100, errors=ERRORS, unanswered=3) for level in range(1, 61)))
     text = many.text()
     assert len(text.splitlines()) <= 40
@@ -46,13 +46,13 @@ def test_errors_are_told_with_their_texts_and_never_more_than_forty_lines() -> N
     assert many.rows[0].failed == sum(ERRORS.values())
 
 
-def test_a_rate_that_was_not_reached_is_told() -> None:
+def test_a_rate_that_was_not_reached_is_reported() -> None:
     late = result(row(1000, 600), mode="request_rate").text()
     assert "at requests/s 1,000: only 600/s could be sent; latency counts from when each was due" in late
     assert "only" not in result(row(100, 97, seconds=1.0), mode="request_rate").text()  # chance
 
 
-def test_nothing_measured_is_told() -> None:
+def test_nothing_measured_is_reported() -> None:
     nothing = result(stopped="stopped")
     assert nothing.text() == "Load test of m, in this kernel (stopped): nothing was measured"
     assert nothing.best is None
@@ -112,7 +112,7 @@ def test_a_row_is_made_of_the_last_windows_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "levels"),
+    ("options", "levels"),
     [
         ({}, (1,)),
         ({"concurrency": 4}, (4,)),
@@ -121,12 +121,12 @@ def test_a_row_is_made_of_the_last_windows_only() -> None:
         ({"arrivals": [0.0, 0.5, 1.0, 1.5]}, (4 / 1.5,)),
     ],
 )
-def test_a_plan_has_a_level_for_each_row(said: dict[str, Any], levels: tuple[float, ...]) -> None:
-    assert LoadPlan.from_options(said, "m").levels == levels
+def test_a_plan_has_a_level_for_each_row(options: dict[str, Any], levels: tuple[float, ...]) -> None:
+    assert LoadPlan.from_options(options, "m").levels == levels
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("options", "text"),
     [
         ({"concurrency": 1, "request_rate": 2}, "give only one of concurrency and request_rate"),
         ({"concurrency": 1.5}, "whole number"),
@@ -139,9 +139,9 @@ def test_a_plan_has_a_level_for_each_row(said: dict[str, Any], levels: tuple[flo
         ({"request_rate": 1, "distribution": "burst"}, "distribution 'burst' does not exist"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(said: dict[str, Any], text: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
-        LoadPlan.from_options(said, "m")
+        LoadPlan.from_options(options, "m")
 
 
 def test_unknown_options_are_refused() -> None:

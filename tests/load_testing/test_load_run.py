@@ -69,7 +69,7 @@ def batching(lab: Lab) -> Model:
 
 @pytest.fixture
 def held(lab: Lab, tmp_path: Path) -> Iterator[Model]:
-    """A model that answers nothing until the test is over."""
+    """Load a model that answers nothing until the test is over."""
     hold = tmp_path / "hold"
     hold.touch()
     wait = f"while pathlib.Path({str(hold)!r}).exists(): time.sleep(0.005)"
@@ -193,7 +193,7 @@ def test_an_interrupt_ends_a_test_with_what_was_measured(batching: Model, concur
 
 
 def test_progress_tells_of_the_last_second(batching: Model) -> None:
-    seen: dict[str, Any] = {}
+    progress: dict[str, Any] = {}
     there = threading.Event()
 
     def inputs(number: int) -> dict[str, Any]:
@@ -203,10 +203,10 @@ def test_progress_tells_of_the_last_second(batching: Model) -> None:
 
     test = batching.load_test(concurrency=2, inputs=inputs, warmup=0, window=60, wait=False)
     assert there.wait(SOON)
-    seen = test.progress()
+    progress = test.progress()
     test.stop()
-    assert seen["row"] == 0 and seen["rows"] == 1 and seen["level"] == 2 and not seen["finished"]
-    assert seen["inferences_per_s"] > 0 and seen["p99_us"] >= seen["p50_us"] > 0
+    assert progress["row"] == 0 and progress["rows"] == 1 and progress["level"] == 2 and not progress["finished"]
+    assert progress["inferences_per_s"] > 0 and progress["p99_us"] >= progress["p50_us"] > 0
     assert test.wait(SOON).stopped == "stopped"
     assert test.progress()["finished"]
 
@@ -216,6 +216,6 @@ def test_a_function_of_inputs_that_raises_ends_the_test_with_its_error(batching:
         batching.load_test(inputs=lambda number: {"INPUT0": [1 / 0]})
 
 
-def test_a_model_that_is_not_there_is_told_at_once(lab: Lab) -> None:
+def test_a_model_that_is_not_there_is_reported_at_once(lab: Lab) -> None:
     with pytest.raises(NotFoundError):
         lab.server.model("nobody").load_test()

@@ -1,4 +1,4 @@
-"""What a window measures, when windows agree, and what the server's counters say between two looks at them."""
+"""Windows of a load test: what they measure, when they agree, and the server's counters between two looks."""
 
 from __future__ import annotations
 

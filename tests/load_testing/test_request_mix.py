@@ -35,14 +35,14 @@ def test_random_values_have_the_datatypes_and_shapes_of_the_config() -> None:
     assert all(np.array_equal(again.inputs[name].data, tensor.data) for name, tensor in request.inputs.items())
 
 
-def test_dimensions_of_any_size_have_to_be_said() -> None:
+def test_dimensions_of_any_size_need_shapes() -> None:
     model = every_type([-1])
     with pytest.raises(InvalidArgumentError, match=r"input 'BOOL' of model 'm' has shape \[-1\].*give shapes="):
         RequestMix(model)
     with pytest.raises(InvalidArgumentError, match="has no input 'NOPE'"):
         RequestMix(model, shapes={"NOPE": [1]})
-    said = {t.name: [5] for t in DataType if t is not DataType.INVALID}
-    assert RequestMix(model, shapes=said).request(Lane(0)).inputs["FP16"].shape == (5,)
+    shapes = {t.name: [5] for t in DataType if t is not DataType.INVALID}
+    assert RequestMix(model, shapes=shapes).request(Lane(0)).inputs["FP16"].shape == (5,)
 
 
 def test_optional_inputs_are_left_out() -> None:
@@ -74,9 +74,9 @@ def test_weights_have_to_fit_the_inputs(weights: list[float]) -> None:
 def test_inputs_may_be_a_function_or_requests() -> None:
     mix = RequestMix(model_inputs(), inputs=lambda number: {**ONE, "X": [number] * 3})
     assert [int(mix.request(Lane(0)).inputs["X"].numpy()[0]) for _ in range(3)] == [0, 1, 2]
-    kept = InferenceRequest("other", {"X": Tensor.from_numpy(np.ones(3, np.float32))}, request_id="7")
-    request = RequestMix(model_inputs(), inputs=[kept], parameters={"k": 1}, priority=2, timeout=3).request(Lane(0))
-    assert (request.model_name, request.inputs, request.request_id) == ("m", kept.inputs, "")
+    saved = InferenceRequest("other", {"X": Tensor.from_numpy(np.ones(3, np.float32))}, request_id="7")
+    request = RequestMix(model_inputs(), inputs=[saved], parameters={"k": 1}, priority=2, timeout=3).request(Lane(0))
+    assert (request.model_name, request.inputs, request.request_id) == ("m", saved.inputs, "")
     assert (request.parameters, request.priority, request.timeout) == ({"k": 1}, 2, 3)
     with pytest.raises(InvalidArgumentError, match="empty"):
         RequestMix(model_inputs(), inputs=[])

@@ -1,4 +1,4 @@
-"""These fixtures give tests a real server, a workspace on it, and a real IPython shell with the magics."""
+"""A real server, a workspace on it, and a real IPython shell with the magics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def workspace(server: Server) -> Iterator[Workspace]:
-    """A workspace of a notebook that has written nothing yet."""
+    """Return a workspace of a notebook that has written nothing yet."""
     repository = server.core.repository.repositories[0]
     workspace = server.workspace = Workspace(server, Path(repository))
     yield workspace
@@ -56,22 +56,22 @@ def workspace(server: Server) -> Iterator[Workspace]:
 
 
 class Notebook:
-    """Runs cells and keeps what they printed."""
+    """A shell that runs cells and captures what they print."""
 
     def __init__(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
         self.shell = shell
         self._capsys = capsys
 
     def run(self, cell: str) -> ExecutionResult:
-        """Runs a cell and returns its result; `text` on it is all that the cell showed, without colours."""
+        """Run a cell and return its result; `text` on it is all that the cell printed, without colours."""
         self._capsys.readouterr()
         result = self.shell.run_cell(cell, store_history=True)
-        shown = self._capsys.readouterr()
-        result.text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out + shown.err)
+        captured = self._capsys.readouterr()
+        result.text = re.sub(r"\x1b\[[0-9;]*m", "", captured.out + captured.err)
         return result
 
     def number(self) -> int:
-        """Returns the number of the cell that ran last."""
+        """Return the number of the cell that ran last."""
         return self.shell.execution_count - 1
 
     def __getitem__(self, name: str) -> Any:

@@ -100,7 +100,7 @@ def modules() -> Iterator[Any]:
 
 
 def classes() -> list[type[Any]]:
-    """Every class of the package, each once, by name."""
+    """Return every class of the package, each once, by name."""
     found = {
         kind
         for module in modules()
@@ -110,19 +110,19 @@ def classes() -> list[type[Any]]:
     return sorted(found, key=lambda kind: kind.__name__)
 
 
-def shown(kind: type[Any]) -> bool:
-    """Whether objects of the class have a form of their own in a cell."""
+def has_own_form(kind: type[Any]) -> bool:
+    """Return whether objects of the class have a form of their own in a cell."""
     rich = ("_repr_html_", "_repr_mimebundle_", "_ipython_display_", "to_dict")
     return not issubclass(kind, BaseException) and any(hasattr(kind, name) for name in rich)
 
 
-KINDS = [kind for kind in classes() if shown(kind)]
+KINDS = [kind for kind in classes() if has_own_form(kind)]
 ERRORS = [kind for kind in classes() if issubclass(kind, Exception) and not kind.__name__.startswith("_")]
 
 
 @pytest.fixture
 def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
-    """A notebook with a model that prints and has been asked."""
+    """Return a notebook with a model that prints and has answered."""
     monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     notebook.shell.user_ns.update(here=str(tmp_path), tritonlab=tritonlab, Path=Path)
@@ -135,7 +135,7 @@ def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def bundles(book: Notebook, cell: str) -> tuple[Any, list[dict[str, Any]]]:
-    """The result of a cell, and what it displays, as mime bundles."""
+    """Return the result of a cell, and what it displays, as mime bundles."""
     with capture_output() as captured:
         result = book.shell.run_cell(cell)
         assert result.success, captured.stderr
@@ -185,8 +185,8 @@ def test_every_subcommand_has_json(book: Notebook, tmp_path: Path) -> None:
         line = LINES.get(name, f"{name} m" if takes_name else name).format(here=tmp_path)
         if name in NEED_A_STATE:
             result = book.run(f"%triton {line} --json")
-            said: Any = result.error_in_exec or result.result  # an error is for programs, too
-            assert isinstance(said, Explained | JsonFacts) and json.dumps(plain(said)), name
+            outcome: Any = result.error_in_exec or result.result  # an error is for programs, too
+            assert isinstance(outcome, Explained | JsonFacts) and json.dumps(plain(outcome)), name
         else:
             found, displayed = bundles(book, f"%triton {line} --json")
             assert len(displayed) == 1 and set(displayed[0]) == {"text/plain"}, name
@@ -195,23 +195,23 @@ def test_every_subcommand_has_json(book: Notebook, tmp_path: Path) -> None:
 
 
 def test_json_has_the_facts(book: Notebook, tmp_path: Path) -> None:
-    def ask(line: str) -> Any:
+    def result_of(line: str) -> Any:
         return json.loads(repr(book.run(f"%triton {line}").result))
 
-    assert ask("infer m IN=[[1.0, 2.0]] --json")["responses"][0]["outputs"]["OUT"]["values"] == [[1.0, 2.0]]
-    assert ask("infer --json m IN=[[1.0, 2.0]]")["responses"][0]["final"] is True
-    assert ask("status m --json")["inputs"][0]["shape"] == "[batch ≤ 8, any]"
-    assert ask("logs m --json -n 2")["lines"][-1]["model"] == "m"
-    assert {"name": "nv_inference_count", "labels": {"model": "m", "version": "1"}, "value": 3} in ask(
+    assert result_of("infer m IN=[[1.0, 2.0]] --json")["responses"][0]["outputs"]["OUT"]["values"] == [[1.0, 2.0]]
+    assert result_of("infer --json m IN=[[1.0, 2.0]]")["responses"][0]["final"] is True
+    assert result_of("status m --json")["inputs"][0]["shape"] == "[batch ≤ 8, any]"
+    assert result_of("logs m --json -n 2")["lines"][-1]["model"] == "m"
+    assert {"name": "nv_inference_count", "labels": {"model": "m", "version": "1"}, "value": 3} in result_of(
         "metrics m --json"
     )["metrics"]
-    assert ask("load m --json")["state"] == "READY"
-    assert ask("config m --json")["max_batch_size"] == 8
-    assert ask(f"export m {tmp_path}/x --json --zip")["path"].endswith(".zip")
-    assert ask("unload m --json")["draining"] == []
-    assert "unload" in ask("help --json")["commands"] and "--json" in book.run("%triton help").text
+    assert result_of("load m --json")["state"] == "READY"
+    assert result_of("config m --json")["max_batch_size"] == 8
+    assert result_of(f"export m {tmp_path}/x --json --zip")["path"].endswith(".zip")
+    assert result_of("unload m --json")["draining"] == []
+    assert "unload" in result_of("help --json")["commands"] and "--json" in book.run("%triton help").text
     assert not book.run("%%triton_model m\nimport nowhere").success
-    failed = ask("status m --json")
+    failed = result_of("status m --json")
     assert failed["state"] == "FAILED" and failed["error"]["where"].endswith("line 2")
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def executed(cells: list[str], path: Path) -> list[Any]:
-    """The outputs of each cell, once all have run."""
+    """Return the outputs of each cell, once all have run."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(path)}}).execute()
     return [cell.outputs for cell in book.cells]

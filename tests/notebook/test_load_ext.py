@@ -71,7 +71,7 @@ else:
 
 
 def imported(*arguments: str) -> list[set[str]]:
-    """The packages that each step has imported so far."""
+    """Return the packages that each step has imported so far."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

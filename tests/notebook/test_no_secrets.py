@@ -130,8 +130,8 @@ class Saved:
         nbformat.write(client.nb, directory / "book.ipynb")
         self.text = (directory / "book.ipynb").read_text()
 
-    def ask(self, expression: str) -> Any:
-        """The value of an expression in the kernel; nothing of that is saved."""
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression in the kernel; nothing of that is saved."""
         cell = nbformat.v4.new_code_cell(f"import json; print(json.dumps({expression}))")
         self._client.nb.cells.append(cell)
         self._client.execute_cell(cell, len(self._client.nb.cells) - 1, store_history=False)
@@ -185,23 +185,23 @@ def test_the_cells_show_what_they_are_to_show(saved: Saved) -> None:
 
 
 def test_the_saved_notebook_does_not_hold_it(saved: Saved) -> None:
-    token = saved.ask("endpoints.headers")["authorization"].split()[1]
+    token = saved.evaluate("endpoints.headers")["authorization"].split()[1]
     assert len(token) > 40
     assert token not in saved.text
-    assert saved.ask("endpoints.header_file") in saved.text  # but where it is
+    assert saved.evaluate("endpoints.header_file") in saved.text  # but where it is
 
 
 def test_no_file_holds_it_that_others_may_read(saved: Saved) -> None:
-    token = saved.ask("endpoints.headers")["authorization"].split()[1].encode()
-    temporary = saved.ask("__import__('tempfile').gettempdir()")
+    token = saved.evaluate("endpoints.headers")["authorization"].split()[1].encode()
+    temporary = saved.evaluate("__import__('tempfile').gettempdir()")
     roots = (saved.directory, Path(temporary))
     holding = [path for root in roots for path in root.rglob("*") if path.is_file() and token in path.read_bytes()]
     (file,) = holding
-    assert str(file) == saved.ask("endpoints.header_file")
+    assert str(file) == saved.evaluate("endpoints.header_file")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert sum(path.is_file() for path in saved.directory.rglob("*")) > 15
-    assert token.decode() not in "".join(saved.ask("dict(__import__('os').environ)").values())
+    assert token.decode() not in "".join(saved.evaluate("dict(__import__('os').environ)").values())
 
 
 def run(*command: str, cwd: Path, **environment: str) -> str:
@@ -215,8 +215,8 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
 @pytest.mark.parametrize("kind", ["tritonclient_HTTP", "tritonclient_gRPC", "curl", "curl_binary"])
 def test_a_program_runs_as_it_was_written(saved: Saved, kind: str) -> None:
     (path,) = (path for path in (saved.directory / "programs" / kind).iterdir() if path.suffix in (".py", ".sh"))
-    said = run("bash" if path.suffix == ".sh" else sys.executable, str(path), cwd=path.parent)
-    assert ("249.5" if kind == "curl_binary" else "2.0" if kind == "curl" else "[2.]") in said
+    output = run("bash" if path.suffix == ".sh" else sys.executable, str(path), cwd=path.parent)
+    assert ("249.5" if kind == "curl_binary" else "2.0" if kind == "curl" else "[2.]") in output
 
 
 def test_a_program_of_a_decoupled_model_runs_as_it_was_written(saved: Saved) -> None:

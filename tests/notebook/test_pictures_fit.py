@@ -11,7 +11,7 @@ from tests.ensembles import graph
 from tests.load_testing.fakes import row
 from tests.notebook.views.record.test_graph import MODELS, PIPE, ran
 from tests.pictures import read
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tests.tuning.test_tune import trial
 from tritonlab.core.status import ModelError
@@ -34,20 +34,20 @@ LONG = "a_classifier_of_images_whose_name_is_longer_than_any_column"
 
 
 def timeline() -> str:
-    heard = Heard()
+    hooks = RecorderHooks()
     for serial in range(8):
         instance = f"{LONG}_0_{serial % 2}"
-        heard.execute(asked(serial, at=serial), start=serial * 5, end=serial * 5 + 4, instance=instance)
-    return Timeline(heard.recording, "add").figure()
+        hooks.execute(make_request(serial, at=serial), start=serial * 5, end=serial * 5 + 4, instance=instance)
+    return Timeline(hooks.recording, "add").figure()
 
 
 def streams() -> str:
-    heard = Heard()
-    one = asked(1, request_id=LONG)
-    heard.respond(one, at=10, outputs=one.inputs, final=False)
-    heard.respond(one, at=4_000_000, error=ModelError("no"))
-    heard.execute(one, start=0, end=4_000_000)
-    return Streams(heard.recording, "add").figure()
+    hooks = RecorderHooks()
+    one = make_request(1, request_id=LONG)
+    hooks.respond(one, at=10, outputs=one.inputs, final=False)
+    hooks.respond(one, at=4_000_000, error=ModelError("no"))
+    hooks.execute(one, start=0, end=4_000_000)
+    return Streams(hooks.recording, "add").figure()
 
 
 def metrics() -> str:

@@ -28,7 +28,9 @@ class TritonPythonModel:
 
 
 def text_of(output: Any) -> str:
-    """An output as programs that drive notebooks read it: a picture hides the text beside it, HTML is a placeholder."""
+    """Return an output as programs that drive notebooks read it: a picture hides the text beside it, HTML is a
+    placeholder.
+    """
     if output.output_type == "stream":
         return str(output.text)
     if output.output_type == "error":
@@ -40,7 +42,7 @@ def text_of(output: Any) -> str:
 
 
 class Player:
-    """Runs cells in a kernel, and keeps of each the text."""
+    """A kernel that runs cells, with the text of each."""
 
     def __init__(self, client: NotebookClient) -> None:
         self._client = client
@@ -103,7 +105,7 @@ def test_a_broken_model_becomes_a_verified_export(player: Player) -> None:
     player.run(f"%triton infer scale {request}")
     assert player.facts("%triton status scale")["warnings"] == []
 
-    # kept, exported, and asked again of a server of the export alone
+    # kept, exported, and requested again of a server of the export alone
     assert player.facts(f"%triton golden add scale {request}")["kept"].endswith("001.json")
     assert player.facts("%triton golden check")["passed"] is True
     written = player.facts("%triton export scale book")

@@ -24,7 +24,7 @@ QUICKSTART = ROOT / "notebooks" / "00_quickstart.ipynb"
 
 
 class Frontend:
-    """Runs cells one by one and plays the widgets of their outputs."""
+    """A frontend that runs cells one by one and plays the widgets of their outputs."""
 
     def __init__(self, client: Any, notebook: Any) -> None:
         self.client = client
@@ -34,22 +34,22 @@ class Frontend:
         return self.client.execute_cell(self.notebook.cells[index], index)
 
     def execute(self, code: str) -> str:
-        """Runs code that is not in the notebook; also the moment at which pending messages are handled."""
+        """Run code that is not in the notebook; also the moment at which pending messages are handled."""
         cell = nbformat.v4.new_code_cell(code)
         self.notebook.cells.append(cell)
         self.client.execute_cell(cell, len(self.notebook.cells) - 1)
         return "".join(output.get("text", "") for output in cell.outputs)
 
     def widgets(self) -> dict[str, dict[str, str]]:
-        """The kernel's widgets by id. nbclient follows only those that a cell made, not those a click made."""
+        """Return the kernel's widgets by id. nbclient follows only those that a cell made, not those a click made."""
         return dict(json.loads(self.execute(_LIST_WIDGETS)))
 
     def find(self, description: str) -> str:
-        """The id of the widget a person would call so."""
+        """Return the id of the widget that a person would call so."""
         return next(ident for ident, widget in self.widgets().items() if widget["description"] == description)
 
     def press(self, button: str) -> None:
-        """A button of the card, which is the notebook's first widget of its kind."""
+        """Press a button of the card, which is the notebook's first widget of its kind."""
         card = next(ident for ident, widget in self.widgets().items() if widget["card"])
         self._send(card, {"method": "custom", "content": {"do": button}})
 
@@ -64,20 +64,20 @@ class Frontend:
         self.client.kc.shell_channel.send(message)
 
     def wait_for(self, description: str) -> None:
-        """Until there is a widget that a person would call so."""
+        """Wait until there is a widget that a person would call so."""
         for _ in range(1000):
             if any(widget["description"] == description for widget in self.widgets().values()):
                 return
         raise AssertionError(f"there is no {description!r}")
 
     def wait(self, condition: Callable[[str], bool]) -> None:
-        """Until what the widgets show satisfies `condition`."""
-        shown = ""
+        """Wait until what the widgets show satisfies `condition`."""
+        text = ""
         for _ in range(1000):
-            shown = "\n".join(widget["value"] for widget in self.widgets().values())
-            if condition(shown):
+            text = "\n".join(widget["value"] for widget in self.widgets().values())
+            if condition(text):
                 return
-        raise AssertionError(f"it did not come; shown is:\n{shown}")
+        raise AssertionError(f"it did not come; shown is:\n{text}")
 
 
 _LIST_WIDGETS = """
@@ -122,13 +122,13 @@ def test_a_newcomer_runs_it_and_presses_the_buttons(frontend: Frontend, tmp_path
     frontend.press("playground")
     frontend.wait_for("Send")
     frontend.click(frontend.find("Send"))
-    frontend.wait(lambda shown: "DIFFERENCE" in shown and "execute" in shown)
+    frontend.wait(lambda text: "DIFFERENCE" in text and "execute" in text)
 
     frontend.press("export")
     frontend.wait_for("Repository")
     frontend.set(frontend.find("Repository"), value=str(tmp_path / "models"))
     frontend.click(frontend.find("Write"))
-    frontend.wait(lambda shown: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())
+    frontend.wait(lambda text: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())
 
     for index in range(model + 1, len(frontend.notebook.cells)):
         if frontend.notebook.cells[index].cell_type == "code":

@@ -29,15 +29,15 @@ def test_a_notebook_executed_without_a_browser_has_the_figures_of_its_end(tmp_pa
     preprocessors.ExecutePreprocessor(timeout=120, kernel_name="python3").preprocess(
         notebook, {"metadata": {"path": str(tmp_path)}}
     )
-    told = [
+    texts = [
         "".join(output["data"]["text/plain"])
         for output in notebook.cells[2]["outputs"]
         if output.get("data", {}).get("text/plain")
     ]
-    assert told[0].startswith("Timeline of echo: 5 requests in 5 batches (1 each) within ")
-    assert told[1].splitlines()[1].strip().startswith("rows_total 5")
-    assert re.match(r"Memory of echo: the same on Triton takes about --shm-size=\d+m\.", told[2])
-    assert re.match(r"Graph of echo: request \d+ took ", told[3])
+    assert texts[0].startswith("Timeline of echo: 5 requests in 5 batches (1 each) within ")
+    assert texts[1].splitlines()[1].strip().startswith("rows_total 5")
+    assert re.match(r"Memory of echo: the same on Triton takes about --shm-size=\d+m\.", texts[2])
+    assert re.match(r"Graph of echo: request \d+ took ", texts[3])
     page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
     assert "no request has been executed yet" not in page
     for begin in (

@@ -90,10 +90,10 @@ def test_the_stored_picture_is_an_image_with_its_words_and_date(notebook: Any, k
 def test_a_page_of_nbconvert_has_the_pictures(notebook: Any) -> None:
     nbconvert = pytest.importorskip("nbconvert")
     page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
-    shown = {image["alt"]: image for image in Images(page).found}
+    images = {image["alt"]: image for image in Images(page).found}
     for kind, (_, begin) in KINDS.items():
         (wanted,) = Images(stored(notebook, kind)["text/html"]).found[:1]
-        (image,) = (image for alt, image in shown.items() if alt.startswith(begin))
+        (image,) = (image for alt, image in images.items() if alt.startswith(begin))
         assert image["src"] == wanted["src"] and image["title"] == wanted["title"]
 
 

@@ -1,10 +1,12 @@
-"""These tests run the base install, without IPython and ipywidgets: everything but the widgets works."""
+"""The base install, without IPython and ipywidgets: everything but the widgets works."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.models import answers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,13 +18,6 @@ for name in ("IPython", "ipywidgets", "ipykernel", "torch", "jupyterlab"):
 import numpy
 import tritonlab
 
-SOURCE = '''
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        tensors = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", -t)]) for t in tensors]
-'''
 if __name__ == "__main__":
     model = tritonlab.load("m", SOURCE, max_batch_size=4, inputs=["IN:FP32[2]"], outputs="OUT:FP32[2]")
     print(model(IN=numpy.array([[1, 2]], numpy.float32))["OUT"].tolist())
@@ -41,7 +36,7 @@ if __name__ == "__main__":
 
 
 def test_the_functions_work_without_the_notebook_extras(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "script.py").write_text(f"SOURCE = {answers('-x')!r}\n{SCRIPT}")
     command = [sys.executable, "-W", "error", str(tmp_path / "script.py"), str(tmp_path / "models")]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, timeout=100

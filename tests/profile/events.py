@@ -1,4 +1,4 @@
-"""Requests and executions as a recorder hears of them, without a server."""
+"""Requests and executions as a recorder gets them, without a server."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tritonlab.profile.recorder import Recorder
 from tritonlab.testing import MS, MockClock
 
 
-def asked(serial: int, at: int = 0, columns: int = 2, model: str = "add", **fields: Any) -> InferenceRequest:
-    """A request that came at `at` milliseconds."""
+def make_request(serial: int, at: int = 0, columns: int = 2, model: str = "add", **fields: Any) -> InferenceRequest:
+    """Return a request that came at `at` milliseconds."""
     request = InferenceRequest(model, {"IN": Tensor.from_numpy(np.zeros((1, columns), np.int32))}, **fields)
     request.serial, request.request_start, request.queue_start = serial, at * MS, at * MS
     return request
 
 
-def called(serial: int, instance: str, batch: int, at: int = 0, model: str = "add") -> ModelRequest:
-    """A request that a model made in that execution of that instance."""
-    request = ModelRequest(model, asked(serial).inputs)
+def make_call(serial: int, instance: str, batch: int, at: int = 0, model: str = "add") -> ModelRequest:
+    """Return a request that a model made in that execution of that instance."""
+    request = ModelRequest(model, make_request(serial).inputs)
     request.serial, request.request_start, request.queue_start = serial, at * MS, at * MS
     request.caller = instance, batch
     return request
 
 
-class Heard:
-    """The hooks of a server with a recorder. Times are milliseconds."""
+class RecorderHooks:
+    """The hooks of a server with a recorder, without the server. Times are milliseconds."""
 
     def __init__(self, events: int = 100_000) -> None:
         self.clock = MockClock(0)
@@ -52,7 +52,7 @@ class Heard:
         version: int = 1,
         failed: bool = False,
     ) -> None:
-        """One execution, and the final responses of its requests."""
+        """Report one execution of these requests."""
         self._batches += 1
         for request in requests:
             request.execute_start = start * MS
@@ -63,6 +63,6 @@ class Heard:
         hook(model, version, instance, self._batches, requests, size, reason, times, failed, end * MS)
 
     def respond(self, request: InferenceRequest, at: int, **fields: Any) -> None:
-        """One response of a stream."""
+        """Report one response to a request; `fields` are those of the response."""
         self.clock.advance(at * MS - self.clock.now())
         deliver(request, InferenceResponse(request.model_name, 1, **fields), self.instruments, self.clock)

@@ -243,8 +243,8 @@ def test_the_plot(profile: LineProfile) -> None:
 def test_nothing_is_left_on_after_it(lab: Lab) -> None:
     model = lab.load("off", SLOW, config(*TENSORS))
     model.profile([{"IN": ONE}])  # type: ignore[attr-defined]
-    (told,) = model.look_at_lines(False).values()
-    assert told.way == "" and told.times == []
+    (profile,) = model.look_at_lines(False).values()
+    assert profile.way == "" and profile.times == []
     stacks = "".join(model.stacks().values())
     assert "profile" not in stacks
 

@@ -1,4 +1,4 @@
-"""What is noted of requests that execute alone becomes the same rows as if it had been written at once."""
+"""Notes of requests that execute alone, which become the same rows as if they had been written at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.profile.events import Heard, asked, called
+from tests.profile.events import RecorderHooks, make_call, make_request
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.profile.lone_executions import NOTES, LoneKind
 from tritonlab.profile.model_record import ModelRecord
@@ -33,21 +33,21 @@ EXECUTED = st.tuples(
 )
 
 
-def told(record: ModelRecord) -> dict[str, Any]:
-    """All that a record says, and how much it has dropped."""
+def read_all(record: ModelRecord) -> dict[str, Any]:
+    """Return all that a record has, and how much it has dropped."""
     tables = {name: (ring.total, ring.dropped, ring.rows().tolist()) for name, ring in record.tables.items()}
     return {**tables, "words": record.words.lists(), "ids": list(record.ids), "dropped": record.dropped}
 
 
-def hear(heard: Heard, executed: Sequence[Any], keyed: bool, looks: int) -> ModelRecord:
-    """Executes all that; with shape keys as models with fixed dims give them. A view looks at each `looks`-th."""
-    record, serial = heard.recording.model("add"), 0
+def execute_all(hooks: RecorderHooks, executed: Sequence[Any], keyed: bool, looks: int) -> ModelRecord:
+    """Execute all that, with shape keys as models with fixed dims set them. A view looks at each `looks`-th."""
+    record, serial = hooks.recording.model("add"), 0
     for number, (count, columns, facts, fields) in enumerate(executed):
-        requests = [asked(serial + i, number, columns, **fields) for i in range(count)]
+        requests = [make_request(serial + i, number, columns, **fields) for i in range(count)]
         serial += count
         for request in requests:
             request.shape_key = (ONE if columns == 2 else OTHER) if keyed else None
-        heard.execute(*requests, start=number + 1, end=number + 2, **facts)
+        hooks.execute(*requests, start=number + 1, end=number + 2, **facts)
         if looks and number % looks == 0:
             assert record.requests.total == serial and record.batches.total == number + 1
     return record
@@ -56,49 +56,49 @@ def hear(heard: Heard, executed: Sequence[Any], keyed: bool, looks: int) -> Mode
 @settings(deadline=None)
 @given(st.lists(EXECUTED, max_size=40), st.integers(0, 5), st.sampled_from([1, 7, 200]))
 def test_notes_become_the_rows_that_would_have_been_written(executed: list[Any], looks: int, events: int) -> None:
-    noted = hear(Heard(events), executed, keyed=True, looks=looks)
-    assert told(noted) == told(hear(Heard(events), executed, keyed=False, looks=0))
+    noted = execute_all(RecorderHooks(events), executed, keyed=True, looks=looks)
+    assert read_all(noted) == read_all(execute_all(RecorderHooks(events), executed, keyed=False, looks=0))
 
 
 @pytest.mark.parametrize("count", [1, 255, 256, NOTES - 1, NOTES, NOTES + 1, 2 * NOTES + 70])
 @pytest.mark.parametrize("events", [10, NOTES + 5, 10_000])
 def test_many_notes_become_rows_too(count: int, events: int) -> None:
     executed = [(1, 2, {"instance": f"add_0_{number % 3}"}, {}) for number in range(count)]
-    noted = hear(Heard(events), executed, keyed=True, looks=0)
+    noted = execute_all(RecorderHooks(events), executed, keyed=True, looks=0)
     assert len(noted.lone.notes) <= NOTES * 80
-    assert told(noted) == told(hear(Heard(events), executed, keyed=False, looks=0))
+    assert read_all(noted) == read_all(execute_all(RecorderHooks(events), executed, keyed=False, looks=0))
     assert not noted.lone.notes
 
 
 def test_only_executions_that_are_known_are_noted() -> None:
-    heard = Heard()
-    record = heard.recording.model("add")
+    hooks = RecorderHooks()
+    record = hooks.recording.model("add")
 
     def noted(*requests: InferenceRequest, **facts: Any) -> bool:
         record.settle()
         for request in requests:
             request.shape_key = ONE
-        heard.execute(*requests, start=1, end=2, **facts)
+        hooks.execute(*requests, start=1, end=2, **facts)
         return bool(record.lone.notes)
 
-    assert not noted(asked(1))  # the first of its kind
-    assert noted(asked(2))
-    assert not noted(asked(3), asked(4))
-    assert not noted(asked(5, request_id="x"))
-    assert not noted(asked(6), failed=True) and noted(asked(7), failed=True)
-    assert not noted(called(8, "b_0", 1))
-    assert noted(asked(9))
+    assert not noted(make_request(1))  # the first of its kind
+    assert noted(make_request(2))
+    assert not noted(make_request(3), make_request(4))
+    assert not noted(make_request(5, request_id="x"))
+    assert not noted(make_request(6), failed=True) and noted(make_request(7), failed=True)
+    assert not noted(make_call(8, "b_0", 1))
+    assert noted(make_request(9))
     assert record.requests.rows()[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_tables_fit_together_while_the_lock_is_held() -> None:
-    heard = Heard()
-    record = hear(heard, [(1, 2, {}, {})] * 3, keyed=True, looks=0)
-    late = asked(4)
+    hooks = RecorderHooks()
+    record = execute_all(hooks, [(1, 2, {}, {})] * 3, keyed=True, looks=0)
+    late = make_request(4)
     late.shape_key = ONE
     with record.lock:
         batches = record.batches.total
-        heard.execute(late, start=1, end=2)  # as another thread may
+        hooks.execute(late, start=1, end=2)  # as another thread may
         with record.lock:
             assert record.requests.total == batches == 3
     assert record.requests.total == record.batches.total == 4
@@ -110,27 +110,27 @@ def test_kinds_without_end_do_not_fill_the_memory() -> None:
     assert numbers == [*range(1_000), None, None]
 
 
-def test_what_is_forgotten_meanwhile_is_heard_again() -> None:
-    heard = Heard()
+def test_what_is_forgotten_meanwhile_is_recorded_again() -> None:
+    hooks = RecorderHooks()
     executed = [(1, 2, {}, {})] * 3
-    old = hear(heard, executed, keyed=True, looks=0)
-    heard.recording.clear()
-    heard.recording.learn(old, ("add", ONE, 1, "add_0_0", 1, "full", False), LoneKind(0, 1, 1, 0, 0, 0))  # too late
-    assert hear(heard, executed, keyed=True, looks=0).requests.total == 3
+    old = execute_all(hooks, executed, keyed=True, looks=0)
+    hooks.recording.clear()
+    hooks.recording.learn(old, ("add", ONE, 1, "add_0_0", 1, "full", False), LoneKind(0, 1, 1, 0, 0, 0))  # too late
+    assert execute_all(hooks, executed, keyed=True, looks=0).requests.total == 3
 
 
 def test_threads_note_and_look_at_the_same_time() -> None:
-    heard = Heard()
-    first = asked(0)
+    hooks = RecorderHooks()
+    first = make_request(0)
     first.shape_key = ONE
-    heard.execute(first, start=0, end=0)
-    record, looked, done = heard.recording.model("add"), [0], threading.Event()
+    hooks.execute(first, start=0, end=0)
+    record, looked, done = hooks.recording.model("add"), [0], threading.Event()
 
     def note(thread: int) -> None:
         for number in range(2_000):
-            request = asked(1 + thread * 2_000 + number, at=number)
+            request = make_request(1 + thread * 2_000 + number, at=number)
             request.shape_key = ONE
-            heard.execute(request, start=number, end=number + 1)
+            hooks.execute(request, start=number, end=number + 1)
 
     def look() -> None:
         while not done.is_set():

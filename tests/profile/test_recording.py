@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tritonlab.core.status import ModelError
 from tritonlab.profile.recording import Recording, RecordingError
 from tritonlab.profile.stream_facts import stream_facts
@@ -15,58 +15,58 @@ from tritonlab.testing import MS
 
 
 @pytest.fixture
-def heard() -> Heard:
-    heard = Heard(events=50)
+def hooks() -> RecorderHooks:
+    hooks = RecorderHooks(events=50)
     for serial in range(60):
-        heard.execute(asked(serial, at=serial, request_id=f"r{serial}"), start=serial, end=serial + 2)
-    stream = asked(99)
-    heard.respond(stream, at=70, outputs=stream.inputs, final=False)
-    heard.respond(stream, at=71, empty=True)
-    heard.respond(asked(100), at=72, error=ModelError("no"))
-    heard.recording.metrics.add("requests_total", {"kind": "a"}, 3.0, 5)
-    return heard
+        hooks.execute(make_request(serial, at=serial, request_id=f"r{serial}"), start=serial, end=serial + 2)
+    stream = make_request(99)
+    hooks.respond(stream, at=70, outputs=stream.inputs, final=False)
+    hooks.respond(stream, at=71, empty=True)
+    hooks.respond(make_request(100), at=72, error=ModelError("no"))
+    hooks.recording.metrics.add("requests_total", {"kind": "a"}, 3.0, 5)
+    return hooks
 
 
-def test_a_file_holds_all_of_it(heard: Heard, tmp_path: Path) -> None:
-    text = repr(heard.recording)
+def test_a_file_holds_all_of_it(hooks: RecorderHooks, tmp_path: Path) -> None:
+    text = repr(hooks.recording)
     assert text == "<Recording [add: 60 batches of 60 requests, 20 events not kept]>"
-    again = Recording.load(heard.recording.save(tmp_path / "day.npz"))
+    again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
     assert repr(again) == text
-    was, now = heard.recording.model("add"), again.model("add")
+    was, now = hooks.recording.model("add"), again.model("add")
     for table, ring in was.tables.items():
         other = now.tables[table]
         assert (other.total, other.dropped) == (ring.total, ring.dropped)
         assert np.array_equal(other.rows(), ring.rows())
     assert (now.words.lists(), list(now.marks), list(now.ids)) == (was.words.lists(), list(was.marks), list(was.ids))
-    assert again.wall == heard.recording.wall
+    assert again.wall == hooks.recording.wall
     ((key, ring),) = again.metrics.series().items()
     assert (key, ring.rows().tolist()) == (("requests_total", (("kind", "a"),)), [[5, 3]])
 
 
-def test_a_file_has_the_streams_that_were_open(heard: Heard, tmp_path: Path) -> None:
-    stream = asked(200, at=80, request_id="slow")
-    heard.execute(stream, start=81, end=82)
-    heard.respond(stream, at=83, outputs=stream.inputs, final=False)
-    heard.respond(stream, at=85, outputs=stream.inputs, final=False)
-    again = Recording.load(heard.recording.save(tmp_path / "day.npz"))
+def test_a_file_has_the_streams_that_were_open(hooks: RecorderHooks, tmp_path: Path) -> None:
+    stream = make_request(200, at=80, request_id="slow")
+    hooks.execute(stream, start=81, end=82)
+    hooks.respond(stream, at=83, outputs=stream.inputs, final=False)
+    hooks.respond(stream, at=85, outputs=stream.inputs, final=False)
+    again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
     facts = stream_facts(again.model("add"))
-    assert facts == stream_facts(heard.recording.model("add"))
+    assert facts == stream_facts(hooks.recording.model("add"))
     assert facts.open == [(200, "slow", 2, 80 * MS)] and facts.responses == 3
     assert again.model("add").open[200].first == 83 * MS
 
 
-def test_a_file_says_how_many_changes_of_metrics_were_not_kept(heard: Heard, tmp_path: Path) -> None:
+def test_a_file_says_how_many_changes_of_metrics_were_not_kept(hooks: RecorderHooks, tmp_path: Path) -> None:
     for number in range(1_003):
-        heard.recording.metrics.add("users_total", {"user": str(number)}, 1.0, number)
-    again = Recording.load(heard.recording.save(tmp_path / "day.npz"))
-    assert again.metrics.warnings() == heard.recording.metrics.warnings()
+        hooks.recording.metrics.add("users_total", {"user": str(number)}, 1.0, number)
+    again = Recording.load(hooks.recording.save(tmp_path / "day.npz"))
+    assert again.metrics.warnings() == hooks.recording.metrics.warnings()
     assert any(warning.startswith("4 changes of further series") for warning in again.metrics.warnings())
 
 
 def test_a_disk_that_is_full_leaves_the_file_of_before(
-    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hooks: RecorderHooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = heard.recording.save(tmp_path / "day.npz")
+    path = hooks.recording.save(tmp_path / "day.npz")
     before = path.read_bytes()
 
     def full(file: Any, **arrays: Any) -> None:
@@ -75,7 +75,7 @@ def test_a_disk_that_is_full_leaves_the_file_of_before(
 
     monkeypatch.setattr(np, "savez_compressed", full)
     with pytest.raises(OSError, match="No space left"):
-        heard.recording.save(path)
+        hooks.recording.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -93,26 +93,26 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Recording.load(tmp_path / "missing.npz")
 
 
-def test_a_file_without_what_an_older_version_did_not_record_is_read(heard: Heard, tmp_path: Path) -> None:
-    path = heard.recording.save(tmp_path / "day.npz")
+def test_a_file_without_what_an_older_version_did_not_record_is_read(hooks: RecorderHooks, tmp_path: Path) -> None:
+    path = hooks.recording.save(tmp_path / "day.npz")
     with np.load(path) as arrays:
-        kept = dict(arrays)
-    about = json.loads(kept["about"].tobytes())
+        fields = dict(arrays)
+    about = json.loads(fields["about"].tobytes())
     (model,) = about["models"]
-    del model["tables"]["rejected"], kept["0.rejected"]
+    del model["tables"]["rejected"], fields["0.rejected"]
     model["tables"]["extras"][1].pop()
-    kept["0.extras"] = kept["0.extras"][:, :-1]
-    np.savez(path, **{**kept, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+    fields["0.extras"] = fields["0.extras"][:, :-1]
+    np.savez(path, **{**fields, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
     record = Recording.load(path).model("add")
     assert record.batches.total == 60 and len(record.rejected) == 0
     model["tables"]["batches"][1][0] = "begun"
-    np.savez(path, **{**kept, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+    np.savez(path, **{**fields, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
     with pytest.raises(RecordingError, match="table batches has other columns"):
         Recording.load(path)
 
 
-def test_perfetto_shows_batches_requests_and_marks(heard: Heard, tmp_path: Path) -> None:
-    events = json.loads(heard.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
+def test_perfetto_shows_batches_requests_and_marks(hooks: RecorderHooks, tmp_path: Path) -> None:
+    events = json.loads(hooks.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
     lanes = {event["args"]["name"] for event in events if event["ph"] == "M"}
     assert lanes == {"add", "requests", "marks", "add_0_0"}
     batches = [event for event in events if event.get("cat") == "execute" and "closed" in event["args"]]

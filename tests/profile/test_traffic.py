@@ -1,4 +1,4 @@
-"""How much a model answers now, of a record made by hand."""
+"""The traffic that a model answers now, of a record made by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND = 1_000_000_000
 
 
 def add(record: ModelRecord, ended: float, *waits_ms: float) -> None:
-    """A batch that ended at so many seconds, of requests that had waited so long."""
+    """Add a batch that ended at so many seconds, of requests that had waited so long."""
     end = ended * SECOND
     for wait in waits_ms:
         record.requests.add((0, end - wait * 1e6, end, record.batches.total, 1, 0))

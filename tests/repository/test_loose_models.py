@@ -11,7 +11,7 @@ CONFIG = 'name: "{}" backend: "python"\n'
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """The layout of python_backend/examples, with all its kinds of names."""
+    """Return the layout of python_backend/examples, with all its kinds of names."""
     files = {
         "add_sub/model.py": "import helper\nimport json\n",
         "add_sub/config.pbtxt": CONFIG.format("add_sub"),

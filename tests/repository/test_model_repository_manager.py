@@ -148,7 +148,7 @@ def test_without_a_config_the_python_file_decides(manager: ModelRepositoryManage
 
 def test_a_relative_repository_stays_relative(
     repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # rule 1.1.5: the model sees the path as the server was given it
+) -> None:  # rule 1.1.5: the model sees the path as it was set for the server
     write_model(repository, "m", SOURCE)
     monkeypatch.chdir(repository.parent)
     assert ModelRepositoryManager(["repository"]).read("m").directory == Path("repository/m")
@@ -179,7 +179,7 @@ def test_with_namespaces_every_repository_has_models_of_its_own(tmp_path: Path) 
 
 
 @rule("5.11.12")
-def test_what_cannot_be_read_is_told_with_its_repository(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_with_its_repository(tmp_path: Path) -> None:
     write_model(tmp_path, "m", SOURCE, "nonsense: 1")
     manager = ModelRepositoryManager([tmp_path], namespacing=True)
     with pytest.raises(ModelLoadError) as raised:
@@ -231,7 +231,7 @@ def test_a_config_that_is_no_text(manager: ModelRepositoryManager, repository: P
 
 
 @pytest.mark.parametrize("name", ["../m", "a/b", ".", "..", "/m", "", " ", "\t\n"])
-def test_names_that_nobody_may_ask_for(name: str) -> None:  # rule 5.11.4
+def test_names_that_no_model_may_have(name: str) -> None:  # rule 5.11.4
     blank = "Model name cannot be empty. Please enter a valid name to deploy."
     elsewhere = f"invalid model name '{name}', model name must not contain path traversal characters"
     with pytest.raises(InvalidArgumentError) as caught:

@@ -25,7 +25,7 @@ def request(width: int = 1, queued: int = 0, more: bool = False) -> InferenceReq
 
 
 def slots(*waiting: InferenceRequest | None) -> list[Slot]:
-    """One slot each, with a request or without."""
+    """Return one slot for each, with a request or without."""
     made = [Slot(0, number) for number in range(len(waiting))]
     for slot, one in zip(made, waiting, strict=True):
         if one is not None:

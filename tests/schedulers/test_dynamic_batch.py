@@ -27,7 +27,7 @@ def request(batch: int = 1, queued: int = 0, request_id: str = "", **inputs: Ten
 
 
 def rounds(sizes: list[int], config: BatchConfig, now: int = 0) -> tuple[list[int], int | None]:
-    """Batch sizes that leave at `now` while an instance is always idle, and when the rest would go (None: no rest)."""
+    """Return the sizes of the batches that leave at `now` if an instance is always idle, and when the rest goes."""
     queue = [request(size) for size in sizes]
     left: list[int] = []
     while True:

@@ -75,10 +75,10 @@ def test_what_arrives_meanwhile_forms_the_next_batch() -> None:  # rule 5.5.3: 1
 def test_the_next_batch_executes_before_the_last_responses_go_out() -> None:
     bench = Bench(BatchConfig(0))
     bench.send("a", "b")
-    seen: list[list[list[str]]] = []
-    bench.requests["a"].on_response = lambda request, response: seen.append(bench.executed())
+    executed: list[list[list[str]]] = []
+    bench.requests["a"].on_response = lambda request, response: executed.append(bench.executed())
     bench.instance.finish(bench.scheduler)
-    assert seen == [[["b"]]]
+    assert executed == [[["b"]]]
 
 
 def test_a_delayed_batch_leaves_when_the_time_has_come() -> None:
@@ -112,7 +112,7 @@ def test_a_delay_that_ends_while_all_are_busy_is_made_up_for() -> None:
     assert bench.executed() == [["e"]]
 
 
-def test_each_deadline_is_asked_for_once() -> None:
+def test_each_deadline_is_scheduled_once() -> None:
     bench = Bench(batching(8, (4,), DELAY))
     bench.send("a", "b", "c")
     assert bench.timer.deadlines == [DELAY]
@@ -223,7 +223,7 @@ def test_a_request_that_waits_can_be_taken_out() -> None:
     assert bench.scheduler.withdraw(bench.requests["b"])
     assert not bench.scheduler.withdraw(bench.requests["b"])
     assert not bench.scheduler.withdraw(bench.requests["a"])  # it executes
-    assert bench.responses["b"] == []  # whoever took it out answers it
+    assert bench.responses["b"] == []  # the one that took it out answers it
     assert [r.request_id for r in bench.scheduler.waiting()] == ["c"]
 
 

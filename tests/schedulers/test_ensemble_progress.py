@@ -1,4 +1,4 @@
-"""These tests check the decisions of an ensemble without requests: what runs when, and what the client gets."""
+"""The decisions of an ensemble, without requests: what runs when, and what the client gets."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ def answer(progress: EnsembleProgress, run: Run, final: bool = True, **outputs: 
     return progress.responded(run, {name: value(number) for name, number in outputs.items()}, final)
 
 
-def seen(work: EnsembleWork) -> list[tuple[int, dict[str, float]]]:
+def started(work: EnsembleWork) -> list[tuple[int, dict[str, float]]]:
     return [(run.step.number, numbers(run.inputs)) for run in work.runs]
 
 
 def test_a_step_follows_what_it_reads() -> None:
     progress, work = begin(CHAIN, X=1)
-    assert seen(work) == [(0, {"IN": 1})]
+    assert started(work) == [(0, {"IN": 1})]
     work = answer(progress, work.runs[0], OUT=2)
-    assert (seen(work), work.responses, work.final) == ([(1, {"IN": 2})], [], False)
+    assert (started(work), work.responses, work.final) == ([(1, {"IN": 2})], [], False)
     work = answer(progress, work.runs[0], OUT=3)
-    assert (seen(work), [numbers(r) for r in work.responses], work.final) == ([], [{"Y": 3}], True)
+    assert (started(work), [numbers(r) for r in work.responses], work.final) == ([], [{"Y": 3}], True)
 
 
 def test_independent_steps_run_at_the_same_time_and_are_waited_for() -> None:
     progress, work = begin(DIAMOND, X=1)
     work = answer(progress, work.runs[0], OUT=2, OUT2=3)
-    assert seen(work) == [(1, {"IN": 2}), (2, {"IN": 3})]
+    assert started(work) == [(1, {"IN": 2}), (2, {"IN": 3})]
     first, second = work.runs
-    assert seen(answer(progress, second, OUT=5)) == []
-    assert seen(answer(progress, first, OUT=4)) == [(3, {"A": 4, "B": 5})]
+    assert started(answer(progress, second, OUT=5)) == []
+    assert started(answer(progress, first, OUT=4)) == [(3, {"A": 4, "B": 5})]
 
 
-def test_a_tensor_is_given_back_as_soon_as_nobody_will_read_it() -> None:
+def test_a_tensor_is_released_as_soon_as_nobody_will_read_it() -> None:
     progress, work = begin(DIAMOND, X=1)
     round_ = work.runs[0].round
     assert round_.tensors == {"X": None}
@@ -91,7 +91,7 @@ def test_only_what_is_wanted_is_run_and_answered() -> None:
     )
     progress, work = begin(text, ["Y2"], X=1)
     work = answer(progress, work.runs[0], OUT=2, OUT2=3)
-    assert seen(work) == [(2, {"IN": 3})]
+    assert started(work) == [(2, {"IN": 3})]
     work = answer(progress, work.runs[0], OUT=4)
     assert [numbers(r) for r in work.responses] == [{"Y2": 4}]
     assert work.final
@@ -100,7 +100,7 @@ def test_only_what_is_wanted_is_run_and_answered() -> None:
 def test_an_output_that_was_not_produced_is_passed_on_as_missing() -> None:
     progress, work = begin(CHAIN, X=1)
     work = answer(progress, work.runs[0])
-    assert seen(work) == [(1, {})]
+    assert started(work) == [(1, {})]
     work = answer(progress, work.runs[0])
     assert (work.responses, work.final, work.deadlock) == ([{}], True, ())
 
@@ -108,10 +108,10 @@ def test_an_output_that_was_not_produced_is_passed_on_as_missing() -> None:
 def test_a_missing_optional_input_is_not_waited_for_but_a_required_one_is() -> None:
     text = ensemble_text(step("choice", "A=X B=U", "OUT=Y"), inputs="X U?")
     progress, work = begin(text, X=1)
-    assert seen(work) == [(0, {"A": 1})]
+    assert started(work) == [(0, {"A": 1})]
     assert not answer(progress, work.runs[0], OUT=2).deadlock
     _, work = begin(text, U=1)
-    assert (seen(work), work.final, work.deadlock) == ([], True, ("Y",))
+    assert (started(work), work.final, work.deadlock) == ([], True, ("Y",))
 
 
 def test_every_response_of_a_decoupled_step_runs_what_follows() -> None:
@@ -147,8 +147,8 @@ def test_what_follows_from_one_response_is_joined_with_the_same_one_only() -> No
     progress, work = begin(text, X=1)
     stream = work.runs[0]
     first, second = (answer(progress, stream, final=False, OUT=number).runs[0] for number in (1, 2))
-    assert seen(answer(progress, second, OUT=20)) == [(2, {"A": 20, "B": 2})]
-    assert seen(answer(progress, first, OUT=10)) == [(2, {"A": 10, "B": 1})]
+    assert started(answer(progress, second, OUT=20)) == [(2, {"A": 20, "B": 2})]
+    assert started(answer(progress, first, OUT=10)) == [(2, {"A": 10, "B": 1})]
 
 
 def test_outputs_that_share_a_response_are_sent_together() -> None:

@@ -1,4 +1,4 @@
-"""These tests run the ensemble scheduler with models that answer when the test tells them to."""
+"""The ensemble scheduler with models that answer when the test lets them."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def fp32(*numbers: float) -> Tensor:
 
 
 class Ensemble:
-    """An ensemble whose steps' requests stay in `asked` until the test answers them."""
+    """An ensemble whose steps' requests stay in `requests` until the test answers them."""
 
     def __init__(self, text: str) -> None:
         self.clock = MockClock(now=1000)
         self.instrument = RecordingInstrument()
         instruments = Instruments()
         instruments.add(self.instrument)
-        self.asked: list[InferenceRequest] = []
+        self.requests: list[InferenceRequest] = []
         self.refusal: TritonError | None = None
         self.stats = InferStats()
         self.warnings: list[str] = []
@@ -64,11 +64,10 @@ class Ensemble:
     def _infer(self, request: InferenceRequest) -> None:
         if self.refusal is not None:
             raise self.refusal
-        self.asked.append(request)
+        self.requests.append(request)
 
     def send(self, inputs: Mapping[str, Tensor] | None = None, **fields: Any) -> InferenceRequest:
-        given = {"X": fp32(1)} if inputs is None else dict(inputs)
-        request = InferenceRequest("e", given, **fields)
+        request = InferenceRequest("e", {"X": fp32(1)} if inputs is None else dict(inputs), **fields)
         request.request_start = self.clock.now()
         self.responses = collect(request)
         self.scheduler.enqueue(request)
@@ -77,13 +76,13 @@ class Ensemble:
     def answer(
         self, number: int = 0, *, final: bool = True, error: TritonError | None = None, **outputs: Tensor
     ) -> None:
-        request = self.asked.pop(number) if final else self.asked[number]
+        request = self.requests.pop(number) if final else self.requests[number]
         respond = request.on_response
         assert respond is not None
         respond(request, InferenceResponse(request.model_name, 1, outputs=dict(outputs), error=error, final=final))
 
     def end_stream(self, number: int = 0) -> None:
-        request = self.asked.pop(number)
+        request = self.requests.pop(number)
         assert request.on_response is not None
         request.on_response(request, InferenceResponse(request.model_name, 1, empty=True))
 
@@ -95,10 +94,10 @@ def test_a_request_goes_from_step_to_step() -> None:
     ensemble = Ensemble(CHAIN)
     request = ensemble.send(request_id="r1")
     assert request.state == RequestState.EXECUTING
-    assert [asked.model_name for asked in ensemble.asked] == ["echo"]
+    assert [sent.model_name for sent in ensemble.requests] == ["echo"]
     middle = fp32(2)
     ensemble.answer(OUT=middle)
-    assert ensemble.asked[0].inputs["IN"] is middle  # not a copy
+    assert ensemble.requests[0].inputs["IN"] is middle  # not a copy
     ensemble.answer(OUT=fp32(3))
     (response,) = ensemble.responses
     assert (response.model_name, response.model_version, response.request_id) == ("e", 2, "r1")
@@ -108,9 +107,9 @@ def test_a_request_goes_from_step_to_step() -> None:
     assert repr(ensemble.scheduler) == "<EnsembleScheduler e/2 [0 in flight]>"
 
 
-def test_a_step_is_asked_what_the_client_asked() -> None:
+def test_a_step_gets_the_fields_of_the_clients_request() -> None:
     ensemble = Ensemble(CHAIN)
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "request_id": "r1",
         "correlation_id": "s",
         "flags": 3,
@@ -118,12 +117,12 @@ def test_a_step_is_asked_what_the_client_asked() -> None:
         "timeout": 7,
         "parameters": {"a": 1},
     }
-    request = ensemble.send(**given)
-    asked = ensemble.asked[0]
-    assert {name: getattr(asked, name) for name in given} == given
-    assert isinstance(asked, StepRequest)
-    assert asked.parent is request
-    assert (asked.model_version, asked.requested_outputs) == (-1, ())
+    request = ensemble.send(**fields)
+    sent = ensemble.requests[0]
+    assert {name: getattr(sent, name) for name in fields} == fields
+    assert isinstance(sent, StepRequest)
+    assert sent.parent is request
+    assert (sent.model_version, sent.requested_outputs) == (-1, ())
 
 
 @pytest.mark.parametrize(("flags", "start", "end"), [(0, False, False), (1, True, False), (3, True, True)])
@@ -181,7 +180,7 @@ def test_errors_and_responses_after_the_first_error_are_dropped_and_nothing_star
     ensemble.answer(1, error=NotFoundError("first"))
     ensemble.answer(0, OUT=fp32(1))
     assert [str(response.error) for response in ensemble.responses] == ["in ensemble 'e', first"]
-    assert ensemble.asked == []
+    assert ensemble.requests == []
 
 
 def test_a_step_that_is_refused_fails_the_request() -> None:
@@ -194,7 +193,7 @@ def test_a_step_that_is_refused_fails_the_request() -> None:
     assert (ensemble.counted("fail"), ensemble.stats.failures()["OTHER"]) == (1, 1)
 
 
-def test_a_deadlock_is_told_with_what_is_waited_for() -> None:
+def test_a_deadlock_is_reported_with_what_is_waited_for() -> None:
     ensemble = Ensemble(ensemble_text(step("choice", "A=X B=U", "OUT=Y"), inputs="X U?"))
     ensemble.send({"U": fp32(1)}, request_id="r1")
     error = ensemble.responses[0].error
@@ -251,14 +250,14 @@ def test_max_inflight_requests_holds_back_what_follows_over_all_requests() -> No
     ensemble.send()
     for number in range(3):
         ensemble.answer(0, final=False, OUT=fp32(number))
-    assert [r.model_name for r in ensemble.asked] == ["stream", "echo", "echo"]
+    assert [r.model_name for r in ensemble.requests] == ["stream", "echo", "echo"]
     ensemble.send()
     ensemble.answer(3, final=False, OUT=fp32(9))
-    assert len(ensemble.asked) == 4
+    assert len(ensemble.requests) == 4
     ensemble.answer(1, OUT=fp32(0))
-    assert [float(r.inputs["IN"].numpy()[0]) for r in ensemble.asked if r.model_name == "echo"] == [1, 2]
+    assert [float(r.inputs["IN"].numpy()[0]) for r in ensemble.requests if r.model_name == "echo"] == [1, 2]
     ensemble.answer(1, OUT=fp32(0))
-    assert [float(r.inputs["IN"].numpy()[0]) for r in ensemble.asked if r.model_name == "echo"] == [2, 9]
+    assert [float(r.inputs["IN"].numpy()[0]) for r in ensemble.requests if r.model_name == "echo"] == [2, 9]
 
 
 def test_steps_that_were_held_back_are_not_started_for_a_request_that_failed() -> None:
@@ -267,16 +266,16 @@ def test_steps_that_were_held_back_are_not_started_for_a_request_that_failed() -
     ensemble.answer(0, final=False, OUT=fp32(1))
     ensemble.answer(0, final=False, OUT=fp32(2))
     ensemble.answer(1, error=InvalidArgumentError("x"))
-    assert [r.model_name for r in ensemble.asked] == ["stream"]
+    assert [r.model_name for r in ensemble.requests] == ["stream"]
 
 
 def test_cancelling_reaches_the_steps_that_run_and_those_that_follow() -> None:
     ensemble = Ensemble(CHAIN)
     request = ensemble.send()
     request.cancel()
-    assert ensemble.asked[0].cancelled
+    assert ensemble.requests[0].cancelled
     ensemble.answer(OUT=fp32(1))
-    assert ensemble.asked[0].cancelled
+    assert ensemble.requests[0].cancelled
     ensemble.answer(OUT=fp32(1))
     assert request.on_cancel is None
 
@@ -284,10 +283,10 @@ def test_cancelling_reaches_the_steps_that_run_and_those_that_follow() -> None:
 def test_the_ensemble_counts_its_requests_with_the_times_of_its_steps() -> None:
     ensemble = Ensemble(TWO)
     ensemble.send()
-    for asked in list(ensemble.asked):
-        assert isinstance(asked, StepRequest)
-        asked.on_executed(ExecuteTimes(1, 20, 300))
-    late = ensemble.asked[1]
+    for request in list(ensemble.requests):
+        assert isinstance(request, StepRequest)
+        request.on_executed(ExecuteTimes(1, 20, 300))
+    late = ensemble.requests[1]
     ensemble.clock.advance(5000)
     ensemble.answer(OUT=fp32(1))
     ensemble.answer(OUT=fp32(1))
@@ -312,10 +311,10 @@ def test_an_ensemble_within_an_ensemble_passes_the_times_on() -> None:
     outer = InferenceRequest("outer", {})
     request = StepRequest(outer, "e", -1, {"X": fp32(1)}, (), lambda request, response: None, passed.append)
     inner.scheduler.enqueue(request)
-    asked = inner.asked[0]
-    assert isinstance(asked, StepRequest)
+    sent = inner.requests[0]
+    assert isinstance(sent, StepRequest)
     times = ExecuteTimes(1, 2, 3)
-    asked.on_executed(times)
+    sent.on_executed(times)
     assert passed == [times]
 
 

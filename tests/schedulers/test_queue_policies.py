@@ -85,11 +85,11 @@ def test_higher_priorities_go_first_in_the_same_batch() -> None:  # rule 5.5.8
 def test_lower_ones_wait_where_the_batch_is_full() -> None:
     bench = Bench(batching(2, (2,)), PLAIN, PLAIN, PLAIN)
     bench.send("hold", "c1", "b1", "a1", "a2")
-    seen = []
+    batches = []
     while bench.instances[0].payloads:
-        seen += bench.executed()
+        batches += bench.executed()
         bench.finish()
-    assert seen == [["hold"], ["a1", "a2"], ["b1", "c1"]]
+    assert batches == [["hold"], ["a1", "a2"], ["b1", "c1"]]
 
 
 def test_the_delay_is_that_of_the_oldest_wherever_it_stands() -> None:  # measured
@@ -160,11 +160,11 @@ def test_delayed_requests_run_when_nothing_else_is_queued() -> None:  # rule 5.5
     bench.send("hold", "x1", "x2")
     bench.timer.advance(150 * MS)
     bench.send("x3")
-    seen = []
+    batches = []
     while bench.instances[0].payloads:
-        seen += bench.executed()
+        batches += bench.executed()
         bench.finish()
-    assert seen == [["hold"], ["x3"], ["x1"], ["x2"]]
+    assert batches == [["hold"], ["x3"], ["x1"], ["x2"]]
 
 
 def test_without_a_batch_dimension_policies_hold_too() -> None:  # rule 5.5.12
@@ -279,7 +279,7 @@ def test_what_expired_on_the_way_to_the_stub_is_refused() -> None:
     assert payload.late([request for request in payload.requests if request not in late]) == []
 
 
-def test_where_no_timeout_ends_a_request_nobody_is_asked() -> None:
+def test_where_no_timeout_ends_a_request_none_is_checked() -> None:
     for policies in ((), (QueuePolicy(timeout=5_000, delay=True),), (QueuePolicy(max_size=4),)):
         bench = Bench(batching(), *policies)
         bench.send("x")

@@ -25,7 +25,7 @@ def made(text: str, directory: Path = Path("/none")) -> Scheduler:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "scheduler"),
     [
         ("", "<DynamicBatchScheduler m/1 [0 queued | 0 busy]>"),
         (
@@ -42,8 +42,8 @@ def made(text: str, directory: Path = Path("/none")) -> Scheduler:
         ),
     ],
 )
-def test_the_configuration_chooses(text: str, shown: str) -> None:
-    assert repr(made(text)) == shown
+def test_the_configuration_chooses(text: str, scheduler: str) -> None:
+    assert repr(made(text)) == scheduler
 
 
 def test_initial_states_are_read_from_the_model_directory(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Bench:
         self._serials = itertools.count(1)
 
     def send(self, *names: str, timeout_ms: int = 0, ident: int | None = None) -> None:
-        """`1a` starts sequence 1, `1z` ends it, `1!` is all of it; other letters are between."""
+        """Send requests: `1a` starts sequence 1, `1z` ends it, `1!` is all of it; other letters are between."""
         for name in names:
             flags = {"a": START, "z": END, "!": START | END}.get(name[1], 0)
             made = InferenceRequest(
@@ -80,12 +80,12 @@ class Bench:
             self.scheduler.enqueue(made)
 
     def executed(self, instance: int = 0) -> list[list[str]]:
-        """The calls that run; a dot is a null request."""
+        """Return the calls that run; a dot is a null request."""
         payloads = self.instances[instance].payloads
         return [["." if r.null else r.request_id for r in payload.requests] for payload in payloads]
 
     def finish(self, instance: int = 0, again: str = "") -> None:
-        """Ends the oldest call; the requests named in `again` are rescheduled."""
+        """End the oldest call; the requests named in `again` are rescheduled."""
         fake = self.instances[instance]
         for request in fake.payloads[0].requests:
             if request.request_id and request.request_id in again:
@@ -98,12 +98,12 @@ class Bench:
                 request.respond(InferenceResponse(request.model_name, 1, request.request_id))
 
     def calls(self, instance: int = 0) -> list[list[str]]:
-        """Runs until nothing is left."""
-        seen = []
+        """Run until nothing is left and return the calls."""
+        executed = []
         while self.instances[instance].payloads:
-            seen += self.executed(instance)
+            executed += self.executed(instance)
             self.finish(instance)
-        return seen
+        return executed
 
     def error(self, name: str) -> str:
         (response,) = self.responses[name]
@@ -182,7 +182,7 @@ def test_an_idle_sequence_makes_room(strategy: Callable[..., SequenceConfig]) ->
         bench.send("1b")
 
 
-def test_each_deadline_is_asked_for_once(strategy: Callable[..., SequenceConfig]) -> None:
+def test_each_deadline_is_scheduled_once(strategy: Callable[..., SequenceConfig]) -> None:
     bench = Bench(strategy())
     for _ in range(5):
         bench.send("1a")
@@ -513,7 +513,7 @@ def test_cancelled_and_unavailable_are_the_errors_that_count() -> None:
     assert sum(bench.stats.failures().values()) == 0
 
 
-def test_waiting_requests_are_shown_and_stay(strategy: Callable[..., SequenceConfig]) -> None:
+def test_waiting_requests_are_listed_and_stay(strategy: Callable[..., SequenceConfig]) -> None:
     bench = Bench(strategy(slots=1))
     bench.send("1a", "1b", "2a")
     assert sorted(r.request_id for r in bench.scheduler.waiting()) == ["1b", "2a"]

@@ -90,14 +90,14 @@ def test_of_two_controls_in_one_tensor_the_later_kind_wins() -> None:  # measure
 
 def test_the_clients_inputs_stay_as_they_are_and_completing_twice_is_once() -> None:
     inputs = made(control("START", "int32_false_true: [ 0, 1 ]"))
-    given = {"IN": Tensor.from_numpy(np.ones((1, 2), np.float32))}
-    request = InferenceRequest("m", given, correlation_id=7, flags=START)
+    sent = {"IN": Tensor.from_numpy(np.ones((1, 2), np.float32))}
+    request = InferenceRequest("m", sent, correlation_id=7, flags=START)
     inputs.complete(request)
     assert list(request.inputs) == ["IN", "C"]
     request.flags = 0
     inputs.complete(request)
     assert request.inputs["C"].numpy().tolist() == [[0]]
-    assert list(given) == ["IN"]
+    assert list(sent) == ["IN"]
 
 
 # -- state

@@ -162,7 +162,7 @@ def test_a_sequence_that_leaves_the_backlog_unfinished_goes_on_in_its_slot() -> 
     assert places([book.admit(2)]) == [(0, 0)]
 
 
-def test_an_id_that_ended_in_the_backlog_starts_anew_behind() -> None:
+def test_an_id_that_ended_in_the_backlog_starts_again_behind() -> None:
     book = Book(slots=1)
     book.admit(1, START | END)
     book.admit(2, START)
@@ -369,7 +369,7 @@ def test_an_instance_that_is_gone_takes_its_sequences_along_the_last_one_the_bac
     assert book.table.queued == 0
 
 
-def test_a_free_slot_of_a_gone_instance_is_not_given_away() -> None:
+def test_a_free_slot_of_a_gone_instance_is_not_taken() -> None:
     book = Book(slots=2, hosts=2)
     book.table.remove_host(0, ERROR, 0)
     assert places([book.admit(i, START) for i in (1, 2, 3)]) == [(1, 0), (1, 1), None]

@@ -20,7 +20,7 @@ DELAY = 100 * MS
 
 
 class Places(Instrument):
-    """Notes where each request stands in its batch."""
+    """An instrument with the place of each request in its batch."""
 
     def __init__(self) -> None:
         self.of: dict[str, BatchPlace] = {}
@@ -67,7 +67,7 @@ class Bench:
     def why(self, one: str, other: str) -> str:
         places = self.places.of
         answers = {why_apart(places[a], places[b], self.config) for a, b in ((one, other), (other, one))}
-        (answer,) = answers  # the order in which they are asked about does not matter
+        (answer,) = answers  # the order of the questions does not matter
         return answer
 
 

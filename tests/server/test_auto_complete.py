@@ -1,4 +1,4 @@
-"""These tests check configurations that a model completes itself (rules 2.4, 1.17.4)."""
+"""Configurations that a model completes itself (rules 2.4, 1.17.4)."""
 
 from __future__ import annotations
 

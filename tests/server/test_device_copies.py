@@ -1,4 +1,4 @@
-"""What the server copies between host and (simulated) GPU for a request is recorded with it."""
+"""The record of what the server copies between host and (simulated) GPU for a request."""
 
 from __future__ import annotations
 
@@ -8,45 +8,36 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.models import executes
 from tests.serving import Lab, config
 from tritonlab.profile.device_copies import DeviceCopies, device_copies
 from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.recording import Recording
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
 
-#: Answers with its input where that is, or with new numbers on the device if they are asked for by a negative one.
-MODEL = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-from _pb_stub.api.simulated_array import SimulatedArray
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            out = request.inputs()[0]
-            if out.is_cpu() and out.as_numpy()[0] < 0:
-                out = SimulatedArray(np.ones(2, np.float32))
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", out)]))
-        return responses
-"""
+SIMULATED = "from _pb_stub.api.simulated_array import SimulatedArray"
+#: Answers with its input where that is, or with new numbers on the device if the first number is negative.
+MODEL = executes(
+    """\
+responses = []
+for request in requests:
+    out = request.inputs()[0]
+    if out.is_cpu() and out.as_numpy()[0] < 0:
+        out = SimulatedArray(np.ones(2, np.float32))
+    responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", out)]))
+return responses""",
+    imports=SIMULATED,
+)
 #: Has the model `device` answer, and its output brought where it prefers.
-CALLER = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            memory = pb_utils.PreferredMemory(pb_utils.%s)
-            asked = pb_utils.InferenceRequest(
-                model_name="device", inputs=request.inputs(), requested_output_names=["OUT"], preferred_memory=memory
-            )
-            responses.append(pb_utils.InferenceResponse(asked.exec().output_tensors()))
-        return responses
-"""
+CALLER = executes("""\
+responses = []
+for request in requests:
+    memory = pb_utils.PreferredMemory(pb_utils.%s)
+    call = pb_utils.InferenceRequest(
+        model_name="device", inputs=request.inputs(), requested_output_names=["OUT"], preferred_memory=memory
+    )
+    responses.append(pb_utils.InferenceResponse(call.exec().output_tensors()))
+return responses""")
 ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
 NUMBERS = np.arange(4, dtype=np.float32)
 
@@ -69,21 +60,16 @@ def recording(gpus: Lab) -> Recording:
 
 
 #: Sends two responses on the device.
-STREAM = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-from _pb_stub.api.simulated_array import SimulatedArray
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for _ in range(2):
-                out = pb_utils.Tensor.from_dlpack("OUT", SimulatedArray(np.ones(2, np.float32)))
-                sender.send(pb_utils.InferenceResponse([out]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+STREAM = executes(
+    """\
+for request in requests:
+    sender = request.get_response_sender()
+    for _ in range(2):
+        out = pb_utils.Tensor.from_dlpack("OUT", SimulatedArray(np.ones(2, np.float32)))
+        sender.send(pb_utils.InferenceResponse([out]))
+    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)""",
+    imports=SIMULATED,
+)
 
 
 def test_an_input_that_is_forced_to_the_host(gpus: Lab, recording: Recording) -> None:

@@ -1,4 +1,4 @@
-"""Tensors in the memory of simulated GPUs go from the kernel to real stubs and back."""
+"""Tensors in the memory of simulated GPUs, from the kernel to real stubs and back."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_val
 #: For scripts that read and make device memory in the stub.
 GPU = "from _pb_stub.api.simulated_array import SimulatedArray\n"
 HANDED_ON = """
-given = tensor(request, 'X')
-given._name = 'OUT'  # an identity model names both alike
-return [pb_utils.InferenceResponse([given])]
+x = tensor(request, 'X')
+x._name = 'OUT'  # an identity model names both the same
+return [pb_utils.InferenceResponse([x])]
 """
 DOUBLED = (
     GPU
@@ -70,7 +70,7 @@ def array(count: int = 4) -> NDArray[np.float32]:
 
 
 def sent(script: Script, code: str, **inputs: Any) -> Tensor:
-    """The output OUT of the only response."""
+    """Return the output OUT of the only response."""
     (response,) = script.infer(code, **inputs)
     return response.outputs["OUT"]
 
@@ -93,19 +93,19 @@ def in_use(gpus: Lab, device: int = 0) -> int:
 
 def test_a_tensor_goes_to_the_model_and_comes_back_on_the_device(script: Script) -> None:
     before = SIMULATED.copied
-    given = SimulatedArray(array(), device=1)
-    found = sent(script, DOUBLED, X=given)
+    x = SimulatedArray(array(), device=1)
+    found = sent(script, DOUBLED, X=x)
     assert (found.memory_type, found.device_id, found.shape) == (2, 1, (4,))
     assert (found.__dlpack_device__(), repr(found)) == ((2, 1), "<Tensor FP32 [4] in the memory of simulated GPU 1>")
     after = SIMULATED.copied
-    assert after.to_device - before.to_device == given.nbytes, "only the test's own array was copied to the device"
+    assert after.to_device - before.to_device == x.nbytes, "only the test's own array was copied to the device"
     assert after.to_host == before.to_host
     assert read(found).tolist() == [0, 2, 4, 6]
 
 
 def test_a_model_that_hands_a_tensor_on_copies_nothing_and_maps_nothing(script: Script) -> None:
-    given = SimulatedArray(array())
-    staged = sent(script, HANDED_ON, X=given)
+    x = SimulatedArray(array())
+    staged = sent(script, HANDED_ON, X=x)
     before = SIMULATED.copied
     again = sent(script, HANDED_ON, X=staged)
     assert SIMULATED.copied == before
@@ -161,7 +161,7 @@ def test_bf16_crosses(script: Script) -> None:
         def __dlpack_device__(self) -> tuple[int, int]:
             return self.inner.__dlpack_device__()
 
-    code = "given = tensor(request, 'Z'); given._name = 'B'; return [pb_utils.InferenceResponse([given])]"
+    code = "z = tensor(request, 'Z'); z._name = 'B'; return [pb_utils.InferenceResponse([z])]"
     (response,) = script.infer(code, Z=BF16())
     found = response.outputs["B"]
     assert (found.datatype.name, found.memory_type) == ("BF16", 2)
@@ -176,7 +176,7 @@ def test_what_is_no_tensor_is_refused(script: Script) -> None:
 
 
 class _Cuda:
-    """What numba's arrays offer: the CUDA array interface, and no DLPack."""
+    """An array as numba's are: with the CUDA array interface, without DLPack."""
 
     def __init__(self, typestr: str = "<f4", strides: tuple[int, ...] | None = None) -> None:
         self.inner = SimulatedArray(array())
@@ -198,11 +198,11 @@ def test_the_cuda_array_interface_is_read(script: Script) -> None:
 # -- in the kernel
 
 
-def test_numpy_says_where_the_tensor_is_and_a_copy_is_asked_for(script: Script) -> None:
+def test_numpy_says_where_the_tensor_is_and_how_to_copy_it(script: Script) -> None:
     found = sent(script, DOUBLED, X=SimulatedArray(array()))
-    for ask in (found.numpy, lambda: np.asarray(found), lambda: found.data.shape):
+    for access in (found.numpy, lambda: np.asarray(found), lambda: found.data.shape):
         with pytest.raises(UnsupportedError, match=r"in the memory of GPU 0, where numpy .* tensor.to_host\(\)"):
-            ask()
+            access()
     assert found.to_host().numpy().tolist() == [0, 2, 4, 6]
     assert np.from_dlpack(found, device="cpu").tolist() == [0, 2, 4, 6]  # type: ignore[call-overload]
     assert found.to_dict()["values"] == "in the memory of simulated GPU 0"
@@ -217,8 +217,8 @@ def test_what_is_written_to_a_response_is_sent_with_it(script: Script) -> None:
 def test_a_simulated_array_needs_a_server_with_simulated_gpus(tmp_path: Any) -> None:
     lab = Lab(tmp_path)
     try:
-        given = lab.script(config_text=SCRIPTED_CONFIG + ON_DEVICE)
-        assert "Options(simulated_gpus=…)" in given.fails("return []", X=SimulatedArray(array())).message
+        script = lab.script(config_text=SCRIPTED_CONFIG + ON_DEVICE)
+        assert "Options(simulated_gpus=…)" in script.fails("return []", X=SimulatedArray(array())).message
     finally:
         lab.server.stop()
 
@@ -236,8 +236,8 @@ def call(more: str, then: str, preferred: str = "") -> str:
     return f"""
 code = pb_utils.Tensor('CODE', np.array([{more!r}], dtype=object))
 inputs = [code] + [each for each in request.inputs() if each.name() == 'X']
-asked = pb_utils.InferenceRequest(model_name='device', inputs=inputs, requested_output_names=['OUT']{memory})
-got = asked.exec()
+call = pb_utils.InferenceRequest(model_name='device', inputs=inputs, requested_output_names=['OUT']{memory})
+got = call.exec()
 assert not got.has_error(), got.error().message()
 out = pb_utils.get_output_tensor_by_name(got, 'OUT')
 {then}
@@ -246,9 +246,9 @@ out = pb_utils.get_output_tensor_by_name(got, 'OUT')
 
 @rule("1.12.2", "4.1.4")
 def test_outputs_of_a_call_stay_where_the_called_model_left_them(caller: Script) -> None:
-    said = "return [answer(TEXT=np.array([str((out.is_cpu(), out.__dlpack_device__()))], dtype=object))]"
+    then = "return [answer(TEXT=np.array([str((out.is_cpu(), out.__dlpack_device__()))], dtype=object))]"
     x = SimulatedArray(array(), device=1)
-    (response,) = caller.infer(call(DOUBLED, said), X=x)
+    (response,) = caller.infer(call(DOUBLED, then), X=x)
     assert response.outputs["TEXT"].numpy()[0] == b"(False, (2, 1))"
     assert read(sent(caller, call(DOUBLED, "return [pb_utils.InferenceResponse([out])]"), X=x)).tolist() == [0, 2, 4, 6]
 
@@ -348,19 +348,19 @@ def test_memory_is_used_again_request_after_request(gpus: Lab, script: Script) -
     assert SIMULATED.free_bytes(0) == held
 
 
-def test_many_threads_get_their_own_tensors_while_memory_is_given_back(gpus: Lab) -> None:
+def test_many_threads_get_their_own_tensors_while_memory_is_released(gpus: Lab) -> None:
     script = gpus.script("many", SCRIPTED_CONFIG.replace("count: 1", "count: 2") + ON_DEVICE)
     idle = gpus.server.core._parts.idle_memory
 
-    def ask(caller: int) -> None:
+    def send_often(caller: int) -> None:
         for n in range(15):
-            given = array(100 + caller) + n
-            kept = sent(script, DOUBLED if n % 3 else HANDED_ON, X=SimulatedArray(given, device=caller % 2))
+            x = array(100 + caller) + n
+            kept = sent(script, DOUBLED if n % 3 else HANDED_ON, X=SimulatedArray(x, device=caller % 2))
             if caller == 0:
                 idle.give_back(idle._processes())
-            assert read(kept).tolist() == (given * (2 if n % 3 else 1)).tolist()
+            assert read(kept).tolist() == (x * (2 if n % 3 else 1)).tolist()
 
-    in_threads(4, ask)
+    in_threads(4, send_often)
 
 
 def test_a_kept_response_keeps_its_memory_when_others_come_and_its_stub_dies(gpus: Lab, script: Script) -> None:
@@ -414,7 +414,7 @@ def test_a_tensor_sent_twice_is_sent_as_it_was_at_first(script: Script) -> None:
 # -- the pool, and where it ends
 
 
-def test_a_full_pool_is_followed_by_an_allocation_that_goes_back_when_memory_is_given_back(
+def test_a_full_pool_is_followed_by_an_allocation_that_is_freed_when_memory_is_released(
     gpus: Lab, script: Script
 ) -> None:
     # 4 MB; the pool of device 1 has one
@@ -425,11 +425,11 @@ def test_a_full_pool_is_followed_by_an_allocation_that_goes_back_when_memory_is_
 
     idle = gpus.server.core._parts.idle_memory
 
-    def given_back() -> bool:
+    def is_released() -> bool:
         idle.give_back(idle._processes())  # does nothing while the server itself is at it
         return buffers(gpus).use(1)[1] <= MIB
 
-    eventually(given_back)
+    eventually(is_released)
     assert not buffers(gpus).grown
     assert read(sent(script, DOUBLED, X=SimulatedArray(array(), device=1))).tolist() == [0, 2, 4, 6]
 
@@ -472,14 +472,14 @@ def test_a_look_at_the_values_tells_where_they_are_and_holds_no_memory(gpus: Lab
 def test_a_failure_is_kept_with_the_values_of_its_inputs(gpus: Lab, script: Script) -> None:
     script.fails("raise ValueError('on purpose')", X=SimulatedArray(array()))
     capsules, _, _ = gpus.server.core.failures.of_model("device")
-    kept = capsules[-1].requests[0].inputs["X"].tensor
-    assert kept is not None and kept.numpy().tolist() == [0, 1, 2, 3]
+    tensor = capsules[-1].requests[0].inputs["X"].tensor
+    assert tensor is not None and tensor.numpy().tolist() == [0, 1, 2, 3]
 
 
 # -- forked processes
 
 
-def test_a_process_that_the_model_forked_is_told_that_it_cannot_use_the_gpu(script: Script) -> None:
+def test_the_error_of_a_process_that_the_model_forked_says_that_it_cannot_use_the_gpu(script: Script) -> None:
     code = (
         GPU
         + """

@@ -158,7 +158,7 @@ def test_a_refused_ensemble_says_why_and_has_no_version(server: Server, tmp_path
     assert {"name": "wrong"} in server.index()
 
 
-def test_a_call_that_waits_for_itself_through_an_ensemble_is_told(tmp_path: Path) -> None:
+def test_a_call_that_waits_for_itself_through_an_ensemble_is_reported(tmp_path: Path) -> None:
     place(tmp_path, "call", model_text(), CALL)
     place(tmp_path, "inner", ensemble_text(step("call", "IN=X", "OUT=Y")))
     server = Server(tmp_path, warm=0, watchdog_seconds=0.2)
@@ -173,7 +173,7 @@ def test_a_call_that_waits_for_itself_through_an_ensemble_is_told(tmp_path: Path
 
 
 @rule("5.11.4")
-def test_an_ensembles_models_lie_in_the_repository_and_start_up_models_where_they_are_said_to(tmp_path: Path) -> None:
+def test_an_ensembles_models_lie_in_the_repository_and_start_up_models_where_their_names_lead(tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     name = 'name: "{}"\n'
     place(repository, "team/add", name.format("team/add") + model_text(), ADD)

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.models import executes, initializes
 from tests.serving import (
     SCRIPTED,
     SCRIPTED_CONFIG,
@@ -45,14 +46,7 @@ from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument
 
 #: Answers with a number; `{n}` is it.
-NUMBER = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([{n}]))]) for _ in requests]
-"""
+NUMBER = executes('return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([{n}]))]) for _ in requests]')
 NUMBER_CONFIG = config("", "N INT64 1")
 AUTO_COMPLETES = """
     @staticmethod
@@ -62,14 +56,14 @@ AUTO_COMPLETES = """
 
 @pytest.fixture
 def strangers(lab: Lab) -> set[psutil.Process]:
-    """The stubs of servers that are not the test's own."""
+    """Return the stubs of servers that are not the test's own."""
     lab.server.core.pool.wait_warm()
     return set(stub_processes())
 
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
-    """A model name of the test's own; what it has loaded is unloaded."""
+    """Return a model name of the test's own, and unload at the end what was loaded by it."""
     name = "".join(c if c.isalnum() else "_" for c in request.node.name.removeprefix("test_"))[:60]
     yield name
     lab.server.unload(name)
@@ -80,7 +74,7 @@ def number(lab: Lab, name: str, version: int = -1) -> int:
 
 
 def repair(lab: Lab, name: str) -> None:
-    """Makes a model that failed loadable and unloads it: unloading alone would leave the server not ready."""
+    """Make a model that failed loadable and unload it: unloading alone would leave the server not ready."""
     lab.load(name, NUMBER.format(n=0), NUMBER_CONFIG)
     lab.server.unload(name)
 
@@ -159,11 +153,11 @@ def test_nobody_sees_a_gap_while_versions_are_swapped(lab: Lab, name: str) -> No
     lab.load(name, NUMBER.format(n=0), NUMBER_CONFIG)
     stop = threading.Event()
 
-    def ask(index: int) -> list[int]:
-        seen = []
+    def read_numbers(index: int) -> list[int]:
+        numbers = []
         while not stop.is_set():
-            seen.append(number(lab, name))
-        return seen
+            numbers.append(number(lab, name))
+        return numbers
 
     def reload() -> None:
         try:
@@ -177,12 +171,12 @@ def test_nobody_sees_a_gap_while_versions_are_swapped(lab: Lab, name: str) -> No
     failures: list[str] = []
     reloader = threading.Thread(target=reload)
     reloader.start()
-    answers = in_threads(4, ask)
+    answers = in_threads(4, read_numbers)
     reloader.join()
     assert failures == []
-    for seen in answers:
-        assert seen == sorted(seen)  # never back to an older one
-        assert seen[-1] >= 4
+    for numbers in answers:
+        assert numbers == sorted(numbers)  # never back to an older one
+        assert numbers[-1] >= 4
 
 
 # -- failing to load
@@ -236,13 +230,8 @@ def test_a_model_that_cannot_be_loaded(lab: Lab, what: str) -> None:  # rules 2.
 @pytest.mark.parametrize("where", ["import", "initialize"])
 def test_a_stub_that_dies_while_it_loads(lab: Lab, where: str) -> None:
     exits = "import os\nprint('bye')\nos._exit(6)"
-    source = (
-        exits
-        if where == "import"
-        else "class TritonPythonModel:\n    def initialize(self, args):\n        " + (exits.replace("\n", "\n        "))
-    )
     name = f"dies_in_{where}"
-    lab.write(name, source, "")
+    lab.write(name, exits if where == "import" else initializes(exits), "")
     error = load_failure(lab, name)
     assert "is not healthy.;\n" in error.message
     assert "ended with exit status 6." in error.reason
@@ -270,7 +259,7 @@ def test_a_failed_reload_keeps_the_last_good_version(lab: Lab, name: str) -> Non
 def test_a_failed_load_leaves_no_process(lab: Lab) -> None:
     assert lab.server.core.pool.wait_warm()
     before = {p.pid for p in stub_processes()}
-    lab.write("no_trace", "class TritonPythonModel:\n    def initialize(self, a): raise ValueError", config(count=3))
+    lab.write("no_trace", initializes("raise ValueError"), config(count=3))
     load_failure(lab, "no_trace")
     assert lab.server.core.pool.wait_warm()
     warm = warm_pids(lab.server)
@@ -298,9 +287,7 @@ def test_no_version_at_all(lab: Lab) -> None:  # rule 2.1.1
 def test_an_interrupted_load_leaves_nothing(lab: Lab, name: str, count: int) -> None:
     assert lab.server.core.pool.wait_warm()
     before = {p.pid for p in stub_processes()}
-    lab.write(
-        name, "import time\nclass TritonPythonModel:\n    def initialize(self, a): time.sleep(600)", config(count=count)
-    )
+    lab.write(name, "import time\n" + initializes("time.sleep(600)"), config(count=count))
 
     def when_it_initializes() -> None:
         eventually(lambda: len({p.pid for p in stub_processes()} - before) >= 1)
@@ -496,7 +483,7 @@ def test_unknown_control_mode() -> None:
 
 
 def known_stubs(lab: Lab) -> set[int | None]:
-    """The process ids of the zygotes, and of the stubs that serve."""
+    """Return the process ids of the zygotes, and of the stubs that serve."""
     core = lab.server.core
     core.pool.wait_warm()
     serving = {instance.pid for model in core.models() for v in model.versions.values() for instance in v.instances}
@@ -576,7 +563,7 @@ def test_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
 
 
 def test_stop_while_stubs_die_and_start(tmp_path: Path, strangers: set[psutil.Process]) -> None:
-    write_model(tmp_path, "m", "import os\nclass TritonPythonModel:\n    def execute(self, r): os._exit(1)\n")
+    write_model(tmp_path, "m", executes("os._exit(1)", imports="import os"))
     server = Server(tmp_path)
     server.prewarm()
     iterator = server.model("m").infer()

@@ -30,15 +30,15 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         names = ("VIRTUAL_ENV", "PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "FROM_ACTIVATE")
-        self.told = {name: os.environ.get(name) for name in names}
-        self.told.update(version="%d.%d" % sys.version_info[:2], prefix=sys.prefix, numpy=np.__file__)
+        self.facts = {name: os.environ.get(name) for name in names}
+        self.facts.update(version="%d.%d" % sys.version_info[:2], prefix=sys.prefix, numpy=np.__file__)
 
     def execute(self, requests):
         responses = []
         for request in requests:
             value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            told = np.array([json.dumps(self.told)], dtype=object)
-            outputs = [pb_utils.Tensor("OUT", told), pb_utils.Tensor("SUM", value.sum(keepdims=True))]
+            facts = np.array([json.dumps(self.facts)], dtype=object)
+            outputs = [pb_utils.Tensor("OUT", facts), pb_utils.Tensor("SUM", value.sum(keepdims=True))]
             responses.append(pb_utils.InferenceResponse(outputs))
         return responses
 """
@@ -54,7 +54,7 @@ def config(path: str | Path) -> str:
     return CONFIG + f'parameters {{ key: "EXECUTION_ENV_PATH" value: {{ string_value: "{path}" }} }}'
 
 
-def told(model: Model) -> dict[str, Any]:
+def get_facts(model: Model) -> dict[str, Any]:
     outputs = model(IN=[1.0, 2.0, 3.5])
     assert outputs["SUM"] == 6.5
     found: dict[str, Any] = json.loads(outputs["OUT"][0])
@@ -67,9 +67,9 @@ def test_models_on_every_python_run_side_by_side(lab: Lab) -> None:
     assert len(found) > 1
     models = {v: lab.load(f"py{v.replace('.', '_')}", TELLING, config(path)) for v, path in found.items()}
     for version, model in models.items():
-        said = told(model)
-        assert (said["version"], said["prefix"]) == (version, str(found[version]))
-        assert said["numpy"].startswith(str(found[version]))
+        facts = get_facts(model)
+        assert (facts["version"], facts["prefix"]) == (version, str(found[version]))
+        assert facts["numpy"].startswith(str(found[version]))
     for model in models.values():
         lab.server.unload(model)
 
@@ -79,14 +79,14 @@ def test_what_an_environment_sees(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> 
     venv = environment("3.11")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere/lib")
     monkeypatch.setenv("PYTHONHOME", "")
-    said = told(lab.load("sees", TELLING, config(venv)))
-    assert {name: said[name] for name in ("VIRTUAL_ENV", "PYTHONHOME", "FROM_ACTIVATE")} == {
+    facts = get_facts(lab.load("sees", TELLING, config(venv)))
+    assert {name: facts[name] for name in ("VIRTUAL_ENV", "PYTHONHOME", "FROM_ACTIVATE")} == {
         "VIRTUAL_ENV": str(venv),
         "PYTHONHOME": None,
         "FROM_ACTIVATE": None,
     }
-    assert said["PATH"] == f"{venv}/bin:{os.environ['PATH']}"
-    assert said["LD_LIBRARY_PATH"] == f"{venv}/lib:/nowhere/lib"
+    assert facts["PATH"] == f"{venv}/bin:{os.environ['PATH']}"
+    assert facts["LD_LIBRARY_PATH"] == f"{venv}/lib:/nowhere/lib"
     lab.server.unload("sees")
 
 
@@ -96,16 +96,16 @@ def test_models_share_an_archive_that_goes_with_the_server(tmp_path: Path) -> No
     (tmp_path / "repository").mkdir()
     lab = Lab(tmp_path / "repository", warm=0)
     try:
-        said = [told(lab.load(name, TELLING, config(archive))) for name in ("one", "two")]
-        assert said[0]["version"] == "3.9"
-        unpacked = Path(said[0]["prefix"])
-        assert said[0] == said[1]
+        facts = [get_facts(lab.load(name, TELLING, config(archive))) for name in ("one", "two")]
+        assert facts[0]["version"] == "3.9"
+        unpacked = Path(facts[0]["prefix"])
+        assert facts[0] == facts[1]
         assert (unpacked.name, unpacked.parent.name[:11]) == ("0", "python_env_")
         # changed: the model that is loaded again gets the new one, the other keeps what it runs in
         pack_environment(environment("3.10"), archive)
         (lab.repository / "two" / "1" / "model.py").touch()
-        said = [told(lab.server.load(name)) for name in ("one", "two")]
-        assert [s["version"] for s in said] == ["3.9", "3.10"]
+        facts = [get_facts(lab.server.load(name)) for name in ("one", "two")]
+        assert [s["version"] for s in facts] == ["3.9", "3.10"]
     finally:
         lab.server.stop()
     assert not unpacked.parent.exists()
@@ -115,9 +115,9 @@ def test_models_share_an_archive_that_goes_with_the_server(tmp_path: Path) -> No
 def test_an_archive_may_lie_in_the_model(lab: Lab) -> None:
     directory = lab.write("packed", TELLING, config("$$TRITON_MODEL_DIRECTORY/env.tar.gz"))
     pack_environment(environment("3.9"), directory / "env.tar.gz")
-    said = told(lab.server.load("packed"))
-    assert said["version"] == "3.9"
-    assert said["VIRTUAL_ENV"] == said["prefix"]
+    facts = get_facts(lab.server.load("packed"))
+    assert facts["version"] == "3.9"
+    assert facts["VIRTUAL_ENV"] == facts["prefix"]
     lab.server.unload("packed")
 
 
@@ -135,7 +135,7 @@ def test_a_stub_that_dies_is_restarted_in_its_environment(lab: Lab) -> None:
     assert instance.pid is not None
     os.kill(instance.pid, 9)
     eventually(lambda: instance.replacement.count == 1)
-    assert told(model)["version"] == "3.9"
+    assert get_facts(model)["version"] == "3.9"
     lab.server.unload("dies")
 
 
@@ -167,8 +167,8 @@ def test_a_models_own_stub_runs_it_with_another_python(lab: Lab) -> None:
     directory = lab.write("own", TELLING, CONFIG)
     assert main(["stub", "--python", str(environment("3.9") / "bin" / "python"), str(directory)]) == 0
     (directory / NAME).chmod(0o644)  # as a cloud store hands it out
-    said = told(lab.server.load("own"))
-    assert (said["version"], said["VIRTUAL_ENV"]) == ("3.9", os.environ.get("VIRTUAL_ENV"))
+    facts = get_facts(lab.server.load("own"))
+    assert (facts["version"], facts["VIRTUAL_ENV"]) == ("3.9", os.environ.get("VIRTUAL_ENV"))
     lab.server.unload("own")
 
 
@@ -177,12 +177,12 @@ def test_a_models_own_stub_runs_in_its_environment(lab: Lab) -> None:
     venv = environment("3.9")
     directory = lab.write("both", TELLING, config(venv))
     (directory / NAME).write_text('#!/bin/sh\nexec python3 "$@"\n')
-    said = told(lab.server.load("both"))
-    assert (said["version"], said["prefix"]) == ("3.9", str(venv))
+    facts = get_facts(lab.server.load("both"))
+    assert (facts["version"], facts["prefix"]) == ("3.9", str(venv))
     lab.server.unload("both")
 
 
-def test_a_stub_that_is_not_one_fails_the_load_with_what_it_said(lab: Lab) -> None:
+def test_a_stub_that_is_not_one_fails_the_load_with_what_it_printed(lab: Lab) -> None:
     directory = lab.write("broken", TELLING, CONFIG)
     (directory / NAME).write_text("#!/bin/sh\necho I am no stub >&2\nexit 3\n")
     with pytest.raises(ModelLoadError, match="is not a Python that runs here: I am no stub"):

@@ -9,22 +9,23 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.rules import rule
+from tests.models import executes
 from tests.serving import Lab
 from tritonlab import Options, Server
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError
 from tritonlab.server.api.model import Model
 from tritonlab.testing import RecordingInstrument
 
-#: Writes down what each instance was told.
+#: Writes down the name and device that each instance gets.
 TELLING = """
 import json
 
 class TritonPythonModel:
     def initialize(self, args):
         print("begins")
-        told = [args[f"model_instance_{fact}"] for fact in ("name", "kind", "device_id")]
-        with open(args["model_repository"] + "/told", "a") as file:
-            file.write(json.dumps(told) + "\\n")
+        arguments = [args[f"model_instance_{fact}"] for fact in ("name", "kind", "device_id")]
+        with open(args["model_repository"] + "/arguments", "a") as file:
+            file.write(json.dumps(arguments) + "\\n")
 
     def execute(self, requests):
         return [None for _ in requests]
@@ -42,8 +43,8 @@ def load(gpus: Lab, name: str, groups: str) -> Model:
     return gpus.load(name, TELLING, f'backend: "python" {groups}')
 
 
-def told(gpus: Lab, name: str) -> list[list[str]]:
-    return sorted(json.loads(line) for line in (gpus.repository / name / "told").read_text().splitlines())
+def read_arguments(gpus: Lab, name: str) -> list[list[str]]:
+    return sorted(json.loads(line) for line in (gpus.repository / name / "arguments").read_text().splitlines())
 
 
 @pytest.mark.parametrize(
@@ -61,9 +62,9 @@ def told(gpus: Lab, name: str) -> list[list[str]]:
     ],
 )
 @rule("5.1.4", "2.3.1", "2.3.2")
-def test_instances_are_told_their_device(gpus: Lab, name: str, groups: str, instances: list[list[str]]) -> None:
+def test_instances_get_their_device(gpus: Lab, name: str, groups: str, instances: list[list[str]]) -> None:
     model = load(gpus, name, groups)
-    assert told(gpus, name) == instances
+    assert read_arguments(gpus, name) == instances
     facts = model.instances()
     assert sorted([each["name"], each["kind"], str(each["device_id"])] for each in facts) == instances
     assert all(each["simulated"] and each["gpu_memory"] == {} for each in facts)
@@ -92,7 +93,7 @@ def test_a_gpu_that_is_not_there_fails_the_load(gpus: Lab, groups: str, reason: 
 
 @rule("5.11.2")
 def test_a_reload_moves_instances_to_another_gpu(gpus: Lab) -> None:
-    gpus.write("moved", "class TritonPythonModel:\n    def execute(self, requests): return []\n")
+    gpus.write("moved", executes("return []"))
 
     def placed(devices: str) -> list[tuple[int, int | None]]:
         text = f'backend: "python" instance_group {{ kind: KIND_GPU gpus: [ {devices} ] }}'
@@ -106,16 +107,16 @@ def test_a_reload_moves_instances_to_another_gpu(gpus: Lab) -> None:
     assert placed("1") == [second]
 
 
-def test_instances_of_one_name_are_told_apart_by_their_gpu(gpus: Lab) -> None:
+def test_instances_of_one_name_are_distinguished_by_their_gpu(gpus: Lab) -> None:
     load(gpus, "twins", "")
-    seen = RecordingInstrument()
-    gpus.server.instruments.add(seen)
+    instrument = RecordingInstrument()
+    gpus.server.instruments.add(instrument)
     model = gpus.server.model("twins")
     list(model.infer(inputs={}, raise_on_error=False))
     assert {record.instance for record in model.logs() if record.text == "begins"} == set(model.stacks())
-    gpus.server.instruments.remove(seen)
+    gpus.server.instruments.remove(instrument)
     assert set(model.stacks()) == {"twins_0 on simulated GPU 0", "twins_0 on simulated GPU 1"}
-    ((instance, *_),) = seen.named("execute_started")
+    ((instance, *_),) = instrument.named("execute_started")
     assert instance in model.stacks()
 
 

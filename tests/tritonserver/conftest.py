@@ -20,7 +20,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def options(repository: Path) -> tritonserver.Options:
-    """The options as programs give them: all by name, models on demand."""
+    """Return options as programs set them: all by name, models on demand."""
     return tritonserver.Options(
         server_id="under test",
         model_repository=str(repository),
@@ -31,7 +31,7 @@ def options(repository: Path) -> tritonserver.Options:
 
 @pytest.fixture(scope="module")
 def server(repository: Path) -> Iterator[tritonserver.Server]:
-    """One server for all tests of a module, with `echo` loaded."""
+    """Start one server for all tests of a module, with `echo` loaded."""
     found = tritonserver.Server(
         model_repository=str(repository), model_control_mode=tritonserver.ModelControlMode.EXPLICIT, exit_timeout=5
     ).start(wait_until_ready=True)

@@ -22,7 +22,7 @@ class TritonPythonModel:
         for name in TYPES:
             config.add_input({"name": "IN_" + name, "data_type": "TYPE_" + name, "dims": [-1, -1], "optional": True})
             config.add_output({"name": "OUT_" + name, "data_type": "TYPE_" + name, "dims": [-1, -1]})
-        config.add_output({"name": "SAID", "data_type": "TYPE_STRING", "dims": [1]})
+        config.add_output({"name": "REQUEST", "data_type": "TYPE_STRING", "dims": [1]})
         config.set_max_batch_size(0)
         if config.as_dict()["parameters"]["decoupled"]["string_value"] == "yes":
             config.set_model_transaction_policy({"decoupled": True})
@@ -39,9 +39,9 @@ class TritonPythonModel:
             text = pb_utils.get_input_tensor_by_name(request, "IN_STRING")
             if text is not None and text.as_numpy()[0, 0] == b"fail":
                 raise ValueError("asked to fail")
-            said = {"parameters": json.loads(request.parameters()), "id": request.request_id(),
-                    "correlation": request.correlation_id(), "flags": request.flags(), "timeout": request.timeout()}
-            tensors.append(pb_utils.Tensor("SAID", np.array([json.dumps(said)], np.object_)))
+            fields = {"parameters": json.loads(request.parameters()), "id": request.request_id(),
+                      "correlation": request.correlation_id(), "flags": request.flags(), "timeout": request.timeout()}
+            tensors.append(pb_utils.Tensor("REQUEST", np.array([json.dumps(fields)], np.object_)))
             answer = pb_utils.InferenceResponse(tensors)
             if self.decoupled:
                 sender = request.get_response_sender()
@@ -63,7 +63,7 @@ def one_answer(**more: Any) -> dict[str, str]:
     return {"config": json.dumps(config)}
 
 
-#: Says what it was told word by word, up to `max_tokens` words; as a stream if it is asked to.
+#: Answers with the words of its prompt, up to `max_tokens` of them; as a stream if the request wants one.
 PARROT = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -72,15 +72,15 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def execute(self, requests):
         for request in requests:
-            given = {tensor.name(): tensor.as_numpy().reshape(-1)[0] for tensor in request.inputs()}
+            fields = {tensor.name(): tensor.as_numpy().reshape(-1)[0] for tensor in request.inputs()}
             sender = request.get_response_sender()
-            last = given["text_input"].decode().split("\\n")[-1].removeprefix("user: ")
+            last = fields["text_input"].decode().split("\\n")[-1].removeprefix("user: ")
             if last == "fail":
                 raise RuntimeError("asked to fail")
-            words = last.split()[: int(given["max_tokens"])]
-            if "stop_words" in given and given["stop_words"].decode() in words:
-                words = words[: words.index(given["stop_words"].decode())]
-            texts = [word + " " for word in words] if given["stream"] else [" ".join(words)]
+            words = last.split()[: int(fields["max_tokens"])]
+            if "stop_words" in fields and fields["stop_words"].decode() in words:
+                words = words[: words.index(fields["stop_words"].decode())]
+            texts = [word + " " for word in words] if fields["stream"] else [" ".join(words)]
             for text in texts:
                 tensor = pb_utils.Tensor("text_output", np.array([[text]], np.object_))
                 sender.send(pb_utils.InferenceResponse([tensor]))

@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible frontend, for the tests: what it asks of `tritonserver` is what NVIDIA's own asks.
+"""A small OpenAI-compatible frontend, for the tests: it uses of `tritonserver` what NVIDIA's own uses.
 
 It finds the models by `server.models()` and `model.config()`, sends with `create_request` and `async_infer`, takes
 texts from where `data_ptr` points, and ends a stream at the response that is final, which may be empty.
@@ -35,24 +35,24 @@ class Engine:
             if model.config()["backend"]:
                 self.models[name] = model
 
-    def responses(self, asked: dict[str, Any], prompt: str) -> tritonserver.AsyncResponseIterator:
-        """Raises HTTPException for what cannot be asked."""
-        model = self.models.get(asked["model"])
+    def responses(self, body: dict[str, Any], prompt: str) -> tritonserver.AsyncResponseIterator:
+        """Send a request and return its responses. Raises HTTPException for one that cannot be sent."""
+        model = self.models.get(body["model"])
         if model is None:
-            raise HTTPException(404, f"Unknown model: {asked['model']}")
-        limit = asked.get("max_completion_tokens") or asked.get("max_tokens") or DEFAULT_MAX_TOKENS
+            raise HTTPException(404, f"Unknown model: {body['model']}")
+        limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_MAX_TOKENS
         inputs = {
             "text_input": [[prompt]],
-            "stream": np.bool_([[bool(asked.get("stream"))]]),
+            "stream": np.bool_([[bool(body.get("stream"))]]),
             "max_tokens": np.int32([[limit]]),
         }
-        if asked.get("stop"):
-            inputs["stop_words"] = [[asked["stop"]]]
+        if body.get("stop"):
+            inputs["stop_words"] = [[body["stop"]]]
         return model.async_infer(model.create_request(inputs=inputs))
 
 
 def text_of(response: tritonserver.InferenceResponse) -> str:
-    """The only text of an answer, read from its memory; none in the empty final one."""
+    """Return the only text of an answer, read from its memory; none for the empty final one."""
     tensor = response.outputs.get("text_output")
     if tensor is None:
         return ""
@@ -84,41 +84,39 @@ def make_app(server: tritonserver.Server) -> FastAPI:
 
     @app.post("/v1/chat/completions", response_model=None)
     async def chat(request: Request) -> dict[str, Any] | StreamingResponse:
-        asked = await request.json()
-        prompt = "\n".join(f"{message['role']}: {message['content']}" for message in asked["messages"])
-        return await _answer(engine, asked, prompt, "chat.completion")
+        body = await request.json()
+        prompt = "\n".join(f"{message['role']}: {message['content']}" for message in body["messages"])
+        return await _answer(engine, body, prompt, "chat.completion")
 
     @app.post("/v1/completions", response_model=None)
     async def complete(request: Request) -> dict[str, Any] | StreamingResponse:
-        asked = await request.json()
-        return await _answer(engine, asked, asked["prompt"], "text_completion")
+        body = await request.json()
+        return await _answer(engine, body, body["prompt"], "text_completion")
 
     return app
 
 
-async def _answer(engine: Engine, asked: dict[str, Any], prompt: str, kind: str) -> dict[str, Any] | StreamingResponse:
+async def _answer(engine: Engine, body: dict[str, Any], prompt: str, kind: str) -> dict[str, Any] | StreamingResponse:
     try:
-        responses = engine.responses(asked, prompt)
-        if asked.get("stream"):
-            return StreamingResponse(_events(responses, asked, kind), media_type="text/event-stream")
+        responses = engine.responses(body, prompt)
+        if body.get("stream"):
+            return StreamingResponse(_events(responses, body, kind), media_type="text/event-stream")
         came = [response async for response in responses]
     except tritonserver.TritonError as error:
         raise HTTPException(500, str(error)) from error
     if not came[-1].final or len(came) > 2:
         raise HTTPException(500, f"Unexpected number of responses: {len(came)}, expected 1.")
-    said = {"role": "assistant", "content": text_of(came[0])} if kind == "chat.completion" else text_of(came[0])
-    return _document(asked, kind, said, "stop")
+    content = {"role": "assistant", "content": text_of(came[0])} if kind == "chat.completion" else text_of(came[0])
+    return _document(body, kind, content, "stop")
 
 
-async def _events(
-    responses: tritonserver.AsyncResponseIterator, asked: dict[str, Any], kind: str
-) -> AsyncIterator[str]:
+async def _events(responses: tritonserver.AsyncResponseIterator, body: dict[str, Any], kind: str) -> AsyncIterator[str]:
     if kind == "chat.completion":
-        yield _event(_document(asked, kind, {"role": "assistant", "content": ""}, None, streams=True))
+        yield _event(_document(body, kind, {"role": "assistant", "content": ""}, None, streams=True))
     async for response in responses:
         text = text_of(response)
-        said = {"content": text} if kind == "chat.completion" else text
-        yield _event(_document(asked, kind, said, "stop" if response.final else None, streams=True))
+        content = {"content": text} if kind == "chat.completion" else text
+        yield _event(_document(body, kind, content, "stop" if response.final else None, streams=True))
     yield "data: [DONE]\n\n"
 
 
@@ -127,15 +125,15 @@ def _event(document: dict[str, Any]) -> str:
 
 
 def _document(
-    asked: dict[str, Any], kind: str, said: Any, finish_reason: str | None, streams: bool = False
+    body: dict[str, Any], kind: str, content: Any, finish_reason: str | None, streams: bool = False
 ) -> dict[str, Any]:
     where = "text" if kind == "text_completion" else "delta" if streams else "message"
     return {
         "id": f"cmpl-{uuid.uuid4()}",
         "object": f"{kind}.chunk" if streams and kind == "chat.completion" else kind,
         "created": int(time.time()),
-        "model": asked["model"],
-        "choices": [{"index": 0, where: said, "finish_reason": finish_reason}],
+        "model": body["model"],
+        "choices": [{"index": 0, where: content, "finish_reason": finish_reason}],
     }
 
 

@@ -1,4 +1,4 @@
-"""Tensors on a GPU, with a CuPy whose device memory is the host's: what is called, and where the bytes go.
+"""Tensors on a GPU, with a CuPy whose device memory is the host's: its calls, and where the bytes go.
 
 On a real GPU the calls are CuPy's own; none is needed here.
 """

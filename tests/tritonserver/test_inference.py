@@ -40,7 +40,7 @@ TEXT = [["fail"]]
 
 @pytest.fixture(scope="module")
 def stream(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """The same model, decoupled."""
+    """Load the same model, decoupled."""
     repository = tmp_path_factory.mktemp("decoupled")
     write_model(repository, "stream", ECHO, ECHO_CONFIG)
     server.register_model_repository(str(repository))
@@ -50,8 +50,8 @@ def stream(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     server.unload(model)
 
 
-def said(response: InferenceResponse) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(response.outputs["SAID"].to_string_array()[0])
+def received_fields(response: InferenceResponse) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(response.outputs["REQUEST"].to_string_array()[0])
     return found
 
 
@@ -129,7 +129,7 @@ def test_a_request_is_made_without_a_look_and_sent_again(server: Server, echo: M
     for number, value in enumerate([[[1]], [[2, 3]]]):
         request.inputs["IN_INT64"] = np.array(value)
         (response,) = echo.infer(request)
-        assert equal(response, request.inputs) and said(response)["id"] == "first", number
+        assert equal(response, request.inputs) and received_fields(response)["id"] == "first", number
     assert (request.flags, request.correlation_id, request.priority, request.timeout) == (0, None, 0, 0)
     missing = server.model("missing").create_request(inputs={"X": object()}, model="ignored")
     assert missing.model.name == "missing"
@@ -142,12 +142,12 @@ def test_every_field_reaches_the_model(echo: Model) -> None:
     (response,) = echo.infer(
         request_id="r", flags=3, correlation_id=2**63, timeout=5_000_000, inputs={}, parameters=parameters
     )
-    assert said(response) == {
+    assert received_fields(response) == {
         "id": "r", "flags": 3, "correlation": 2**63, "timeout": 5_000_000, "parameters": parameters
     }  # fmt: skip
     assert response.request_id == "r"
     (response,) = echo.infer(correlation_id="sequence")
-    assert said(response)["correlation"] == "sequence"
+    assert received_fields(response)["correlation"] == "sequence"
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, None, [1], np.float32(1), b"x"])
@@ -181,15 +181,15 @@ def test_a_field_of_another_type(echo: Model, fields: dict[str, Any]) -> None:
 
 
 def test_inputs_in_another_form(echo: Model) -> None:
-    for given in ({"IN": [1]}, "IN"):
+    for inputs in ({"IN": [1]}, "IN"):
         with pytest.raises(
             TypeError, match=r"inference_request must be an InferenceRequest, not .*; inputs go by inputs="
         ):
-            echo.infer(given)  # type: ignore[arg-type]
-    for given in (None, [1], "IN"):
+            echo.infer(inputs)  # type: ignore[arg-type]
+    for inputs in (None, [1], "IN"):
         for name in ("inputs", "parameters"):
             with pytest.raises(TypeError, match=f"{name} must be a dict, not "):
-                echo.infer(**{name: given})
+                echo.infer(**{name: inputs})
 
 
 def test_a_field_that_there_is_not(echo: Model) -> None:
@@ -211,7 +211,7 @@ def test_the_empty_final_response(stream: Model) -> None:
 
 
 @pytest.mark.rule("6.16.5")
-def test_errors_are_raised_or_given(echo: Model, stream: Model) -> None:
+def test_errors_are_raised_or_returned(echo: Model, stream: Model) -> None:
     for model in (echo, stream):
         iterator = model.infer(inputs={"IN_STRING": TEXT})
         with pytest.raises(InternalError, match="asked to fail") as caught:
@@ -226,7 +226,7 @@ def test_errors_are_raised_or_given(echo: Model, stream: Model) -> None:
 
 
 def test_asyncio(echo: Model, stream: Model) -> None:
-    async def ask() -> None:
+    async def send() -> None:
         (response,) = [each async for each in echo.async_infer(inputs={"IN_FP16": FP16})]
         assert equal(response, {"IN_FP16": FP16})
         assert [each.final async for each in stream.async_infer(inputs={"IN_FP16": FP16})] == [False, True]
@@ -237,7 +237,7 @@ def test_asyncio(echo: Model, stream: Model) -> None:
         with pytest.raises(InvalidArgumentError, match="expects 'FP32'"):
             echo.async_infer(inputs={"IN_FP32": FP16})
 
-    asyncio.run(ask())
+    asyncio.run(send())
     iterator = echo.async_infer(inputs={"IN_FP16": FP16})  # no loop yet
 
     async def read(iterator: AsyncResponseIterator) -> int:
@@ -253,7 +253,7 @@ async def _first(model: Model, number: int) -> int:
 
 
 def test_a_task_that_is_cancelled_while_it_waits(echo: Model) -> None:
-    async def ask() -> bool:
+    async def cancel_one() -> bool:
         while True:
             iterator = echo.async_infer(inputs={"IN_FP16": FP16})
             waiting = asyncio.ensure_future(anext(iterator))
@@ -263,7 +263,7 @@ def test_a_task_that_is_cancelled_while_it_waits(echo: Model) -> None:
             if waiting.cancelled():  # else the answer was quicker
                 return (await anext(iterator)).final
 
-    assert asyncio.run(ask())
+    assert asyncio.run(cancel_one())
 
 
 @pytest.mark.rule("6.16.5")
@@ -278,7 +278,7 @@ def test_a_queue_gets_the_responses_too(echo: Model, stream: Model) -> None:
 
 
 def test_a_queue_of_asyncio(echo: Model) -> None:
-    async def ask() -> None:
+    async def send() -> None:
         responses: asyncio.Queue[InferenceResponse] = asyncio.Queue()
         iterators = [echo.async_infer(inputs={"IN_FP16": FP16}, response_queue=responses) for _ in range(2)]
         for _ in iterators:
@@ -289,7 +289,7 @@ def test_a_queue_of_asyncio(echo: Model) -> None:
         with pytest.raises(InvalidArgumentError, match=r"asyncio.Queue must be used for async response iterator"):
             echo.async_infer(response_queue=queue.SimpleQueue())
 
-    asyncio.run(ask())
+    asyncio.run(send())
     with pytest.raises(InvalidArgumentError, match=r"queue.SimpleQueue must be used for response iterator"):
         echo.infer(response_queue=asyncio.Queue())
 
@@ -314,12 +314,12 @@ def test_inputs_are_gone_with_their_last_user(echo: Model, read: bool) -> None:
         del sent
         if read:
             response = next(iterator)
-            kept = weakref.ref(response.outputs["OUT_FP32"].memory_buffer.owner)
+            memory = weakref.ref(response.outputs["OUT_FP32"].memory_buffer.owner)
             array = np.from_dlpack(response.outputs["OUT_FP32"])
             del response
-            assert array[0, 0] == 1 and kept() is not None
+            assert array[0, 0] == 1 and memory() is not None
             del array
-            assert kept() is None
+            assert memory() is None
         del iterator
         eventually(lambda: gone() is None)
     finally:
@@ -327,25 +327,25 @@ def test_inputs_are_gone_with_their_last_user(echo: Model, read: bool) -> None:
 
 
 def test_a_long_loop_takes_no_memory(echo: Model) -> None:
-    def ask(times: int) -> None:
+    def send_some(times: int) -> None:
         for _ in range(times):
             inputs = {"IN_FP16": np.ones((1, 100), np.float16), "IN_BOOL": np.ones((1, 100), np.bool_)}
             for response in echo.infer(inputs=inputs, output_memory_type="cpu"):
                 assert equal(response, inputs)
 
-    ask(50)
+    send_some(50)
     gc.collect()
     tracemalloc.start()
     try:
-        ask(100)
+        send_some(100)
         first, _ = tracemalloc.get_traced_memory()
-        ask(600)
+        send_some(600)
         assert tracemalloc.get_traced_memory()[0] - first < 30_000
     finally:
         tracemalloc.stop()
 
 
-def test_a_request_fails_with_the_model_it_asked(server: Server) -> None:
+def test_a_request_fails_with_its_model(server: Server) -> None:
     model = server.load("never_loaded", one_answer())
     request = model.create_request(inputs={"IN_FP16": FP16})
     server.unload("never_loaded", wait_until_unloaded=True, polling_interval=0.01)

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible frontend on the in-process API, asked by the `openai` client over loopback."""
+"""An OpenAI-compatible frontend on the in-process API, called by the `openai` client over loopback."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.serving import eventually, write_model
 from tests.tritonserver.models import PARROT, PARROT_CONFIG
 from tests.tritonserver.openai_app import make_app
 
-SAID = "the quick brown fox"
-ASKED: list[Any] = [{"role": "system", "content": "Say it again."}, {"role": "user", "content": SAID}]
+PROMPT = "the quick brown fox"
+MESSAGES: list[Any] = [{"role": "system", "content": "Say it again."}, {"role": "user", "content": PROMPT}]
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +51,15 @@ def test_models(client: openai.OpenAI) -> None:
 
 
 def test_a_chat(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.create(model="parrot", messages=ASKED)
+    answer = client.chat.completions.create(model="parrot", messages=MESSAGES)
     (choice,) = answer.choices
-    assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", SAID, "stop")
-    short = client.chat.completions.create(model="parrot", messages=ASKED, max_tokens=2, stop="quick")
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", PROMPT, "stop")
+    short = client.chat.completions.create(model="parrot", messages=MESSAGES, max_tokens=2, stop="quick")
     assert short.choices[0].message.content == "the"
 
 
 def test_a_chat_as_a_stream(client: openai.OpenAI) -> None:
-    chunks = list(client.chat.completions.create(model="parrot", messages=ASKED, stream=True))
+    chunks = list(client.chat.completions.create(model="parrot", messages=MESSAGES, stream=True))
     assert [chunk.choices[0].delta.content for chunk in chunks] == ["", "the ", "quick ", "brown ", "fox ", ""]
     assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * 5 + ["stop"]
 
@@ -67,26 +67,26 @@ def test_a_chat_as_a_stream(client: openai.OpenAI) -> None:
 def test_a_completion(client: openai.OpenAI) -> None:
     answer = client.completions.create(model="parrot", prompt="straße für zwei", max_tokens=3)
     assert answer.choices[0].text == "straße für zwei"
-    chunks = list(client.completions.create(model="parrot", prompt=SAID, max_tokens=2, stream=True))
+    chunks = list(client.completions.create(model="parrot", prompt=PROMPT, max_tokens=2, stream=True))
     assert [chunk.choices[0].text for chunk in chunks] == ["the ", "quick ", ""]
 
 
 def test_many_chats_at_once(address: str) -> None:
-    async def ask(client: openai.AsyncOpenAI, number: int) -> str:
+    async def chat(client: openai.AsyncOpenAI, number: int) -> str:
         messages: Any = [{"role": "user", "content": f"number {number}"}]
         stream = await client.chat.completions.create(model="parrot", messages=messages, stream=True)
         return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
-    async def ask_all() -> list[str]:
+    async def chat_at_once() -> list[str]:
         async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none") as client:
-            return await asyncio.gather(*(ask(client, number) for number in range(20)))
+            return await asyncio.gather(*(chat(client, number) for number in range(20)))
 
-    assert asyncio.run(ask_all()) == [f"number {number} " for number in range(20)]
+    assert asyncio.run(chat_at_once()) == [f"number {number} " for number in range(20)]
 
 
 def test_what_goes_wrong(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
-        client.chat.completions.create(model="other", messages=ASKED)
+        client.chat.completions.create(model="other", messages=MESSAGES)
     assert unknown.value.response.json() == {"detail": "Unknown model: other"}
     with pytest.raises(openai.InternalServerError) as failed:
         client.chat.completions.create(model="parrot", messages=[{"role": "user", "content": "fail"}])

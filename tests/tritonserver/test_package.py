@@ -1,4 +1,4 @@
-"""These tests use the package by the names under which programs look for it."""
+"""The package, by the names under which programs look for it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_its_errors_are_those_of_tritonlab() -> None:
     assert codes == {"UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS"}
 
 
-def test_it_costs_nothing_where_it_is_not_asked_for() -> None:
+def test_it_costs_nothing_where_it_is_not_used() -> None:
     code = "import sys, tritonlab; sys.exit(any('tritonserver' in name for name in sys.modules))"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

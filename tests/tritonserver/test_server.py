@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tritonlab.tritonserver as tritonserver
+from tests.models import executes, initializes
 from tests.serving import eventually, stub_processes, write_model
 from tests.tritonserver.models import ECHO, ECHO_CONFIG, one_answer
 from tritonlab.tritonserver import (
@@ -33,7 +34,7 @@ from tritonlab.tritonserver import (
 )
 from tritonlab.tritonserver._c.triton_bindings import TRITONSERVER_LogLevel as LogLevel
 
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no')\n"
+BROKEN = initializes("raise ValueError('no')")
 
 
 # -- options
@@ -254,9 +255,8 @@ def test_what_a_model_says_of_itself(server: Server, echo: Model) -> None:
 
 
 def test_a_model_that_batches(server: Server) -> None:
-    source = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
     config = {"backend": "python", "max_batch_size": 4, "input": [{"name": "A", "data_type": "TYPE_FP32", "dims": [1]}]}
-    model = server.load("batching", {"config": json.dumps(config), "file:1/model.py": source.encode()})
+    model = server.load("batching", {"config": json.dumps(config), "file:1/model.py": executes("return []").encode()})
     assert model.batch_properties() is ModelBatchFlag.FIRST_DIM
     server.unload(model, wait_until_unloaded=True, polling_interval=0.01)
     assert not model.ready()
@@ -274,13 +274,13 @@ def test_load_and_unload(server: Server) -> None:
     server.unload("missing", wait_until_unloaded=True)
 
 
-def test_a_failed_load_is_told_by_its_code(server: Server) -> None:
+def test_a_failed_load_is_recognised_by_its_code(server: Server) -> None:
     with pytest.raises(InternalError, match="failed to load 'missing', failed to poll from model repository") as caught:
         server.load("missing")
     assert not isinstance(caught.value, InvalidArgumentError)
-    with pytest.raises(InvalidArgumentError, match="load failed for model 'broken': version 1") as told:
+    with pytest.raises(InvalidArgumentError, match="load failed for model 'broken': version 1") as refused:
         server.load("broken", {"config": "{}", "file:1/model.py": BROKEN.encode()})
-    assert not isinstance(told.value, InternalError)
+    assert not isinstance(refused.value, InternalError)
 
 
 @pytest.mark.parametrize(
@@ -361,10 +361,10 @@ def test_memory_of_two_servers_is_apart(options: Options, server: Server) -> Non
 # -- the log for a program
 
 
-def test_records_go_to_the_callback_with_the_levels_that_are_shown(
+def test_records_go_to_the_callback_with_the_levels_that_are_logged(
     repository: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[tuple[Any, ...]] = []
+    records: list[tuple[Any, ...]] = []
     log = tmp_path / "log"
     server = Server(
         model_repository=str(repository),
@@ -372,10 +372,10 @@ def test_records_go_to_the_callback_with_the_levels_that_are_shown(
         model_control_mode=ModelControlMode.EXPLICIT,
         log_info=True,
         log_file=str(log),
-        log_callback=lambda *record: seen.append(record),
+        log_callback=lambda *record: records.append(record),
     ).start(wait_until_ready=True)
     server.stop()
-    loaded = next(record for record in seen if "successfully loaded 'echo' version 1" in record[4])
+    loaded = next(record for record in records if "successfully loaded 'echo' version 1" in record[4])
     level, file, line, moment, _ = loaded
     assert (level, file, line) == (LogLevel.INFO, "tritonlab", 0)
     assert abs(moment / 1000 - time.time()) < 3600

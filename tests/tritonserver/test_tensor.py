@@ -49,7 +49,7 @@ def test_what_is_no_buffer(owner: Any, text: str) -> None:
 
 def test_memory_that_only_a_capsule_holds() -> None:
     class Copying:
-        """As some libraries do it: every export is of a copy that nobody else has."""
+        """An array as some libraries have them: every export is of a copy that nobody else has."""
 
         def __dlpack__(self, **kwargs: Any) -> Any:
             return np.arange(1000, dtype=np.int32).__dlpack__()
@@ -135,7 +135,7 @@ def test_a_capsule_that_nobody_reads() -> None:
     assert sys.getrefcount(owner) == before
 
 
-def test_what_a_consumer_may_ask_for() -> None:
+def test_what_a_consumer_may_request() -> None:
     tensor = Tensor.from_dlpack(np.arange(3))
     copied = np.from_dlpack(tensor, copy=True)
     assert copied.tolist() == [0, 1, 2] and copied.ctypes.data != tensor.data_ptr

@@ -100,8 +100,8 @@ class Bench:
             self._until(min([*self.timer.deadlines[:1], *(free for free, _, _ in self._busy[:1])]) + 1)
 
     def _until(self, at: int) -> bool:
-        """Lets time pass up to `at`; what comes then comes after the executions that end then, before the delays.
-        Returns whether one ended at that very time.
+        """Let time pass up to `at`; what comes then comes after the executions that end then, before the delays.
+        Return whether one ended at that very time.
         """
         tied = False
         while True:
@@ -133,7 +133,7 @@ class Bench:
         return execute
 
     def _begin(self, instance: FakeInstance) -> None:
-        """The batch is about to go out, as in `StubExecutor`."""
+        """Begin a batch that is about to go out, as in `StubExecutor`."""
         payload = instance.payloads.pop()
         if payload.late is not None and (late := payload.late(payload.requests)):
             rest = payload.without(late)

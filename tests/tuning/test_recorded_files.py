@@ -1,4 +1,4 @@
-"""What was recorded says the same from a file: tables, facts, arrivals, and what a replay makes of them."""
+"""Recordings that were saved and loaded: the same tables, facts, arrivals and replays."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def saved_and_loaded(recording: Recording) -> Recording:
         return Recording.load(recording.save(Path(directory) / "it.npz"))
 
 
-def told(recording: Recording) -> dict[str, Any]:
-    """All that views say of the model."""
+def read_all(recording: Recording) -> dict[str, Any]:
+    """Return all that views read of the model."""
     record = recording.model("m")
     tables = {name: (ring.total, ring.dropped, ring.rows().tolist()) for name, ring in record.tables.items()}
     facts = repr(batch_facts(record)), traffic(record, 1 << 40), recording.arrivals("m").tolist()
@@ -65,7 +65,7 @@ def replayed(record: ModelRecord) -> Any:
     st.lists(st.integers(0, 200_000), max_size=2),
     st.integers(0, 1 << 30),
 )
-def test_a_file_says_what_the_recorder_said(sent: list[Sent], events: int, loads: list[int], seed: int) -> None:
+def test_a_file_has_what_the_recorder_has(sent: list[Sent], events: int, loads: list[int], seed: int) -> None:
     drawn = random.Random(seed)
     bench = Bench(CONFIG, 2, lambda size: drawn.randrange(1, 9_000) + 700 * size, drawn.choice([0, 500]), events)
     bench.run(sent)
@@ -73,7 +73,7 @@ def test_a_file_says_what_the_recorder_said(sent: list[Sent], events: int, loads
         bench.record.mark(at, "state", "version 1 READY")
     recording = bench.recorder.recording
     again = saved_and_loaded(recording)
-    assert told(again) == told(recording) == told(saved_and_loaded(again))
+    assert read_all(again) == read_all(recording) == read_all(saved_and_loaded(again))
     assert replayed(again.model("m")) == replayed(recording.model("m"))
     with tempfile.TemporaryDirectory() as directory:
         events_of = json.loads(again.perfetto(Path(directory) / "trace.json").read_text())["traceEvents"]

@@ -1,4 +1,4 @@
-"""With the configuration that was served, a replay forms the batches that were recorded: to the nanosecond."""
+"""Replays: with the configuration that was served they form the batches that were recorded, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tritonlab.tuning.settings import Settings
 
 
 def formed(record: ModelRecord) -> list[tuple[Any, ...]]:
-    """The recorded batches: start, end, instance, size, reason, serials; in the order in which they were formed."""
+    """Return start, end, instance, size, reason and serials of the recorded batches, in the order of their forming."""
     words, requests = record.words.lists(), record.requests.rows()
     found = []
     for row in record.batches.rows().tolist():
@@ -37,11 +37,11 @@ def formed(record: ModelRecord) -> list[tuple[Any, ...]]:
 
 
 def imagined(past: RecordedExecutions, ghosts: ReplayedBatches) -> list[tuple[Any, ...]]:
-    """The same of a replay."""
+    """Return the same of a replay."""
     serials = past.request_column("serial").astype(int).tolist()
-    asked = [[serials[request.number] for request in batch] for batch in ghosts.requests]
+    numbers = [[serials[request.number] for request in batch] for batch in ghosts.requests]
     lanes = [past.instances[lane] for lane in ghosts.lane]
-    return sorted(zip(ghosts.start, ghosts.end, lanes, ghosts.size, ghosts.reason, asked, strict=True))
+    return sorted(zip(ghosts.start, ghosts.end, lanes, ghosts.size, ghosts.reason, numbers, strict=True))
 
 
 SENT = st.builds(
@@ -87,10 +87,10 @@ def test_ghosts_of_the_same_settings_are_the_recorded_batches(
     assert record.requests.total + record.rejected.total == len(sent)
     if not record.requests.total:
         return
-    past, kept = RecordedExecutions(bench.record), config_of("")
-    kept.CopyFrom(config)
-    kept.instance_group.add(count=instances)
-    ghosts = past.replay(kept)
+    past, changed = RecordedExecutions(bench.record), config_of("")
+    changed.CopyFrom(config)
+    changed.instance_group.add(count=instances)
+    ghosts = past.replay(changed)
     found, expected = imagined(past, ghosts), formed(bench.record)
     assert ghosts.refused == len(past.rejected) == record.rejected.total
     if len(set(ghosts.start)) < len(ghosts.start):  # nobody can tell which of two instances was first
@@ -99,7 +99,7 @@ def test_ghosts_of_the_same_settings_are_the_recorded_batches(
 
 
 def busy_bench(delay_us: int = 0, took: Any = lambda size: 4_000_000 + 100_000 * size) -> tuple[ModelConfig, Bench]:
-    """A model of a fixed cost, and 400 requests, one each millisecond or so."""
+    """Return the bench of a model of a fixed cost, and 400 requests, one each millisecond or so."""
     drawn = random.Random(5)
     config = config_of(f"max_batch_size: 16 dynamic_batching {{ {DELAY % delay_us} }} instance_group {{ count: 1 }}")
     bench = Bench(config, 1, took)
@@ -236,7 +236,7 @@ def test_settings_are_written_as_the_lines_of_a_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "instances", "said"),
+    ("groups", "instances", "text"),
     [
         ("", 2, ""),
         ("", 4, "instance_group { count: 2 }"),
@@ -251,13 +251,13 @@ def test_settings_are_written_as_the_lines_of_a_config() -> None:
         (two := "instance_group { count: 2 } instance_group { kind: KIND_CPU }", 5, two),
     ],
 )
-def test_an_instance_group_stays_its_author_s_but_for_its_count(groups: str, instances: int, said: str) -> None:
+def test_an_instance_group_stays_its_author_s_but_for_its_count(groups: str, instances: int, text: str) -> None:
     authored = config_of(f"max_batch_size: 4 {groups}")
     served = normalize_instance_groups(authored, gpu_ids=[0, 1])
     wanted = Settings.from_config(served).changed(100, instances=instances)
-    said = said if not said or said.startswith("instance_group") else f"instance_group {{ {said} }}"
+    text = text if not text or text.startswith("instance_group") else f"instance_group {{ {text} }}"
     lines = config_of(wanted.pbtxt(authored))
-    assert lines.instance_group == config_of(said).instance_group
+    assert lines.instance_group == config_of(text).instance_group
     assert Settings.from_config(normalize_instance_groups(lines, gpu_ids=[0, 1])) == wanted
 
 

@@ -1,4 +1,4 @@
-"""Tests for the plots of `tune` and `what_if`."""
+"""The plots of `tune` and `what_if`."""
 
 from __future__ import annotations
 

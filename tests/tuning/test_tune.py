@@ -1,4 +1,4 @@
-"""Tuning models that are simulated: what it chooses does at least 95 % of what the best settings of all do."""
+"""Tuning of simulated models: what it chooses does at least 95 % of what the best settings of all do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Truth = Callable[[int, int], float]
 
 
 class Clock:
-    """Passes when something is loaded or measured."""
+    """A clock that moves when something is loaded or measured."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -104,7 +104,7 @@ class FakeLive:
         return replay(load.source(self._manner, requests, seed), rules, policies, lanes, pace)
 
     def does(self, settings: Settings, load: Load) -> Trial:
-        """What they truly do, measured for long."""
+        """Return what settings truly do, measured for long."""
         return Trial(settings, load, self.run(settings, load, 2_000).numbers(skip=0.1))
 
 
@@ -147,7 +147,7 @@ class FallingLive(FakeLive):
         return super().run(settings, load, requests, seed)
 
     def truth(self, settings: Settings, goal: Goal) -> Trial:
-        """What the settings do at their best load."""
+        """Return what the settings do at their best load."""
         return max((self.does(settings, load) for load in goal.loads()), key=lambda one: one.rank(goal.p99_ms))
 
 
@@ -235,8 +235,8 @@ def test_what_would_end_an_ensemble_is_not_tried() -> None:
     result = tuned(live, p99_ms=20, max_batch_size=16)
     assert {one.max_batch_size for one in live.loads} <= {8, 16}
     assert {settings.max_batch_size for settings, _ in result.run.found.candidates} == {8, 16}
-    said = "A max_batch_size of less than 8 was not tried: ensemble 'whole' needs 8, and would have stopped serving."
-    assert said in repr(result)
+    line = "A max_batch_size of less than 8 was not tried: ensemble 'whole' needs 8, and would have stopped serving."
+    assert line in repr(result)
     live.loads.clear()
     with pytest.raises(InvalidArgumentError, match="8 or more while ensemble 'whole' is loaded, not 4"):
         tuned(live, max_batch_size=4)
@@ -256,7 +256,7 @@ def test_a_model_on_two_gpus_gets_as_many_instances_on_each() -> None:
         tuned(live, max_instances=1)
 
 
-def test_a_limit_that_nobody_keeps_is_said() -> None:
+def test_a_limit_that_nobody_keeps_is_reported() -> None:
     result = tuned(FakeLive(*MODELS["fixed cost"]), p99_ms=1)
     assert "no settings keep p99 within 1 ms; these come nearest" in repr(result)
 
@@ -299,15 +299,15 @@ def test_the_result_is_text_json_a_picture_and_a_page(rooted: TuneResult) -> Non
 def test_the_result_has_the_gain_of_each_setting() -> None:
     result = tuned(FakeLive(*MODELS["fixed cost"]), p99_ms=20, concurrency=8, max_batch_size=4)
     assert result.best is not None and result.best.settings.instances == 2
-    told = {one["setting"]: one for one in result.to_dict()["bought"]}
-    assert told["max_batch_size"]["was"] == "16" and told["instances"]["became"] == "2"
-    doubled = told["instances"]
+    gains = {one["setting"]: one for one in result.to_dict()["bought"]}
+    assert gains["max_batch_size"]["was"] == "16" and gains["instances"]["became"] == "2"
+    doubled = gains["instances"]
     assert doubled["without"]["instances"] == doubled["without_live"]["instances"] == 1
     assert 60 < doubled["gain_percent"] < 110 and 60 < doubled["live_gain_percent"] < 110
     (line,) = (line for line in repr(result).splitlines() if line.startswith("  instances 1 -> 2"))
     assert f"{doubled['gain_percent']:+.0f}%" in line
     svg, legend = read(gain_figure(result.run.gains, result.best))
-    assert len(list(svg.iter("rect"))) == 2 * len(told)
+    assert len(list(svg.iter("rect"))) == 2 * len(gains)
     assert legend == ["replayed", "measured"] and texts(svg)[-1] == "throughput gained, %"
     assert "gain of each setting" in result.html()
     assert "<svg" not in result.html() and "at " in result.html()
@@ -419,7 +419,7 @@ def result_of(measured: list[MeasuredCandidate], *gains: PartGain, p99_ms: float
     return TuneResult("m", Settings(max_batch_size=8), CONFIG, p99_ms, run, FakeLive(*MODELS["linear"]).reload)
 
 
-def test_a_prediction_that_a_measurement_contradicts_is_not_shown_as_a_fact() -> None:
+def test_a_prediction_that_a_measurement_contradicts_is_not_reported_as_a_fact() -> None:
     right, wrong = trial(10.0, 400, 4, instances=1), trial(15.0, 900, 8, instances=2)
     slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
     result = result_of([MeasuredCandidate(right, (right.numbers,) * 4), slow])
@@ -474,7 +474,7 @@ def test_a_time_in_which_no_request_is_answered_ends_the_run_with_what_was_found
     assert result.confirmed and result.run.stopped == "out of time" and "larger budget_s" in repr(result)
 
 
-def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact() -> None:
+def test_a_replayed_gain_that_a_measurement_contradicts_is_not_reported_as_a_fact() -> None:
     better, worse = trial(10.0, 400, 4, instances=2), trial(10.0, 200, 4, instances=1)
     best = MeasuredCandidate(better, (better.numbers,) * 4)
     doubled = PartGain("instances", "1", "2", better, worse, worse)
@@ -493,7 +493,7 @@ def test_a_replayed_gain_that_a_measurement_contradicts_is_not_shown_as_a_fact()
     assert len(bars) == 2  # of the gains that nothing contradicts
 
 
-def test_a_gain_that_was_replayed_only_is_not_shown_where_the_replay_is_wrong() -> None:
+def test_a_gain_that_was_replayed_only_is_hidden_where_the_replay_is_wrong() -> None:
     wrong, without = trial(15.0, 900, 8, instances=2), trial(90.0, 120, 8, instances=1)
     slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
     replayed = PartGain("instances", "1", "2", wrong, without)
@@ -519,7 +519,7 @@ def confirmed(*rates: float, p99: float = 5 * MS, instances: int = 1) -> Measure
     return MeasuredCandidate(Trial(settings, load, windows[0]), windows)
 
 
-def test_settings_within_noise_of_each_other_are_said_to_be() -> None:
+def test_settings_within_noise_of_each_other_are_marked() -> None:
     best, near, far = confirmed(100, 104, 96), confirmed(97, 99, 101), confirmed(70, 71, 69)
     noise = Noise([best, near, far], None)
     assert 0.03 < noise.share < 0.05
@@ -543,7 +543,7 @@ def test_candidates_that_are_close_are_measured_again(rooted: TuneResult) -> Non
 
 def test_what_makes_no_sense_is_refused() -> None:
     live = FakeLive(*MODELS["linear"])
-    for wrong, said in (
+    for wrong, text in (
         ({"p99_ms": 0}, "p99_ms must be more than 0"),
         ({"budget_s": 0}, "budget_s must be more than 0"),
         ({"max_instances": 0}, "max_instances must be 1 or more"),
@@ -551,7 +551,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"concurrency": 0}, "concurrency must be 1 or more"),
         ({"request_rate": -1}, "a request rate must be more than 0"),
     ):
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=text):
             tuned(live, **wrong)
     with pytest.raises(InvalidArgumentError, match="arrivals must be two or more"):
         loads_of(None, None, [1.0], 4)

@@ -10,7 +10,7 @@ import pytest
 
 import tritonlab
 from tests.ensembles import ensemble_text, step
-from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, executes
 from tests.pictures import read, texts
 from tests.serving import Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
@@ -31,14 +31,14 @@ ANYWHERE = ADD_SUB_CONFIG.replace("instance_group [ { kind: KIND_CPU } ]", "max_
 
 @pytest.fixture
 def served() -> tuple[ModelConfig, RecordedExecutions]:
-    """A request each millisecond, of which each batch takes 4 ms."""
+    """Return the record of a request each millisecond, of which each batch takes 4 ms."""
     config = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
     bench = Bench(config, 1, lambda size: 4_000_000)
     bench.run([Sent(1_000_000) for _ in range(40)])
     return config, RecordedExecutions(bench.record)
 
 
-def asked(served: tuple[ModelConfig, RecordedExecutions], applied: list[Settings], **differing: int) -> WhatIf:
+def what_if(served: tuple[ModelConfig, RecordedExecutions], applied: list[Settings], **differing: int) -> WhatIf:
     config, past = served
 
     def reload(settings: Settings) -> Callable[[], object]:
@@ -49,7 +49,7 @@ def asked(served: tuple[ModelConfig, RecordedExecutions], applied: list[Settings
 
 
 def test_it_states_the_facts(served: tuple[ModelConfig, RecordedExecutions]) -> None:
-    assert repr(asked(served, [], max_batch_size=2)).splitlines() == [
+    assert repr(what_if(served, [], max_batch_size=2)).splitlines() == [
         "What if m had 1 instance, batches up to 2, delay 0 µs (now 1 instance, batches up to 4, delay 0 µs)?",
         "  p50 6 → 24.5 ms · p99 8 → 44.2 ms · 909 → 476 requests/s while busy · batches of 3.64 → 1.9",
         "  40 recorded requests replayed; execution times fitted to 11 executions of sizes 1, 3, 4; "
@@ -61,7 +61,7 @@ def test_the_rate_is_that_of_the_busy_time() -> None:
     config = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
     bench = Bench(config, 1, lambda size: 4_000_000)
     bench.run([Sent(n * 1_000_000_000) for n in (1, 2, 10)])  # a person who tries something now and then
-    found = asked((config, RecordedExecutions(bench.record)), [], max_queue_delay_microseconds=1_000)
+    found = what_if((config, RecordedExecutions(bench.record)), [], max_queue_delay_microseconds=1_000)
     assert found.before.rate < 0.4 and found.before.busy_rate == pytest.approx(250)
     assert found.after.busy_rate == pytest.approx(200, rel=0.01)
     assert " · 250 → 200 requests/s while busy · " in repr(found)
@@ -72,7 +72,7 @@ def test_the_rate_is_that_of_the_busy_time() -> None:
 
 
 def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, RecordedExecutions]) -> None:
-    found = asked(served, [], instances=2)
+    found = what_if(served, [], instances=2)
     document = json.loads(json.dumps(found.to_dict()))
     assert document["settings"]["instances"] == 2 and document["now"]["instances"] == 1
     assert document["after"]["p99_ms"] < document["before"]["p99_ms"]
@@ -89,13 +89,13 @@ def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, Record
 def test_the_picture_says_what_its_lanes_colours_and_numbers_are(
     served: tuple[ModelConfig, RecordedExecutions],
 ) -> None:
-    found = asked(served, [], instances=2)
+    found = what_if(served, [], instances=2)
     svg, legend = read(found.figure())
     assert legend == ["recorded, with the batch size", "what if"]
     assert texts(svg)[-1].startswith("time of day, ") and texts(svg)[-1].endswith("; 10 ms between two marks")
     bench = Bench(served[0], 1, lambda size: 4_000_000, name="a_model_with_a_name_that_is_long")
     bench.run([Sent(1_000_000)])
-    svg, _ = read(asked((served[0], RecordedExecutions(bench.record)), []).figure())
+    svg, _ = read(what_if((served[0], RecordedExecutions(bench.record)), []).figure())
     (name,) = (text for text in svg.iter("text") if text.text and text.text.startswith("…"))
     assert name.text == "…ith_a_name_that_is_long_0_0"
     assert [title.text for title in name.iter("title")] == ["a_model_with_a_name_that_is_long_0_0"]
@@ -103,7 +103,7 @@ def test_the_picture_says_what_its_lanes_colours_and_numbers_are(
 
 def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     applied: list[Settings] = []
-    found = asked(served, applied, max_queue_delay_microseconds=700)
+    found = what_if(served, applied, max_queue_delay_microseconds=700)
     assert applied == []
     text = repr(found.apply())  # without quotes, as a cell shows it
     assert [settings.delay_us for settings in applied] == [700]
@@ -114,7 +114,7 @@ def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Recorded
         found.undo()
 
 
-def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
+def test_a_model_of_any_server_is_replayed_and_reloaded(lab: Lab) -> None:
     model = lab.load("summed", ADD_SUB, ANYWHERE)
     with pytest.raises(InvalidArgumentError, match="the record of 'summed' has nothing to replay"):
         model.what_if(instances=2)
@@ -133,7 +133,7 @@ def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
     assert "dynamic_batching" not in model.config() and len(model.instances()) == 1
 
 
-def test_a_model_on_two_gpus_gets_as_many_instances_as_are_said(tmp_path: Path) -> None:
+def test_a_model_on_two_gpus_gets_as_many_instances_as_are_requested(tmp_path: Path) -> None:
     lab = Lab(tmp_path, simulated_gpus=2)
     try:
         tritonlab.recording(lab.server)
@@ -156,7 +156,7 @@ def test_a_model_on_two_gpus_gets_as_many_instances_as_are_said(tmp_path: Path) 
         lab.server.stop()
 
 
-def test_what_would_end_an_ensemble_is_said_and_not_applied(lab: Lab) -> None:
+def test_what_would_end_an_ensemble_is_reported_and_not_applied(lab: Lab) -> None:
     tritonlab.recording(lab.server)
     model = lab.load("inside", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 4 dynamic_batching { }")
     (
@@ -180,7 +180,7 @@ def test_what_would_end_an_ensemble_is_said_and_not_applied(lab: Lab) -> None:
 
 
 def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
-    source = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None] * len(requests)\n"
+    source = executes("return [None] * len(requests)")
     workspace = tritonlab.default_workspace()
     try:
         model = tritonlab.load("tuned", source, config="max_batch_size: 4", inputs=["X:FP32[1]"], outputs=["Y:FP32[1]"])

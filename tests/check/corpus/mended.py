@@ -1,6 +1,6 @@
-"""What mends some planted bugs, two of each relation: in each model.py, texts and what comes in their place.
+"""Corrections of some planted bugs, two of each relation: in each model.py, texts and what comes in their place.
 
-With them the exam asks whether the tests that findings are kept as pass once a model is right.
+With them the exam checks whether the tests that findings are kept as pass once a model is right.
 """
 
 from __future__ import annotations

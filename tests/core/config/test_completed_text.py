@@ -16,7 +16,7 @@ parameters: { key: "k" value: { string_value: "# not a comment" } }
 
 
 def completed(text: str, more: str) -> tuple[str, tuple[str, ...]]:
-    """The text for what `text` and `more` say together; it must say just that."""
+    """Return the text for what `text` and `more` say together, which must say just that."""
     config = parse_pbtxt(text + more, "")
     found = completed_text(text, config)
     assert parse_pbtxt(found.text, "") == config

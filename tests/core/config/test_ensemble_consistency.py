@@ -1,4 +1,4 @@
-"""The texts that Triton gives too are compared with it in tests/conformance/test_ensemble.py."""
+"""Errors of ensembles and their models; tests/conformance/test_ensemble.py compares those that Triton has too."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ def test_what_follows_from_one_response_can_be_joined() -> None:
 
 @pytest.mark.parametrize(("model", "decoupled"), [("stream", True), ("echo", False)])
 def test_an_ensemble_is_decoupled_if_a_model_is_whatever_it_says_itself(model: str, decoupled: bool) -> None:
-    for said in ("", DECOUPLED):
-        given = config(ensemble_text(step("echo", "IN=X", "OUT=Z"), step(model, "IN=Z", "OUT=Y"), more=said), "e")
+    for policy in ("", DECOUPLED):
+        ensemble = config(ensemble_text(step("echo", "IN=X", "OUT=Z"), step(model, "IN=Z", "OUT=Y"), more=policy), "e")
         before = ModelConfig()
-        before.CopyFrom(given)
-        complete = complete_ensemble(given, composing(MODELS))
+        before.CopyFrom(ensemble)
+        complete = complete_ensemble(ensemble, composing(MODELS))
         assert complete.HasField("model_transaction_policy")
         assert complete.model_transaction_policy.decoupled is decoupled
-        assert given == before
+        assert ensemble == before

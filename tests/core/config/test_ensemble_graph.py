@@ -95,11 +95,11 @@ def fp32(*shape: int) -> Tensor:
 def test_a_batch_dimension_of_1_comes_and_goes_between_batching_models_and_others(
     dims: tuple[int, ...], batch: int, shape: tuple[int, ...], read: tuple[int, ...]
 ) -> None:
-    given = fp32(*shape)
-    got = TensorRead("IN", "Z", dims, batch).read(given)
+    tensor = fp32(*shape)
+    got = TensorRead("IN", "Z", dims, batch).read(tensor)
     assert got.shape == read
-    assert got.data is given.data
-    assert (got is given) == (read == shape)
+    assert got.data is tensor.data
+    assert (got is tensor) == (read == shape)
 
 
 @pytest.mark.parametrize(

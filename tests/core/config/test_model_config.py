@@ -135,7 +135,7 @@ assert "grpc" not in sys.modules and "tritonclient" not in sys.modules
 from tritonclient.grpc import model_config_pb2
 assert model_config_pb2.ModelConfig is ModelConfig
 """
-    # The package's own __init__ imports more; only this layer is asked.
+    # The package's own __init__ imports more; only this layer is tested.
     bare = f"""
 import sys, types
 sys.modules["tritonlab"] = types.ModuleType("tritonlab")

@@ -63,10 +63,10 @@ def test_a_written_backend_stays_and_python_gets_its_file_name() -> None:
 
 
 def test_autofill_leaves_its_input_alone() -> None:
-    given = parse_pbtxt("dynamic_batching { }", "")
+    written = parse_pbtxt("dynamic_batching { }", "")
     before = parse_pbtxt("dynamic_batching { }", "")
-    autofill(given, model_name="m", files=["model.py"])
-    assert given == before
+    autofill(written, model_name="m", files=["model.py"])
+    assert written == before
 
 
 def test_schedulers_get_their_defaults() -> None:

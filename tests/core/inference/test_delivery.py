@@ -12,14 +12,14 @@ from tritonlab.testing import MockClock, RecordingInstrument
 
 def test_a_request_that_fails_ends_with_its_hooks() -> None:
     instruments, events, clock = Instruments(), RecordingInstrument(), MockClock(8)
-    said = lambda request, response: events.events.append(("answered",))  # noqa: E731
-    deliver_error(InferenceRequest("m", {}, on_response=said), 3, CancelledError("gone"), instruments, clock)
+    on_response = lambda request, response: events.events.append(("answered",))  # noqa: E731
+    deliver_error(InferenceRequest("m", {}, on_response=on_response), 3, CancelledError("gone"), instruments, clock)
     instruments.add(events)
     error = CancelledError("gone")
-    other = InferenceRequest("m", {}, request_id="r", on_response=said)
+    other = InferenceRequest("m", {}, request_id="r", on_response=on_response)
     deliver_error(other, 3, error, instruments, clock)
-    heard = ["answered", "response_sent", "request_failed", "answered", "request_released"]
-    assert [event[0] for event in events.events] == heard
+    hooks = ["answered", "response_sent", "request_failed", "answered", "request_released"]
+    assert [event[0] for event in events.events] == hooks
     ((sent, response, now),) = events.named("response_sent")
     assert (sent, response.model_version, response.request_id, response.final, now) == (other, 3, "r", True, 8)
     assert response.error.message == "gone"
@@ -29,12 +29,12 @@ def test_a_request_that_fails_ends_with_its_hooks() -> None:
 def test_only_the_final_response_ends_the_request() -> None:
     instruments, events, clock = Instruments(), RecordingInstrument(), MockClock(5)
     instruments.add(events)
-    seen: list[bool] = []
-    request = InferenceRequest("m", {}, on_response=lambda request, response: seen.append(response.final))
+    finals: list[bool] = []
+    request = InferenceRequest("m", {}, on_response=lambda request, response: finals.append(response.final))
     deliver(request, InferenceResponse(final=False), instruments, clock)
     assert (request.responded, request.state) == (5, RequestState.INITIALIZED)
     deliver(request, InferenceResponse(), instruments, clock)
-    assert (seen, request.state) == ([False, True], RequestState.RELEASED)
+    assert (finals, request.state) == ([False, True], RequestState.RELEASED)
     each = ["response_sent", "stream_response"]
     assert [event[0] for event in events.events] == [*each, *each, "request_released"]
     assert request.on_response is None  # it would keep what it leads to

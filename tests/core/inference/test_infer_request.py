@@ -86,29 +86,29 @@ def test_cancel_is_a_wish() -> None:
 
 
 def test_repr_shows_the_state() -> None:
-    shown = request(request_id="7")
-    shown.batch_size = 4
-    assert repr(shown) == "<InferenceRequest m id='7' [initialized | batch 4]>"
+    numbered = request(request_id="7")
+    numbered.batch_size = 4
+    assert repr(numbered) == "<InferenceRequest m id='7' [initialized | batch 4]>"
 
 
 def test_callbacks_that_are_pushed_hand_on_to_those_below() -> None:
-    seen: list[str] = []
-    request = InferenceRequest("m", {}, on_response=lambda request, response: seen.append("client"))
+    callbacks: list[str] = []
+    request = InferenceRequest("m", {}, on_response=lambda request, response: callbacks.append("client"))
     client = request.on_response
 
     def push(name: str) -> None:
-        below = request.push(lambda request, response: (seen.append(name), below and below(request, response)))  # type: ignore[arg-type, return-value, func-returns-value]
+        below = request.push(lambda request, response: (callbacks.append(name), below and below(request, response)))  # type: ignore[arg-type, return-value, func-returns-value]
 
     push("cache")
     push("order")
     request.respond(InferenceResponse(final=False))
-    assert seen == ["order", "cache", "client"]
+    assert callbacks == ["order", "cache", "client"]
     request.pop()
     request.respond(InferenceResponse(final=False))
-    assert seen[3:] == ["cache", "client"]
+    assert callbacks[3:] == ["cache", "client"]
     request.pop()
     assert request.on_response is client
     push("cache")
     request.respond(InferenceResponse())
-    assert seen[5:] == ["cache", "client"]
+    assert callbacks[5:] == ["cache", "client"]
     assert (request.on_response, request.callbacks_below) == (None, None)

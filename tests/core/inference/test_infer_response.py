@@ -1,4 +1,4 @@
-"""A response is read by the names of its outputs."""
+"""The outputs of a response by their names."""
 
 from __future__ import annotations
 

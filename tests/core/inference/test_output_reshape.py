@@ -24,7 +24,7 @@ def zeros(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "out"),
+    ("name", "dims", "out"),
     [
         ("FIXED", (2, 2), (4,)),
         ("SCALAR", (), (1,)),
@@ -37,11 +37,11 @@ def zeros(*shape: int) -> Tensor:
 )
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_clients_get_the_dims_of_what_fits_the_reshape(
-    name: str, given: tuple[int, ...], out: tuple[int, ...], batch: tuple[int, ...]
+    name: str, dims: tuple[int, ...], out: tuple[int, ...], batch: tuple[int, ...]
 ) -> None:
     """Rule 5.4.6."""
     reshapes = OutputReshapes(config(f'backend: "python" max_batch_size: {4 * len(batch)} {OUTPUTS}', "m"))
-    outputs = {name: zeros(*batch, *given)}
+    outputs = {name: zeros(*batch, *dims)}
     data = outputs[name].data
     reshapes.apply(outputs)
     assert (outputs[name].shape, outputs[name].numpy().shape) == ((*batch, *out), (*batch, *out))

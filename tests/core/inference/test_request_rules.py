@@ -21,7 +21,7 @@ NOTE = (
 
 
 def inputs(*rows: str) -> str:
-    """`A FP32 [2]` -> an input of config.pbtxt; words after the dims go in as they are."""
+    """Return inputs of config.pbtxt, each from a text such as `A FP32 [2]`; words after the dims go in as they are."""
     texts = []
     for row in rows:
         name, datatype, dims, *more = row.split(" ", 3)

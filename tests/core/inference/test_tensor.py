@@ -29,11 +29,11 @@ def test_numeric_arrays_are_views_both_ways(datatype: DataType, shape: tuple[int
 
 def test_what_is_not_contiguous_or_native_is_copied() -> None:
     array = np.arange(6, dtype=np.int32).reshape(2, 3)
-    for given in (array.T, array[:, ::2], array.astype(">i4")):
-        tensor = Tensor.from_numpy(given)
+    for other in (array.T, array[:, ::2], array.astype(">i4")):
+        tensor = Tensor.from_numpy(other)
         assert tensor.data.flags.c_contiguous
         assert tensor.data.dtype.isnative
-        np.testing.assert_array_equal(tensor.numpy(), given)
+        np.testing.assert_array_equal(tensor.numpy(), other)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_numpy_reads_a_tensor() -> None:
 
 
 class ForeignArray:
-    """An array of another library on another device, which copies itself to the host when it is asked to."""
+    """An array of another library on another device, which copies itself to the host on request."""
 
     def __init__(self, array: Any, *, can_copy: bool) -> None:
         self.array = array
@@ -171,31 +171,31 @@ def test_arrays_of_other_devices_come_to_the_host() -> None:
 
 def test_torch_tensors() -> None:
     torch = pytest.importorskip("torch")
-    given = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-    tensor = Tensor.from_any(given.requires_grad_())
+    source = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    tensor = Tensor.from_any(source.requires_grad_())
     assert (tensor.datatype, tensor.shape) == (DataType.FP32, (2, 3))
-    given.detach()[0, 0] = 7
+    source.detach()[0, 0] = 7
     assert tensor.numpy()[0, 0] == 7  # a view
-    assert Tensor.from_any(given.T).numpy().tolist() == given.T.tolist()
-    assert torch.from_dlpack(tensor).tolist() == given.tolist()
+    assert Tensor.from_any(source.T).numpy().tolist() == source.T.tolist()
+    assert torch.from_dlpack(tensor).tolist() == source.tolist()
 
 
 def test_torch_bf16_makes_the_round_trip() -> None:
     torch = pytest.importorskip("torch")
-    given = torch.tensor([1.0, -2.5], dtype=torch.bfloat16)
-    tensor = Tensor.from_any(given)
+    source = torch.tensor([1.0, -2.5], dtype=torch.bfloat16)
+    tensor = Tensor.from_any(source)
     assert (tensor.datatype, tensor.shape, tensor.byte_size) == (DataType.BF16, (2,), 4)
-    assert torch.equal(torch.from_dlpack(tensor), given)
+    assert torch.equal(torch.from_dlpack(tensor), source)
     tensor.data.flags.writeable = False
-    assert torch.equal(torch.from_dlpack(tensor), given)
+    assert torch.equal(torch.from_dlpack(tensor), source)
 
 
 @pytest.mark.parametrize("kind", ["complex64", "float8_e4m3fn", "sparse"])
 def test_torch_tensors_that_do_not_fit(kind: str) -> None:
     torch = pytest.importorskip("torch")
-    given = torch.ones(2, 2).to_sparse() if kind == "sparse" else torch.ones(2).to(getattr(torch, kind))
+    source = torch.ones(2, 2).to_sparse() if kind == "sparse" else torch.ones(2).to(getattr(torch, kind))
     with pytest.raises(InvalidArgumentError):
-        Tensor.from_any(given)
+        Tensor.from_any(source)
 
 
 def test_torch_parameters_and_other_kinds_of_tensor() -> None:
@@ -204,8 +204,8 @@ def test_torch_parameters_and_other_kinds_of_tensor() -> None:
     class Mine(torch.Tensor):
         pass
 
-    for given in (torch.nn.Parameter(torch.ones(2)), torch.ones(2).as_subclass(Mine)):
-        assert Tensor.from_any(given).numpy().tolist() == [1, 1]
+    for source in (torch.nn.Parameter(torch.ones(2)), torch.ones(2).as_subclass(Mine)):
+        assert Tensor.from_any(source).numpy().tolist() == [1, 1]
 
 
 class Refuses:
@@ -234,7 +234,7 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.parametrize(
-    ("array", "shown"),
+    ("array", "text"),
     [
         (np.ones((2, 3)), "FP64 [2, 3] [[1., 1., 1.], [1., 1., 1.]]"),
         (np.float32(0.1), "FP32 [] 0.1"),
@@ -245,8 +245,8 @@ assert "torch" not in sys.modules
         (np.array([[b"a"]] * 9, object), f"BYTES [9, 1] [{', '.join(['b' + repr('a')] * 8)}, …]"),
     ],
 )
-def test_repr(array: Any, shown: str) -> None:
-    assert repr(Tensor.from_numpy(np.asarray(array))) == f"<Tensor {shown}>"
+def test_repr(array: Any, text: str) -> None:
+    assert repr(Tensor.from_numpy(np.asarray(array))) == f"<Tensor {text}>"
 
 
 def test_repr_of_bf16_and_of_a_shape_that_lies() -> None:
@@ -271,7 +271,7 @@ def test_repr_copies_nothing_of_a_large_tensor() -> None:
 
 @pytest.mark.parametrize("datatype", list(DataType))
 def test_bytes_of_a_client_are_read_as_elements_where_they_are_whole_ones(datatype: DataType) -> None:
-    """BYTES stay in wire form; what is cut off is told by the checks, in Triton's words."""
+    """BYTES stay in wire form; what is cut off is reported by the checks, in Triton's words."""
     data = bytes(range(16))
     read = wire_elements(data, datatype)
     assert read.dtype == (datatype.numpy if datatype.byte_size else np.uint8)

@@ -14,7 +14,7 @@ def make() -> LatencyStats:
 
 
 def counts(stats: LatencyStats) -> dict[str, tuple[float, float]]:
-    """Count and sum of each summary."""
+    """Return count and sum of each summary."""
     lines = {name: stats.summary(name, LABELS) for name in SUMMARIZED}
     return {name: (found[0][2], found[1][2]) for name, found in lines.items()}
 

@@ -179,9 +179,9 @@ def test_a_sample_goes_with_the_last_family_object_that_made_it(registry: Metric
     assert registry.expose() == '# HELP f d\n# TYPE f gauge\nf{s="x"} 7\nf{b="x"} 0\n'
 
 
-def test_changes_are_told_with_the_new_value() -> None:
-    told: list[tuple[str, dict[str, str], float]] = []
-    registry = MetricRegistry(lambda name, labels, value: told.append((name, dict(labels), value)))
+def test_changes_are_reported_with_the_new_value() -> None:
+    changes: list[tuple[str, dict[str, str], float]] = []
+    registry = MetricRegistry(lambda name, labels, value: changes.append((name, dict(labels), value)))
     counter = registry.metric(registry.family("c", "d", COUNTER), {"a": "x"}, None)
     histogram = registry.metric(registry.family("h", "d", HISTOGRAM), None, [1])
     registry.operate(counter, "increment", 2)
@@ -191,10 +191,10 @@ def test_changes_are_told_with_the_new_value() -> None:
     registry.operate(counter, "value")
     with pytest.raises(TritonError):
         registry.operate(counter, "set", 1)
-    assert told == [("c", {"a": "x"}, 2), ("c", {"a": "x"}, 5), ("h", {}, 4), ("h", {}, 4)]
+    assert changes == [("c", {"a": "x"}, 2), ("c", {"a": "x"}, 5), ("h", {}, 4), ("h", {}, 4)]
 
 
-def test_a_family_without_metrics_is_not_shown(registry: MetricRegistry) -> None:
+def test_a_family_without_metrics_is_left_out(registry: MetricRegistry) -> None:
     registry.family("f", "d", GAUGE)
     assert registry.expose() == ""
 

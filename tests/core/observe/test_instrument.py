@@ -10,10 +10,10 @@ from tritonlab.core.observe.instrument import HOOKS, Instrument, Instruments
 
 class LogListener(Instrument):
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.records: list[Any] = []
 
     def log(self, record: Any) -> None:
-        self.heard.append(record)
+        self.records.append(record)
 
 
 class Broken(LogListener):
@@ -22,7 +22,7 @@ class Broken(LogListener):
         raise RuntimeError("broken view")
 
     def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
-        self.heard.append(name)
+        self.records.append(name)
 
 
 def test_a_hook_nobody_overrides_is_none() -> None:
@@ -45,7 +45,7 @@ def test_every_listener_hears_in_order_of_arrival() -> None:
     instruments.add(second)
     assert instruments.log is not None
     instruments.log("line")
-    assert first.heard == second.heard == ["line"]
+    assert first.records == second.records == ["line"]
     assert list(instruments) == [first, second]
 
 
@@ -58,7 +58,7 @@ def test_a_listener_that_raises_is_dropped_and_the_others_still_hear(caplog: pyt
     with caplog.at_level(logging.ERROR):
         instruments.log("first")
         instruments.log("second")
-    assert (broken.heard, listener.heard) == (["first"], ["first", "second"])
+    assert (broken.records, listener.records) == (["first"], ["first", "second"])
     (record,) = caplog.records
     assert "raised in hook log and was removed" in record.getMessage()
     assert record.exc_info is not None
@@ -98,15 +98,15 @@ def test_a_listener_may_remove_itself_while_it_listens() -> None:
     for line in ("first", "second"):
         assert instruments.log is not None
         instruments.log(line)
-    assert (once.heard, always.heard) == (["first"], ["first", "second"])
+    assert (once.records, always.records) == (["first"], ["first", "second"])
 
 
 def test_one_of_a_class_is_in_place_of_the_others() -> None:
     class Listener(Instrument):
         def log(self, record: object) -> None:
-            heard.append(self)
+            callers.append(self)
 
-    heard: list[Instrument] = []
+    callers: list[Instrument] = []
     instruments, first, second, other = Instruments(), Listener(), Listener(), Instrument()
     for instrument in (first, other):
         instruments.add(instrument)
@@ -116,4 +116,4 @@ def test_one_of_a_class_is_in_place_of_the_others() -> None:
     assert list(instruments) == [other, second]
     assert instruments.log is not None
     instruments.log("line")
-    assert heard == [second]
+    assert callers == [second]

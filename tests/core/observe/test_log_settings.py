@@ -1,4 +1,4 @@
-"""Texts and order measured on 2.51."""
+"""Settings of the log; texts and order are measured on 2.51."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def test_the_defaults() -> None:
 
 
 def test_an_update_sets_what_it_names() -> None:
-    told: list[int] = []
-    settings = LogSettings(LogSetting(log_file="x"), lambda: told.append(settings.setting.log_verbose_level))
+    levels: list[int] = []
+    settings = LogSettings(LogSetting(log_file="x"), lambda: levels.append(settings.setting.log_verbose_level))
     settings.update({"log_info": False, "log_verbose_level": 2, "log_format": "ISO8601", "foo": 1})
     found = settings.get()
     assert (found["log_file"], found["log_info"], found["log_error"]) == ("x", False, True)
     assert (found["log_verbose_level"], found["log_format"]) == (2, "ISO8601")
-    assert told[-1] == 2
+    assert levels[-1] == 2
 
 
 def test_no_client_sets_the_file() -> None:
@@ -44,12 +44,12 @@ def test_what_comes_before_a_bad_format_stays_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "shown"),
+    ("setting", "levels"),
     [
         (LogSetting(), {"INFO", "WARNING", "ERROR"}),
         (LogSetting(log_info=False), {"WARNING", "ERROR"}),
         (LogSetting(log_warning=False, log_error=False, log_verbose_level=1), {"INFO", "VERBOSE"}),
     ],
 )
-def test_what_is_shown(setting: LogSetting, shown: set[str]) -> None:
-    assert {level for level in ("INFO", "WARNING", "ERROR", "VERBOSE") if setting.shows(level)} == shown
+def test_settings_choose_the_levels(setting: LogSetting, levels: set[str]) -> None:
+    assert {level for level in ("INFO", "WARNING", "ERROR", "VERBOSE") if setting.shows(level)} == levels

@@ -20,19 +20,19 @@ BOTH = ("TIMESTAMPS", "TENSORS")
 
 
 class Traces:
-    """Makes trees, and hears of traces that begin and end."""
+    """Trees of traces, with the events of their begin and end."""
 
     def __init__(self, level: tuple[str, ...] = BOTH) -> None:
         self.setting = TraceSetting(level, 1, file="t")
         self.ids = itertools.count(1)
-        self.heard: list[tuple[str, int]] = []
+        self.events: list[tuple[str, int]] = []
 
     def tree(self) -> TraceTree:
         return TraceTree(
             self.setting,
             lambda tree, parent: Trace(tree, next(self.ids), parent.ident if parent else 0, None),
-            lambda trace: self.heard.append(("began", trace.ident)),
-            lambda trace: self.heard.append(("ended", trace.ident)),
+            lambda trace: self.events.append(("began", trace.ident)),
+            lambda trace: self.events.append(("ended", trace.ident)),
         )
 
 
@@ -52,9 +52,9 @@ def test_a_request_from_its_start_to_its_end() -> None:
     trace.take(request)
     trace.executed(ExecuteTimes(1, 2, 3))
     trace.answered(InferenceResponse("m", 4, outputs={"OUT": Tensor.from_numpy(np.array([5]))}))
-    assert traces.heard == [("began", 1)]
+    assert traces.events == [("began", 1)]
     trace.ended(request, 99)
-    assert traces.heard == [("began", 1), ("ended", 1)]
+    assert traces.events == [("began", 1), ("ended", 1)]
     moments = {
         "REQUEST_START": 10,
         "QUEUE_START": 20,
@@ -87,9 +87,9 @@ def test_a_decoupled_request_ends_with_its_execution() -> None:
     trace, request = traces.tree().new(None), made()
     trace.take(request)
     trace.ended(request, 99)
-    assert traces.heard == [("began", 1)]
+    assert traces.events == [("began", 1)]
     trace.executed(ExecuteTimes(1, 2, 3))
-    assert traces.heard[-1] == ("ended", 1)
+    assert traces.events[-1] == ("ended", 1)
 
 
 def test_a_request_that_never_left_the_queue() -> None:
@@ -115,9 +115,9 @@ def test_what_a_frontend_says_comes_first_and_last_and_is_waited_for() -> None:
     trace.stamp("HTTP_RECV_START", 1)
     trace.ended(request, 99)
     trace.stamp("HTTP_SEND_END", 100)
-    assert traces.heard == [("began", 1)]
+    assert traces.events == [("began", 1)]
     trace.release()
-    assert traces.heard[-1] == ("ended", 1)
+    assert traces.events[-1] == ("ended", 1)
     assert (names(trace)[0], names(trace)[-1]) == ("HTTP_RECV_START", "HTTP_SEND_END")
 
 

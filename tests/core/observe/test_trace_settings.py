@@ -178,14 +178,14 @@ def test_the_owner_starts_and_stops() -> None:
         settings.start(TraceSetting(("TENSORS",), 1))
 
 
-def test_changes_are_told_and_a_count_that_runs_out() -> None:
-    told = []
+def test_changes_are_reported_and_a_count_that_runs_out() -> None:
+    counts = []
     settings = TraceSettings(
-        TraceSetting(("TIMESTAMPS",), 1, 2, file="x"), ready, lambda: told.append(settings.get()["trace_count"])
+        TraceSetting(("TIMESTAMPS",), 1, 2, file="x"), ready, lambda: counts.append(settings.get()["trace_count"])
     )
     settings.sample("add")
-    assert told == []
+    assert counts == []
     settings.sample("add")
-    assert told == [["0"]]
+    assert counts == [["0"]]
     settings.update("", {"trace_count": ["5"]})
-    assert told == [["0"], ["5"]]
+    assert counts == [["0"], ["5"]]

@@ -28,14 +28,14 @@ STREAM: dict[str, Any] = {
 
 
 def recorded(model: str, *values: float) -> Recorded:
-    """A request of a model that answers with each of `values`."""
+    """Return a request of a model that answers with each of `values`."""
     tensors = [Tensor.from_numpy(np.array([[value]], np.float32)) for value in values]
     request = InferenceRequest(model, {"IN": tensors[0]})
     return Recorded(request, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
 
 
 def deployment(**more: Any) -> Deployment:
-    """A model with metrics of its own and one that streams, which took 400 MiB of shared memory."""
+    """Return a model with metrics of its own and one that streams, which took 400 MiB of shared memory."""
     metrics = {"parse_errors": "counter", "rows": "counter", "depth": "gauge", "row_bytes": "histogram"}
     models = [
         DeployedModel("digits.v2", CONFIG, metrics, [recorded("digits.v2", 0.5), recorded("digits.v2", 2)]),

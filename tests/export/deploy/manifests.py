@@ -72,11 +72,11 @@ def port_errors(container: Mapping[str, Any]) -> Iterator[str]:
             yield f"port {name} is {port}; Triton listens on {listening.get(name)}"
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
         if kind in container:
-            asked = container[kind]["httpGet"]
-            if named.get(asked["port"], asked["port"]) != listening["http"]:
-                yield f"{kind} asks port {asked['port']}"
-            if asked["path"] not in ("/v2/health/ready", "/v2/health/live"):
-                yield f"{kind} asks {asked['path']}"
+            probe = container[kind]["httpGet"]
+            if named.get(probe["port"], probe["port"]) != listening["http"]:
+                yield f"{kind} asks port {probe['port']}"
+            if probe["path"] not in ("/v2/health/ready", "/v2/health/live"):
+                yield f"{kind} asks {probe['path']}"
 
 
 def kubernetes_errors(files: Mapping[str, str | bytes], least_mib: int) -> list[str]:

@@ -61,12 +61,12 @@ def read_metrics(text: str, **more: str) -> dict[str, Vector]:
 
 @dataclass
 class Prometheus:
-    """Two scrapes, and the expressions evaluated on them. `asked`: the names of all metrics that were selected."""
+    """Two scrapes, and the expressions evaluated on them. `metrics`: the names of all that were selected."""
 
     before: Mapping[str, Vector]
     after: Mapping[str, Vector]
     seconds: float = 60
-    asked: set[str] = field(default_factory=set)
+    metrics: set[str] = field(default_factory=set)
 
     def evaluate(self, expression: str) -> Value:
         reader = _Reader(self, expression)
@@ -177,7 +177,7 @@ class _Reader:
         return {frozenset(): 0.0} if buckets else {}
 
     def selected(self, name: str, samples: Mapping[str, Vector]) -> Vector:
-        self.data.asked.add(name)
+        self.data.metrics.add(name)
         series = samples.get(name, {})
         if self.peek() != "{":
             return dict(series)

@@ -27,7 +27,7 @@ NAMES = {"parse_errors", "rows", "depth", "row_bytes_bucket", "row_bytes_count"}
 
 
 def scrape(success: int = 0, failure: int = 0, queue: int = 0, errors: int = 0, custom: bool = True) -> str:
-    """The text of a server with both models; the numbers are those of `digits.v2`."""
+    """Return the text of a server with both models; the numbers are those of `digits.v2`."""
     values = {"nv_inference_request_success": success, "nv_inference_queue_duration_us": queue}
     lines = []
     for name in MODEL_METRIC_KINDS:
@@ -45,7 +45,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def firing(before: str, after: str) -> list[tuple[str, str]]:
-    """The alerts that fire, each with the model or metric in question."""
+    """Return the alerts that fire, each with the model or metric in question."""
     data = Prometheus(read_metrics(before), read_metrics(after))
     found = []
     for rule in rules():
@@ -75,7 +75,7 @@ def test_nothing_fires_while_all_is_well() -> None:
             scrape(success=10, custom=False),
             [("CustomMetricMissing", name) for name in ("depth", "parse_errors", "row_bytes", "rows")],
         ),
-        (scrape(custom=False), []),  # nobody asked
+        (scrape(custom=False), []),  # no request
         ("", [("ModelMissing", "digits.v2"), ("ModelMissing", "counter")]),
     ],
 )
@@ -87,16 +87,16 @@ def test_rules_have_what_prometheus_requires() -> None:
     for rule in rules():
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
         assert rule["for"] in ("5m", "10m") and rule["labels"]["severity"] in ("warning", "critical")
-    told_apart = [(rule["alert"], *rule["labels"].items()) for rule in rules()]
-    assert len(set(told_apart)) == len(told_apart)
+    identities = [(rule["alert"], *rule["labels"].items()) for rule in rules()]
+    assert len(set(identities)) == len(identities)
 
 
 def unknown(expressions: list[str], text: str) -> set[str]:
-    """The metrics that expressions select and the text does not have."""
+    """Return the metrics that expressions select and the text does not have."""
     data = Prometheus(read_metrics(text), read_metrics(text))
     for expression in expressions:
         data.evaluate(expression.replace("$__rate_interval", "1m"))
-    return data.asked - set(data.after)
+    return data.metrics - set(data.after)
 
 
 def test_every_metric_of_the_files_is_in_metrics() -> None:

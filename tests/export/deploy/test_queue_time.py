@@ -16,7 +16,7 @@ POD = {"namespace": "default", "pod": "p-1"}
 
 
 def scrape(**models: tuple[int, int]) -> str:
-    """The text of Triton for successful requests and microseconds in the queue, by model."""
+    """Return the text of Triton for successful requests and microseconds in the queue, by model."""
     rows = [("nv_inference_request_success", 0), ("nv_inference_queue_duration_us", 1)]
     return "".join(
         f'# TYPE {name} counter\n{name}{{model="{model}",version="1"}} {numbers[place]}\n'
@@ -36,7 +36,7 @@ def queue_time(before: str, after: str, query: str = "") -> Value:
 
 
 def replicas(value: Value, now: int = 1) -> int:
-    """How many pods the autoscaler wants, with its tolerance of a tenth."""
+    """Return how many pods the autoscaler wants, with its tolerance of a tenth."""
     hpa = read(deploy_files(deployment(), ["k8s"])["deploy/k8s/hpa.yaml"])["spec"]
     target = int(hpa["metrics"][0]["pods"]["target"]["averageValue"])
     assert isinstance(value, float) and target == TARGET_MICROSECONDS

@@ -120,10 +120,10 @@ def test_a_failure_leaves_the_models_as_they_were(model: Path, tmp_path: Path, m
 
 
 def test_a_budget_is_kept_before_anything_is_built() -> None:
-    said = list[str]()
+    messages = list[str]()
     with pytest.raises(EnvironmentRefused, match=r"would be about .* numpy 70 MB; the budget is 50 MB"):
-        check_budget(own_python(), NUMPY.distributions, 50_000_000, said.append)
-    assert said[0].startswith("environment: about ")
+        check_budget(own_python(), NUMPY.distributions, 50_000_000, messages.append)
+    assert messages[0].startswith("environment: about ")
 
 
 def test_the_systems_python_is_not_copied(tmp_path: Path) -> None:

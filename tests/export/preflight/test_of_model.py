@@ -63,7 +63,7 @@ SOUND = {
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The notebook's folder."""
+    """Return the notebook's folder."""
     place = tmp_path_factory.mktemp("notebook")
     for name, text in {"table.txt": "1", "weights.bin": "1", "tools_here.py": "import json\n"}.items():
         (place / name).write_text(text)
@@ -108,9 +108,9 @@ def test_each_silent_model_draws_one_sentence_with_a_remedy(
 def test_no_number_of_files_hides_what_is_to_be_done(server: Server, tmp_path: Path) -> None:
     report = export(server.model("constant"), tmp_path / "models")
     many = replace(report, plan=replace(report.plan, added=tuple(f"{n}/model.py" for n in range(90))))
-    shown = repr(many).splitlines()
-    assert len(shown) <= MOST_LINES and f"  Attention: {report.plan.warnings[0]}." in shown
-    assert "more lines" in repr(many) and f"  {many.commands()[0]}" in shown
+    lines = repr(many).splitlines()
+    assert len(lines) <= MOST_LINES and f"  Attention: {report.plan.warnings[0]}." in lines
+    assert "more lines" in repr(many) and f"  {many.commands()[0]}" in lines
 
 
 @pytest.mark.parametrize("name", SOUND)

@@ -35,7 +35,7 @@ def test_a_wheel_that_is_there_is_not_fetched_and_one_that_fails_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(wheels.CACHE_VARIABLE, str(tmp_path))
-    wheel, said = find_wheel("2.51"), list[str]()
+    wheel, messages = find_wheel("2.51"), list[str]()
 
     def fail(wheel: Wheel, directory: Path, cancel: threading.Event) -> None:
         (directory / wheel.file).write_text("half")
@@ -43,13 +43,13 @@ def test_a_wheel_that_is_there_is_not_fetched_and_one_that_fails_leaves_nothing(
 
     monkeypatch.setattr(wheels, "_fetch", fail)
     with pytest.raises(KeyboardInterrupt):
-        unpacked(wheel, said.append, threading.Event())
+        unpacked(wheel, messages.append, threading.Event())
     assert [path.name for path in (tmp_path / "triton").iterdir()] == ["2.51.lock"]
-    assert "55 MB to fetch, 150 MB unpacked" in said[0]
+    assert "55 MB to fetch, 150 MB unpacked" in messages[0]
     (tmp_path / "triton" / "2.51").mkdir()
     (tmp_path / "triton" / "2.51" / wheel.sha256).touch()
-    assert unpacked(wheel, said.append, threading.Event()).root == tmp_path / "triton" / "2.51"
-    assert len(said) == 1
+    assert unpacked(wheel, messages.append, threading.Event()).root == tmp_path / "triton" / "2.51"
+    assert len(messages) == 1
 
 
 def test_a_stub_is_known_by_its_content(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_region_that_shrinks_while_its_request_waits(served: ServeProcess, cli
     assert "Invalid offset + byte size for shared memory region: 'r'" in str(
         client.infer(region_in=True, region_out=False)
     )
-    assert served.ask("/v2/health/live")[0] == 200
+    assert served.call("/v2/health/live")[0] == 200
 
 
 @rule("6.10.4")

@@ -20,11 +20,11 @@ class TritonPythonModel:
 
 class Differently(TritonPythonModel):
     def finalize(self) -> None:
-        """Has another name."""
+        pass
 
 
 def in_notebook(source: str, **variables: object) -> dict[str, Any]:
-    """The namespace after running `source` as a cell, whose module has no file."""
+    """Return the namespace after running `source` as a cell, whose module has no file."""
     name = f"<cell {len(linecache.cache)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {"__name__": "__main__", **variables}
@@ -34,7 +34,7 @@ def in_notebook(source: str, **variables: object) -> dict[str, Any]:
 
 @pytest.fixture
 def main_module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a namespace the main module, as a notebook's is."""
+    """Make a namespace the main module, as a notebook's is."""
     import sys
     import types
 

@@ -65,8 +65,8 @@ def test_a_delay_of_0_microseconds_is_dynamic_batching_too() -> None:
 
 
 def test_no_options_change_nothing() -> None:
-    said = ConfigText("max_batch_size: 4\n")
-    assert ConfigOptions().apply(said) == said.message
+    config = ConfigText("max_batch_size: 4\n")
+    assert ConfigOptions().apply(config) == config.message
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,6 @@ def test_a_model_that_is_unloaded_is_not_another_model(text: str) -> None:
     assert hint(text, CONFIGS.get, lambda: ["clear"]) == "did you mean 'clear'?"
 
 
-def test_a_call_to_a_version_that_does_not_serve_is_told_from_a_model_that_is_not_loaded() -> None:
+def test_a_version_that_does_not_serve_is_not_a_model_that_is_not_loaded() -> None:
     text = "Failed for execute the inference request. Model 'class' is not ready."
     assert hint(text, lambda name: {}, lambda: ["class"]).startswith("class serves, but not the version")

@@ -13,9 +13,9 @@ from tritonlab.notebook.authoring.model_line import model_line
 SOURCE = "class TritonPythonModel:\n    pass\n"
 
 
-def said(**given: Any) -> Draft:
-    options = ConfigOptions.from_keywords(**given.pop("options", {}))
-    call = {"config": None, "files": None, "version": None, **given}
+def draft_of(**keywords: Any) -> Draft:
+    options = ConfigOptions.from_keywords(**keywords.pop("options", {}))
+    call = {"config": None, "files": None, "version": None, **keywords}
     return Draft("m").with_changes(SOURCE, options=options, body=None, **call)
 
 
@@ -37,7 +37,7 @@ def said(**given: Any) -> Draft:
     ],
 )
 def test_the_options_of_the_last_source(options: dict[str, Any], line: str) -> None:
-    assert model_line(said(options=options)) == (line, [])
+    assert model_line(draft_of(options=options)) == (line, [])
 
 
 def test_config_files_and_version(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_config_files_and_version(tmp_path: Path) -> None:
     weights.write_bytes(b"1")
     config.write_text("max_batch_size: 4\n")
     line, left_out = model_line(
-        said(config=config, files={"weights.bin": weights, "other.bin": weights, "b.txt": b"2"}, version=3)
+        draft_of(config=config, files={"weights.bin": weights, "other.bin": weights, "b.txt": b"2"}, version=3)
     )
     assert shlex.split(line) == [
         "%%triton_model", "m", "--config", str(config), "--file", str(weights), "--version", "3"
@@ -53,8 +53,8 @@ def test_config_files_and_version(tmp_path: Path) -> None:
     assert left_out == ["other.bin", "b.txt"]
 
 
-def test_a_config_that_is_no_file_is_given_as_a_text() -> None:
-    draft = said(config={"parameters": {"a": {"string_value": "b  c"}}})
+def test_a_config_that_is_not_a_file_is_written_as_a_text() -> None:
+    draft = draft_of(config={"parameters": {"a": {"string_value": "b  c"}}})
     line, _ = model_line(draft)
     text = shlex.split(line)[-1]
     assert Draft("m").with_config(text).given_config.message == draft.given_config.message

@@ -1,4 +1,4 @@
-"""These tests open repositories in a workspace with a real server and its stubs."""
+"""Repositories that are opened in a workspace, with a real server and its stubs."""
 
 from __future__ import annotations
 

@@ -48,10 +48,10 @@ def test_any_file_keeps_its_bytes(content: bytes) -> None:
 @given(st.lists(st.sampled_from([b"a", b"b ", b"", b"\xe9"])), st.data())
 def test_an_edit_changes_its_line_only(lines: list[bytes], data: st.DataObject) -> None:
     content = b"".join(line + data.draw(st.sampled_from([b"\n", b"\r\n"])) for line in [*lines, b"end"])
-    shown = OriginalText(content).text.split("\n")
-    place = data.draw(st.integers(0, len(shown) - 1))
+    text_lines = OriginalText(content).text.split("\n")
+    place = data.draw(st.integers(0, len(text_lines) - 1))
     before = content.splitlines(keepends=True)
-    edited = OriginalText(content).edited("\n".join([*shown[:place], "new", *shown[place + 1 :]]) + "\n")
+    edited = OriginalText(content).edited("\n".join([*text_lines[:place], "new", *text_lines[place + 1 :]]) + "\n")
     after = edited.splitlines(keepends=True)
     assert after[place].rstrip(b"\r\n") == b"new"
     assert after[:place] + after[place + 1 :] == before[:place] + before[place + 1 :]

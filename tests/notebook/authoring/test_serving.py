@@ -1,4 +1,4 @@
-"""`%triton serve`: the notebook's server, asked by clients that know nothing of notebooks."""
+"""`%triton serve`: the notebook's server, used by clients that know nothing of notebooks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def infer(protocol: Any, served: Endpoints) -> list[float]:
         return found
 
 
-def ask(place: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
+def fetch(place: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
     request = urllib.request.Request(f"http://{place}{path}", body, headers)
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
@@ -72,7 +72,7 @@ def token_of(endpoints: Endpoints) -> str:
     return endpoints.headers["authorization"].removeprefix("Bearer ")
 
 
-def test_how_the_token_is_sent_is_shown_and_the_token_is_not(notebook: Notebook, workspace: Workspace) -> None:
+def test_how_the_token_is_sent_is_visible_and_the_token_is_not(notebook: Notebook, workspace: Workspace) -> None:
     result = notebook.run(f"endpoints = %triton serve {ANY_PORTS}").text
     endpoints = notebook["endpoints"]
     assert f"open('{endpoints.header_file}')" in result and f"curl -H @{endpoints.header_file} http" in result
@@ -102,29 +102,29 @@ def test_another_user_of_the_machine_runs_no_code(
 ) -> None:
     monkeypatch.setenv("OWNED", str(tmp_path / "owned"))
     served = notebook.run(f"%triton serve {ANY_PORTS} {line}").result
-    status, text = ask(served.http, "/v2/repository/models/evil/load", json.dumps(EVIL).encode())
+    status, text = fetch(served.http, "/v2/repository/models/evil/load", json.dumps(EVIL).encode())
     assert (status, "--allow-model-control=true" in text) == ((501, True) if line else (401, False))
     assert not (tmp_path / "owned").exists()
     assert "evil" not in {entry["name"] for entry in workspace.server.index()}
-    # to the owner's own clients it is off as well, until it is asked for
-    assert ask(served.http, "/v2/repository/models/evil/load", b"{}", **served.headers)[0] == 501
+    # to the owner's own clients it is off as well, until it is requested
+    assert fetch(served.http, "/v2/repository/models/evil/load", b"{}", **served.headers)[0] == 501
     served = notebook.run(f"%triton serve {ANY_PORTS} {line} --allow-model-control=true").result
-    assert ask(served.http, "/v2/repository/models/m/load", b"{}", **served.headers)[0] != 501
+    assert fetch(served.http, "/v2/repository/models/m/load", b"{}", **served.headers)[0] != 501
 
 
-def test_a_notebook_may_ask_for_no_token(notebook: Notebook, workspace: Workspace) -> None:
+def test_a_notebook_may_serve_without_a_token(notebook: Notebook, workspace: Workspace) -> None:
     result = notebook.run(f"%triton serve {ANY_PORTS} --no-token")
     assert "Bearer" not in result.text and result.text.rstrip().endswith("token    none")
     assert result.result.headers == {}
-    assert ask(result.result.http, "/v2")[0] == ask(result.result.metrics, "/metrics")[0] == 200
+    assert fetch(result.result.http, "/v2")[0] == fetch(result.result.metrics, "/metrics")[0] == 200
 
 
-def test_a_token_of_one_s_own_is_not_shown(capsys: pytest.CaptureFixture[str], workspace: Workspace) -> None:
+def test_a_token_of_one_s_own_is_not_printed(capsys: pytest.CaptureFixture[str], workspace: Workspace) -> None:
     rules = {"token": "mine", "model_control": True, "settings": True}
     served = workspace.ports.open(http_port=0, grpc=False, metrics=False, **rules)
     assert served.headers == {"authorization": "Bearer mine"}
     assert capsys.readouterr().out == ""
-    assert ask(served.http, "/v2/logging", **served.headers)[0] == 200
+    assert fetch(served.http, "/v2/logging", **served.headers)[0] == 200
     with pytest.raises(TypeError, match="tokn"):
         workspace.ports.open(http_port=0, tokn="mine")
 
@@ -148,7 +148,7 @@ def test_a_token_is_in_one_file_that_nobody_else_can_read(notebook: Notebook, wo
 def test_any_client_asks_the_cell_s_model(served: Endpoints) -> None:
     assert infer(tritonclient.http, served) == [1, 2]
     assert infer(tritonclient.grpc, served) == [1, 2]
-    assert 'nv_inference_count{model="m",version="1"} 2' in ask(served.metrics, "/metrics", **served.headers)[1]
+    assert 'nv_inference_count{model="m",version="1"} 2' in fetch(served.metrics, "/metrics", **served.headers)[1]
 
 
 def test_a_cell_that_runs_again_changes_what_clients_get(served: Endpoints, notebook: Notebook) -> None:
@@ -173,7 +173,7 @@ def test_stop_closes_the_ports_and_keeps_the_models(served: Endpoints, notebook:
     assert notebook.run("%triton stop").success
 
 
-def test_once_open_it_stays_until_other_ports_are_asked_for(served: Endpoints, notebook: Notebook) -> None:
+def test_once_open_it_stays_until_other_ports_are_requested(served: Endpoints, notebook: Notebook) -> None:
     assert notebook.run("%triton serve").result is served
     again = notebook.run(f"%triton serve {ANY_PORTS} --allow-grpc=false").result
     assert list(again.places) == ["HTTP", "Metrics"]
@@ -210,7 +210,7 @@ def test_a_wrong_flag_closes_no_ports(served: Endpoints, notebook: Notebook, wor
     with pytest.raises(UnknownOption, match="did you mean 'http_port'"):
         workspace.ports.open(http_prot=1)
     assert workspace.ports.endpoints is served
-    assert ask(served.http, "/v2/health/live")[0] == 200
+    assert fetch(served.http, "/v2/health/live")[0] == 200
 
 
 def test_a_port_in_use_says_what_to_do(notebook: Notebook, workspace: Workspace) -> None:

@@ -52,10 +52,10 @@ def test_an_exception_is_located_with_its_causes_and_its_syntax_error() -> None:
 
 
 def test_a_line_that_the_message_of_a_syntax_error_names_is_located_too() -> None:
-    said = "expected an indented block after function definition on line 3"
-    detail = {"filename": "/r/m/1/model.py", "lineno": 4, "offset": 1, "msg": said}
-    remote = RemoteException("IndentationError", f"{said} (model.py, line 4)", detail=detail)
+    message = "expected an indented block after function definition on line 3"
+    detail = {"filename": "/r/m/1/model.py", "lineno": 4, "offset": 1, "msg": message}
+    remote = RemoteException("IndentationError", f"{message} (model.py, line 4)", detail=detail)
     found = located(remote, lambda file, line: ("<cell>", line + 1) if file.startswith("/r") else (file, line))
-    assert found.detail["msg"] == said.replace("3", "4")
-    assert found.text == f"{said.replace('3', '4')} (model.py, line 4)"
+    assert found.detail["msg"] == message.replace("3", "4")
+    assert found.text == f"{message.replace('3', '4')} (model.py, line 4)"
     assert located(found, lambda file, line: (file, line)) == found

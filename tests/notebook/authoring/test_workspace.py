@@ -1,4 +1,4 @@
-"""These tests use a workspace through the real server and its stubs."""
+"""A workspace on the real server and its stubs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TritonPythonModel:
     def answer(self, data):
         return data
 """
-#: prints from a thread of its own, as a model that is asked meanwhile
+#: prints from a thread of its own, as a model that executes meanwhile
 CHATTER = """\
     def initialize(self, args):
         import threading, time
@@ -123,7 +123,7 @@ def test_what_the_version_that_serves_prints_is_not_of_the_load(workspace: Works
     assert (first.log == (), [record.text for record in second.log]) == (False, [])
 
 
-def test_a_syntax_error_is_found_before_a_stub_is_asked(workspace: Workspace) -> None:
+def test_a_syntax_error_is_found_without_a_stub(workspace: Workspace) -> None:
     with pytest.raises(ModelLoadError) as caught:
         workspace.load("m", "class TritonPythonModel:\n    def f(self)\n")
     assert caught.value.message == (

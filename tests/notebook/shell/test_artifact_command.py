@@ -74,7 +74,7 @@ def test_what_was_made_in_the_notebook_is_kept_and_exported(notebook: Any, works
         assert answer(server, "m") == [30.0, 1.0]
 
 
-def test_what_cannot_be_kept_is_said(notebook: Any) -> None:
+def test_what_cannot_be_kept_is_reported(notebook: Any) -> None:
     assert "write %triton artifact NAME weights.pt=expression" in notebook.run("%triton artifact m").text
     assert "NameError: name 'nothing' is not defined" in notebook.run("%triton artifact m a.bin=nothing").text
     refused = notebook.run("%triton artifact m a.bin=object()").text

@@ -1,4 +1,4 @@
-"""The kernel's end of the extension's comm, asked by a window that is played here."""
+"""The kernel's end of the extension's comm, used by a window that is played here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Window:
     comm_id = "1"
 
     def __init__(self) -> None:
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self._changed = threading.Condition()
         self._id = 0
         self._on_msg: Callable[[Any], None] = lambda message: None
@@ -47,7 +47,7 @@ class Window:
 
     def send(self, data: dict[str, Any]) -> None:
         with self._changed:
-            self.heard.append(data)
+            self.received.append(data)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -55,24 +55,24 @@ class Window:
 
     def wait(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         with self._changed:
-            came = self._changed.wait_for(lambda: any(map(found, self.heard)), PATIENCE)
-            assert came, json.dumps(self.heard[-1], indent=1)
-            return next(message for message in reversed(self.heard) if found(message))
+            came = self._changed.wait_for(lambda: any(map(found, self.received)), PATIENCE)
+            assert came, json.dumps(self.received[-1], indent=1)
+            return next(message for message in reversed(self.received) if found(message))
 
-    def ask(self, do: str, **given: Any) -> Any:
-        """The answer; of a question that failed what was wrong, as a dict with `kind` and `text`."""
-        self.begin(do, **given)
-        asked = self._id
-        answer = self.wait(lambda message: message.get("id") == asked and "progress" not in message)
+    def request(self, do: str, **arguments: Any) -> Any:
+        """Return the answer; of a request that failed what was wrong, as a dict with `kind` and `text`."""
+        self.begin(do, **arguments)
+        ident = self._id
+        answer = self.wait(lambda message: message.get("id") == ident and "progress" not in message)
         return answer["ok"] if "ok" in answer else answer["error"]
 
-    def begin(self, do: str, **given: Any) -> None:
-        """Ask, and do not wait for the answer."""
+    def begin(self, do: str, **arguments: Any) -> None:
+        """Send the request, and do not wait for the answer."""
         self._id += 1
-        self._on_msg({"content": {"data": {"id": self._id, "do": do, "with": given}}})
+        self._on_msg({"content": {"data": {"id": self._id, "do": do, "with": arguments}}})
 
-    def told(self, **facts: Any) -> dict[str, Any]:
-        """The only model, as soon as the window was told of one with these facts."""
+    def model(self, **facts: Any) -> dict[str, Any]:
+        """Wait until the window knows one model only, with these facts, and return it."""
 
         def fits(message: dict[str, Any]) -> bool:
             models = message.get("models", [])
@@ -84,7 +84,7 @@ class Window:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A server that no test before has loaded anything into: a window is told of all its models."""
+    """Run a server that no test before has loaded anything into: a window gets all its models."""
     with Server(tmp_path, model_control_mode="explicit") as server:
         yield server
 
@@ -102,8 +102,8 @@ def window(windows: Windows) -> Iterator[Window]:
     window.close()
 
 
-def test_a_window_is_greeted_and_told_of_the_models(window: Window) -> None:
-    hello, models = window.heard[:2]
+def test_a_window_is_greeted_with_the_models(window: Window) -> None:
+    hello, models = window.received[:2]
     assert hello["hello"]["protocol"] == PROTOCOL
     assert models == {"models": []}
 
@@ -117,25 +117,25 @@ def test_both_halves_name_the_same_protocol_and_calls() -> None:
     } >= set(CALLS)
 
 
-def test_a_window_is_told_what_becomes_of_a_cell(window: Window, notebook: Notebook) -> None:
+def test_a_window_follows_a_cell(window: Window, notebook: Notebook) -> None:
     notebook.run(MODEL)
-    model = window.told(state="READY")
+    model = window.model(state="READY")
     assert model["cell"].rstrip() == model["served"].rstrip() == MODEL.rstrip()
     assert model["error"] is None
 
     broken = MODEL.replace("responses = []", "responses = = []")
     notebook.run(broken)
-    model = window.told(error={"text": "SyntaxError: invalid syntax", "line": 7}, state="READY")
+    model = window.model(error={"text": "SyntaxError: invalid syntax", "line": 7}, state="READY")
     assert (model["cell"].rstrip(), model["served"].rstrip()) == (broken.rstrip(), MODEL.rstrip())
 
-    window.ask("unload", name="echo")
-    window.told(state="UNLOADED")
-    assert "nope" in window.ask("load", name="nope")["text"]
+    window.request("unload", name="echo")
+    window.model(state="UNLOADED")
+    assert "nope" in window.request("load", name="nope")["text"]
 
 
 def test_a_line_that_fails_in_the_model_is_a_line_of_the_cell(window: Window, notebook: Notebook) -> None:
     notebook.run(MODEL.replace("def execute", "def initialize(self, args):\n        args['nope']\n\n    def execute"))
-    model = window.told(state="FAILED")
+    model = window.model(state="FAILED")
     assert model["error"] == {"text": "KeyError: 'nope'", "line": 7}
     assert model["served"] == ""
 
@@ -143,19 +143,19 @@ def test_a_line_that_fails_in_the_model_is_a_line_of_the_cell(window: Window, no
 def test_an_export_is_planned_then_written(window: Window, notebook: Notebook, tmp_path: Path) -> None:
     notebook.run(MODEL)
     repository = tmp_path / "models"
-    plan = window.ask("plan", models=["echo"], directory=str(repository))
+    plan = window.request("plan", models=["echo"], directory=str(repository))
     assert plan["directory"] == str(repository)
     assert plan["models"][0]["added"] == ["1/model.py", "config.pbtxt"]
     assert not repository.exists()
 
-    done = window.ask("export", models=["echo"], directory=str(repository))
+    done = window.request("export", models=["echo"], directory=str(repository))
     assert (repository / "echo" / "1" / "model.py").read_text() == IDENTITY
     assert done["models"][0]["files"] == ["1/model.py", "config.pbtxt"]
 
     (repository / "echo" / "1" / "model.py").write_text("# edited\n")
-    assert window.ask("plan", models=["echo"], directory=str(repository))["models"][0]["changed"] == ["1/model.py"]
-    assert window.ask("export", models=["echo"], directory=str(repository))["kind"] == "ExportConflict"
-    done = window.ask("export", models=["echo"], directory=str(repository), overwrite=True)
+    assert window.request("plan", models=["echo"], directory=str(repository))["models"][0]["changed"] == ["1/model.py"]
+    assert window.request("export", models=["echo"], directory=str(repository))["kind"] == "ExportConflict"
+    done = window.request("export", models=["echo"], directory=str(repository), overwrite=True)
     assert (Path(done["models"][0]["backup"]) / "1" / "model.py").read_text() == "# edited\n"
 
 
@@ -164,13 +164,13 @@ COMPUTED = "SCALE = 3.0\nweights = np.ones(1000)"
 
 @pytest.fixture
 def scaled(notebook: Notebook) -> None:
-    """A model that uses a constant of another cell, in a notebook with an array."""
+    """Load a model that uses a constant of another cell, in a notebook with an array."""
     notebook.run(f"import numpy as np\n{COMPUTED}")
     notebook.run(MODEL.replace("data = ", "data = SCALE * "))
 
 
 def test_the_panel_is_offered_what_there_is(window: Window) -> None:
-    found = window.ask("export_choices")
+    found = window.request("export_choices")
     names = [each["name"] for each in found["targets"]]
     assert found["target"] == "2.51" and {"2.51", "2.36", "kserve"} < set(names) and len(set(names)) == len(names)
     assert not next(each for each in found["targets"] if each["name"] == names[0])["started"]  # the newest
@@ -179,16 +179,17 @@ def test_the_panel_is_offered_what_there_is(window: Window) -> None:
 
 def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled: None, tmp_path: Path) -> None:
     directory = str(tmp_path / "x")
-    given = {"models": ["echo"], "directory": directory}
-    plain = window.ask("plan", **given)
+    chosen = {"models": ["echo"], "directory": directory}
+    plain = window.request("plan", **chosen)
     (model,) = plain["models"]
     (finding,) = [each for each in model["findings"] if each["row"] == "P1"]
     assert "SCALE is used and not defined" in finding["sentence"] and "Cell In[" in finding["source_line"]
     assert model["warnings"] == [] and plain["refused"] == {} and plain["bytes"] == model["bytes"] > 0
     assert (plain["beside"], plain["environment"], plain["verify"], plain["artifacts"]) == (None, None, [], [])
 
-    whole = window.ask("plan", **given, capture=True, env="requirements", deploy=["docker"], verify=["2.51", "1.0"],
-                       artifacts={"w.npy": "weights", "n.json": "missing + 1", "s.json": "1 +"})  # fmt: skip
+    artifacts = {"w.npy": "weights", "n.json": "missing + 1", "s.json": "1 +"}
+    more: Any = {"capture": True, "env": "requirements", "deploy": ["docker"], "verify": ["2.51", "1.0"]}
+    whole = window.request("plan", **chosen, **more, artifacts=artifacts)
     (model,) = whole["models"]
     assert model["captured"] == ["SCALE"] and not [each for each in model["findings"] if each["row"] == "P1"]
     assert whole["refused"]["deploy"]["fix"] == f"{directory}/models" and whole["refused"]["deploy"]["is_place"]
@@ -199,26 +200,26 @@ def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled:
         (8000, ""), (None, "the notebook does not def"), (None, "'1 +' is not an expressio"),
     ]  # fmt: skip
 
-    refused = window.ask("plan", **given, env=str(tmp_path / "nowhere"))["refused"]["env"]
+    refused = window.request("plan", **chosen, env=str(tmp_path / "nowhere"))["refused"]["env"]
     assert "is not a directory" in refused["text"] and refused["fix"]
-    beside = window.ask("plan", models=["echo"], directory=f"{directory}/models", deploy=["docker"])["beside"]
+    beside = window.request("plan", models=["echo"], directory=f"{directory}/models", deploy=["docker"])["beside"]
     assert "deploy/Dockerfile" in beside["added"] and not Path(directory).exists()
 
 
 def test_the_panels_export_is_that_of_python(window: Window, scaled: None, tmp_path: Path) -> None:
     place = tmp_path / "x" / "models"
     options = {"capture": True, "artifacts": {"w.npy": "weights"}, "deploy": ["docker"]}
-    done = window.ask("export", models=["echo"], directory=str(place), **options, job="1")
+    done = window.request("export", models=["echo"], directory=str(place), **options, job="1")
     assert {"1/model.py", "1/w.npy", "config.pbtxt"} == set(done["models"][0]["files"])
     assert "SCALE = 3.0" in (place / "echo" / "1" / "model.py").read_text() and done["verification"] is None
     assert "deploy/Dockerfile" in done["beside"]["added"] and "Dockerfile" in done["tree"]
-    told = [message["progress"] for message in window.heard if "progress" in message]
-    assert 0 < told[-1]["done"] <= told[-1]["total"]
-    assert window.ask("cancel_export", job="1") == {"cancelled": False}  # it has ended
-    zipped = window.ask("zip_export", job="1")
+    progress = [message["progress"] for message in window.received if "progress" in message]
+    assert 0 < progress[-1]["done"] <= progress[-1]["total"]
+    assert window.request("cancel_export", job="1") == {"cancelled": False}  # it has ended
+    zipped = window.request("zip_export", job="1")
     assert Path(zipped["path"]).stat().st_size == zipped["bytes"] > 0 and zipped["path"].endswith("models-echo.zip")
-    assert "not known" in window.ask("zip_export", job="2")["text"]
-    bad = window.ask("export", models=["echo"], directory=str(place), artifacts={"w.npy": "1 / 0"})
+    assert "not known" in window.request("zip_export", job="2")["text"]
+    bad = window.request("export", models=["echo"], directory=str(place), artifacts={"w.npy": "1 / 0"})
     assert bad["text"] == "w.npy = 1 / 0: ZeroDivisionError: division by zero"
 
 
@@ -236,24 +237,24 @@ def test_an_export_is_cancelled_from_the_window(
     monkeypatch.setattr(importlib.import_module("tritonlab.export.whole_export"), "verify", judged)
     window.begin("export", models=["echo"], directory=str(tmp_path / "x"), verify=["2.51"], job="mine")
     window.wait(lambda message: message.get("progress") == {"line": "at work"})
-    assert window.ask("cancel_export", job="mine") == {"cancelled": True}
+    assert window.request("cancel_export", job="mine") == {"cancelled": True}
     error = window.wait(lambda message: "error" in message)["error"]
     assert error["kind"] == "Cancelled" and "the proof was cancelled" in error["text"] and "stays" in error["text"]
 
 
 def test_what_it_does_not_know_is_an_answer(window: Window) -> None:
-    assert "knows no 'dance'" in window.ask("dance")["text"]
+    assert "knows no 'dance'" in window.request("dance")["text"]
 
 
-def test_a_closed_window_is_told_nothing(windows: Windows, window: Window, notebook: Notebook) -> None:
+def test_a_closed_window_receives_nothing(windows: Windows, window: Window, notebook: Notebook) -> None:
     other = Window()
     other.comm_id = "2"
     windows.opened(other, {})
     other.close()
-    before = list(other.heard)
+    before = list(other.received)
     notebook.run(MODEL)
-    window.told(state="READY")
-    assert other.heard == before
+    window.model(state="READY")
+    assert other.received == before
 
 
 SLEEPY = """\
@@ -271,11 +272,11 @@ class TritonPythonModel:
 
 
 def test_the_overview_says_what_happens_now(window: Window, notebook: Notebook) -> None:
-    window.ask("overview")  # records from now on, where nobody did
+    window.request("overview")  # records from now on, where nobody did
     notebook.run(MODEL.replace("echo", "counted"))
     for _ in range(3):
         notebook["counted"](IN=[[1.0]])
-    overview = window.ask("overview")
+    overview = window.request("overview")
     (model,) = [each for each in overview["models"] if each["name"] == "counted"]
     assert (model["state"], model["answered"], model["failed"]) == ("READY", 3, 0)
     assert [instance["state"] for instance in model["instances"]] == ["ready"]
@@ -289,51 +290,51 @@ def test_the_overview_says_what_happens_now(window: Window, notebook: Notebook) 
 def test_a_request_is_cancelled_from_the_window(window: Window, notebook: Notebook) -> None:
     notebook.run(f"%%triton_model sleepy {IDENTITY_OPTIONS}\n{SLEEPY}")
     answers = notebook["sleepy"].infer(inputs={"IN": [[1.0]]})
-    (request,) = window.ask("overview")["requests"]
+    (request,) = window.request("overview")["requests"]
     assert (request["model"], request["called_by"]) == ("sleepy", "")
-    assert window.ask("cancel", serial=request["serial"])["cancelled"]
+    assert window.request("cancel", serial=request["serial"])["cancelled"]
     with pytest.raises(Exception, match="gone"):
         list(answers)
-    assert not window.ask("cancel", serial=request["serial"])["cancelled"]
+    assert not window.request("cancel", serial=request["serial"])["cancelled"]
 
 
 def test_what_cannot_be_cancelled_is_killed_from_the_window(window: Window, notebook: Notebook) -> None:
     hangs = SLEEPY.replace("not all(request.is_cancelled() for request in requests)", "True")
     notebook.run(f"%%triton_model hangs {IDENTITY_OPTIONS}\n{hangs}")
     answers = notebook["hangs"].infer(inputs={"IN": [[1.0]]}, raise_on_error=False)
-    eventually(lambda: window.ask("overview")["requests"][0]["state"] == "executing")
-    (request,) = window.ask("overview")["requests"]
-    assert request["ends"] == "" and window.ask("kill", name="hangs")["killed"] == []  # nobody has given it up
-    window.ask("cancel", serial=request["serial"])
-    eventually(lambda: window.ask("overview")["requests"][0]["ends"])
-    (request,) = window.ask("overview")["requests"]
+    eventually(lambda: window.request("overview")["requests"][0]["state"] == "executing")
+    (request,) = window.request("overview")["requests"]
+    assert request["ends"] == "" and window.request("kill", name="hangs")["killed"] == []  # nobody has given it up
+    window.request("cancel", serial=request["serial"])
+    eventually(lambda: window.request("overview")["requests"][0]["ends"])
+    (request,) = window.request("overview")["requests"]
     assert request["state"] == "executing, cancel requested"
     assert "Python code cannot be cancelled" in request["ends"] and "%triton kill hangs" in request["ends"]
-    assert window.ask("kill", name="hangs")["killed"]
+    assert window.request("kill", name="hangs")["killed"]
     assert next(answers).error is not None
 
 
 def test_the_log_is_filtered(window: Window, notebook: Notebook) -> None:
     talk = "\n    def initialize(self, args):\n        print('Hello')\n        pb_utils.Logger.log_warn('careful')\n"
     notebook.run(MODEL.replace("echo", "talks").replace("TritonPythonModel:\n", f"TritonPythonModel:{talk}"))
-    assert [line["text"] for line in window.ask("logs", model="talks", search="hello")["lines"]] == ["Hello"]
-    assert [line["text"] for line in window.ask("logs", model="talks", level="WARNING")["lines"]] == ["careful"]
-    assert window.ask("logs", model="other") == {"count": 0, "lines": []}
-    assert window.ask("logs", level="LOUD")["kind"] == "ValueError"
+    assert [line["text"] for line in window.request("logs", model="talks", search="hello")["lines"]] == ["Hello"]
+    assert [line["text"] for line in window.request("logs", model="talks", level="WARNING")["lines"]] == ["careful"]
+    assert window.request("logs", model="other") == {"count": 0, "lines": []}
+    assert window.request("logs", level="LOUD")["kind"] == "ValueError"
 
 
 def test_the_log_names_cells(window: Window, notebook: Notebook) -> None:
     notebook.run(MODEL.replace("echo", "fails").replace("return ", "raise ValueError('no')\n        return ", 1))
     assert not notebook.run("fails(IN=[[1.0]])").success
-    (text,) = [line["text"] for line in window.ask("logs", model="fails", level="ERROR")["lines"]]
+    (text,) = [line["text"] for line in window.request("logs", model="fails", level="ERROR")["lines"]]
     assert f"Cell In[{notebook.number() - 1}]" in text and "model.py" not in text
 
 
-def test_open_ports_are_told(window: Window, workspace: Workspace) -> None:
+def test_open_ports_are_reported(window: Window, workspace: Workspace) -> None:
     endpoints = workspace.ports.open(http_port=0, grpc_port=0, metrics_port=0)
-    assert window.ask("overview")["ports"] == endpoints.places
+    assert window.request("overview")["ports"] == endpoints.places
     workspace.ports.close()
-    assert window.ask("overview")["ports"] == {}
+    assert window.request("overview")["ports"] == {}
 
 
 STEPS = """%%triton_config whole
@@ -349,17 +350,17 @@ def test_an_ensemble_and_its_step_are_exported_once_each(window: Window, noteboo
     notebook.run(MODEL.replace("echo", "part").replace(" --max-batch-size 8", ""))
     notebook.run(STEPS)
     for names in (["whole", "part"], ["part", "whole"], ["whole"]):
-        done = window.ask("export", models=names, directory=str(tmp_path / "x"))
+        done = window.request("export", models=names, directory=str(tmp_path / "x"))
         assert sorted(each["name"] for each in done["models"]) == ["part", "whole"]
         assert [line.strip() for line in done["tree"].splitlines()].count("part/  (was up to date)") <= 1
         assert sum(line.strip().startswith(("part/", "whole/")) for line in done["tree"].splitlines()) == 2
-    plan = window.ask("plan", models=["whole"], directory=str(tmp_path / "x"))
+    plan = window.request("plan", models=["whole"], directory=str(tmp_path / "x"))
     assert [(each["name"], each["needed_by"]) for each in plan["models"]] == [("whole", ""), ("part", "whole")]
 
 
 def test_a_window_gets_the_cells_of_a_repository(notebook: Notebook, window: Any, tmp_path: Path) -> None:
     root = write_repository(tmp_path / "models")
     notebook.run(f"%triton open '{root}'")
-    cells = window.ask("cells", model="pre")["cells"]
+    cells = window.request("cells", model="pre")["cells"]
     assert [cell.split()[0] for cell in cells] == ["%%triton_config", "%%triton_file", "%%triton_model"]
-    assert "is not a model of a repository that was opened" in window.ask("cells", model="nobody")["text"]
+    assert "is not a model of a repository that was opened" in window.request("cells", model="nobody")["text"]

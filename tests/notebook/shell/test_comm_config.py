@@ -1,4 +1,4 @@
-"""What an editor is told about the config.pbtxt that is typed into it."""
+"""What an editor learns about the config.pbtxt that is typed into it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tritonlab.core.config.load_advice import _messages
 from tritonlab.notebook.authoring.config_fields import FIELDS, sentence_of
 from tritonlab.notebook.shell.comm_config import check, complete, explain
 
-NOBODY: Any = None  # no workspace is asked
+NOBODY: Any = None  # no workspace is used
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "word", "said"),
+    ("text", "line", "word", "message"),
     [
         ("max_batch_size: 8\nmax_batchsize: 9\n", 2, "max_batchsize", "Did you mean max_batch_size?"),
         ("input [ { name: 'A' data_type: TYPE_FP33 } ]", 1, "TYPE_FP33", "has no value named TYPE_FP33"),
@@ -24,9 +24,9 @@ NOBODY: Any = None  # no workspace is asked
         ('name: "other"', 1, 'name: "other"', "unexpected directory name"),
     ],
 )
-def test_what_is_refused_has_its_place(text: str, line: int, word: str, said: str) -> None:
+def test_what_is_refused_has_its_place(text: str, line: int, word: str, message: str) -> None:
     (found,) = check(NOBODY, text, "m")
-    assert said in found["text"]
+    assert message in found["text"]
     assert found["line"] == line
     assert text.splitlines()[line - 1][found["start"] : found["end"]] == word
 
@@ -61,7 +61,7 @@ outputs [ { name: "C" } ]
     assert [each["line"] for each in check(NOBODY, "max_batchsize: 9\ninput [ {\nnam: 3", "m")] == [1, 3, 2]
 
 
-def test_nothing_is_said_of_what_is_right() -> None:
+def test_what_is_right_has_no_faults() -> None:
     assert check(NOBODY, "max_batch_size: 8", "m") == []
     assert check(NOBODY, "", "m") == []
     assert check(NOBODY, 'name: "any"') == []  # a file that is not yet in a directory of that name

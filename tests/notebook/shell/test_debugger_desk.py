@@ -1,5 +1,6 @@
-"""`breakpoint()` in a model's cell, in a real kernel: typed lines, interrupts, front ends that cannot be asked, the end
-of the kernel."""
+"""`breakpoint()` in a model's cell, in a real kernel: typed lines, interrupts, front ends without input, the end of the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import nbformat
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from tests.models import ASK_STOPS, STOPS
+from tests.models import CALL_STOPS, STOPS
 from tests.serving import alive, eventually, stub_processes
 from tritonlab.notebook.shell.debugger_desk import CellLines
 
@@ -34,7 +35,7 @@ def lines() -> CellLines:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("printed", "expected"),
     [
         ("> /m/1/model.py(7)execute()\n-> x = 1\n", "> Cell In[3](9)execute()\n-> x = 1\n"),
         ("Breakpoint 1 at /m/1/model.py:7\n", "Breakpoint 1 at Cell In[3]:9\n"),
@@ -43,8 +44,8 @@ def lines() -> CellLines:
         ("7\n{'a': 12}\n", "7\n{'a': 12}\n"),
     ],
 )
-def test_places_and_listings_are_the_cells(lines: CellLines, said: str, shown: str) -> None:
-    assert lines.with_cells(said, "/m/1/model.py") == shown
+def test_places_and_listings_are_the_cells(lines: CellLines, printed: str, expected: str) -> None:
+    assert lines.with_cells(printed, "/m/1/model.py") == expected
 
 
 @pytest.mark.parametrize(
@@ -73,10 +74,11 @@ class Kernel:
         self.manager, self.client = manager, client
 
     def run(self, code: str, answer: Callable[[str], str | None] | None = None) -> str:
-        """Runs a cell and returns all that it showed. `answer` types a line for each prompt, or does something else; a
-        front end without one cannot be asked."""
+        """Run a cell and return all its output. `answer` types a line for each prompt, or does something else; without
+        it the front end takes no input.
+        """
         ident = self.client.execute(code, allow_stdin=answer is not None)
-        shown, end = [], time.monotonic() + 60
+        texts, end = [], time.monotonic() + 60
         while time.monotonic() < end:
             try:
                 prompt = self.client.get_stdin_msg(timeout=0)["content"]["prompt"]
@@ -92,11 +94,11 @@ class Kernel:
             if message["parent_header"].get("msg_id") != ident:
                 continue
             content = message["content"]
-            shown.append(content.get("text") or "\n".join(content.get("traceback", ())))
-            shown.append(content.get("data", {}).get("text/plain", ""))
+            texts.append(content.get("text") or "\n".join(content.get("traceback", ())))
+            texts.append(content.get("data", {}).get("text/plain", ""))
             if content.get("execution_state") == "idle":
-                return "".join(shown)
-        raise AssertionError("the cell does not end: " + "".join(shown))
+                return "".join(texts)
+        raise AssertionError("the cell does not end: " + "".join(texts))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ def typing(*lines: str) -> Callable[[str], str]:
 
 
 def test_lines_are_typed_under_the_cell_that_sent_the_request(kernel: Kernel) -> None:
-    output = kernel.run(ASK_STOPS, typing("p x", "l", "b 9", "c", "clear 1", "x = x * 10", "c"))
+    output = kernel.run(CALL_STOPS, typing("p x", "l", "b 9", "c", "clear 1", "x = x * 10", "c"))
     assert "(8)execute()\n-> x = x + 1\n" in output
     assert "> Cell In[" in output
     assert "  8  ->\t        x = x + 1" in output
@@ -127,15 +129,15 @@ def test_lines_are_typed_under_the_cell_that_sent_the_request(kernel: Kernel) ->
 
 def test_an_interrupt_ends_the_cell_and_the_debugger(kernel: Kernel) -> None:
     began = time.monotonic()
-    output = kernel.run(ASK_STOPS, lambda prompt: kernel.manager.interrupt_kernel())
+    output = kernel.run(CALL_STOPS, lambda prompt: kernel.manager.interrupt_kernel())
     assert "the debugger of 'stops_0' was left at Cell In[" in output
     assert ", line 8" in output
-    assert "[2.0, 3.0]" in kernel.run(ASK_STOPS, typing("c"))
+    assert "[2.0, 3.0]" in kernel.run(CALL_STOPS, typing("c"))
     assert time.monotonic() - began < CLEAN
 
 
-def test_a_front_end_that_cannot_be_asked_gets_a_snapshot(kernel: Kernel) -> None:
-    output = kernel.run(ASK_STOPS)
+def test_a_front_end_without_input_gets_a_snapshot(kernel: Kernel) -> None:
+    output = kernel.run(CALL_STOPS)
     assert "'stops_0' is at a breakpoint and goes on, because nobody can type here.\n  Cell In[" in output
     assert ", line 8, in execute\n    x = x + 1\n" in output
     assert "x = float32[2] [1, 2]" in output
@@ -180,7 +182,7 @@ def test_a_restart_of_the_kernel_ends_a_paused_model(tmp_path: Path) -> None:
     try:
         own.run("%load_ext tritonlab")
         own.run(STOPS)
-        client.execute(ASK_STOPS, allow_stdin=True)
+        client.execute(CALL_STOPS, allow_stdin=True)
         client.get_stdin_msg(timeout=30)
         pid = manager.provisioner.pid
         stubs = stub_processes(pid)
@@ -191,14 +193,14 @@ def test_a_restart_of_the_kernel_ends_a_paused_model(tmp_path: Path) -> None:
         eventually(lambda: not any(alive(stub.pid) for stub in stubs))
         own.run("%load_ext tritonlab")
         own.run(STOPS)
-        assert "[2.0, 3.0]" in own.run(ASK_STOPS, typing("c"))
+        assert "[2.0, 3.0]" in own.run(CALL_STOPS, typing("c"))
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
 
 
 def test_nbclient_runs_a_notebook_with_a_forgotten_breakpoint(tmp_path: Path) -> None:
-    cells = ["%load_ext tritonlab", STOPS, ASK_STOPS]
+    cells = ["%load_ext tritonlab", STOPS, CALL_STOPS]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     began = time.monotonic()
     nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -1,4 +1,4 @@
-"""These tests bring models of a repository into cells of a real IPython shell."""
+"""Models of a repository that come into cells of a real IPython shell."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def next_cell(notebook: Notebook) -> str:
 
 
 def test_open_shows_the_table_and_binds_the_models(notebook: Notebook, root: Path) -> None:
-    shown = notebook.run("%triton open models")
-    assert shown.success
+    result = notebook.run("%triton open models")
+    assert result.success
     for text in ("pre", "READY", "template", "FAILED", "${max_batch_size}", "backend tensorrt"):
-        assert text in shown.text
+        assert text in result.text
     assert notebook["post"](T=ROW)["Y"].tolist() == [2, 3]
-    assert "all" not in notebook.shell.user_ns and "the variable 'all' is Python's own" in shown.text
+    assert "all" not in notebook.shell.user_ns and "the variable 'all' is Python's own" in result.text
     facts = notebook.run("%triton open models post --json").result
     assert {row["name"]: row["state"] for row in facts["models"]}["pre"] == "NOT OPENED"
 
@@ -52,10 +52,10 @@ def test_cells_of_a_repository_go_through_ipython_unchanged(notebook: Notebook, 
 
 def test_edit_brings_a_model_of_a_repository(notebook: Notebook, root: Path, tmp_path: Path) -> None:
     opened: Any = notebook.run("%triton open models").result
-    shown = notebook.run("%triton edit pre")
+    result = notebook.run("%triton edit pre")
     cell = next_cell(notebook)
     assert cell == opened["pre"].to_cells()[-1]
-    assert "%%triton_file pre helper.py" in shown.text and "models/pre" in shown.text
+    assert "%%triton_file pre helper.py" in result.text and "models/pre" in result.text
     assert notebook.run(cell.replace("scaled(x, self.factor)", "-scaled(x, self.factor)")).success
     assert notebook["pre"](X=ROW)["T"].tolist() == [-2, -4]
     # what the cell does not write counts as it is in the directory

@@ -48,10 +48,10 @@ def test_deploy_files_are_refused_where_they_would_lie_among_the_models(notebook
 def test_an_environment_is_for_the_target_of_the_export(
     notebook: Any, in_a_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[EnvironmentOptions] = []
+    requested: list[EnvironmentOptions] = []
 
     def place(models: Any, options: EnvironmentOptions, **_: Any) -> PlacedEnvironment:
-        asked.append(options)
+        requested.append(options)
         return PlacedEnvironment()
 
     monkeypatch.setattr(whole_export, "place_environment", place)
@@ -59,11 +59,11 @@ def test_an_environment_is_for_the_target_of_the_export(
     for target in ("24.08", "kserve", "2.53"):
         more = "--env-python=3.12 --env-budget=300" * (target == "2.53")
         assert notebook.run(f"%triton export same out --env=dir --target={target} {more}").success
-    assert [options.release for options in asked] == ["2.49", "2.34", "2.53"]
-    assert (asked[-1].python, asked[-1].budget) == ("3.12", 300_000_000)
+    assert [options.release for options in requested] == ["2.49", "2.34", "2.53"]
+    assert (requested[-1].python, requested[-1].budget) == ("3.12", 300_000_000)
 
 
-def test_several_models_with_artifacts_are_written_at_once_or_only_shown(notebook: Any, in_a_folder: Path) -> None:
+def test_several_models_with_artifacts_are_written_at_once_or_only_listed(notebook: Any, in_a_folder: Path) -> None:
     for name in ("one", "two"):
         assert notebook.run(f"%%triton_model {name} {OPTIONS}\n{CELL}").success
     result = notebook.run("%triton export one two out/models --dry-run --deploy=docker")

@@ -16,7 +16,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "book.golden"
 
 
-def test_kept_answers_are_asked_for_after_every_reload(notebook: Any, beside: Path) -> None:
+def test_kept_answers_are_compared_after_every_reload(notebook: Any, beside: Path) -> None:
     assert "golden" not in notebook.run(CELL).text
     assert f"kept: {beside}/m/001.json" in notebook.run("%triton golden add m IN=[[1, 2]]").text
     assert "golden: 1 of 1 answers are the same" in notebook.run("%triton golden check").text
@@ -33,14 +33,14 @@ def test_kept_answers_are_asked_for_after_every_reload(notebook: Any, beside: Pa
     assert notebook.run("%triton golden check m").result.passed
 
 
-def test_an_error_that_is_kept_is_told(notebook: Any, beside: Path) -> None:
+def test_an_error_that_is_kept_is_reported(notebook: Any, beside: Path) -> None:
     notebook.run(CELL)
     kept = notebook.run("%triton golden add m")
     assert f"kept: {beside}/m/001.json\nwhat is kept is an error: " in kept.text and "expected 1 inputs" in kept.text
     assert "expected 1 inputs" in kept.result.to_dict()["error"]
 
 
-def test_what_cannot_be_read_is_said(notebook: Any, beside: Path) -> None:
+def test_what_cannot_be_read_is_reported(notebook: Any, beside: Path) -> None:
     notebook.run(CELL)
     for line in ("", "nonsense", "add", "check m IN=1"):
         assert "%triton golden add NAME INPUT0=expression" in notebook.run(f"%triton golden {line}").text

@@ -1,4 +1,4 @@
-"""These tests run magics in a real IPython shell, with the real server and its stubs."""
+"""The magics in a real IPython shell, with the real server and its stubs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_variable_that_is_something_else_is_left_alone(notebook: Any) -> None:
         ("m.v-2", "no variable can be called 'm.v-2'"),
     ],
 )
-def test_a_name_that_no_variable_should_have_is_said(notebook: Any, name: str, why: str) -> None:
+def test_a_name_that_no_variable_should_have_is_reported(notebook: Any, name: str, why: str) -> None:
     result = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}").text
     assert result.startswith(f"{name}  READY")
     assert result.endswith(f"{why}; the model is tritonlab.default_server().model({name!r})\n")
@@ -84,7 +84,7 @@ def test_a_name_that_is_a_path_is_refused_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(("name", "marks"), [("'a b!'", "'!'"), ("a/b", "'/'"), ("'x;y$z'", "'$' and ';'")])
-def test_a_name_that_is_refused_is_told_by_its_characters(notebook: Any, workspace: Any, name: str, marks: str) -> None:
+def test_a_name_that_is_refused_has_its_characters_named(notebook: Any, workspace: Any, name: str, marks: str) -> None:
     result = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}")
     assert f"cannot be the name of a model: {marks} may not be in one; use letters, digits, " in result.text
     assert name.strip("'") not in workspace.names() and not os.listdir(workspace.repository)
@@ -152,7 +152,7 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%triton infer", "OptionError: name a model: %triton infer NAME INPUT0=expression"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line_and_fails_the_cell(notebook: Any, cell: str, text: str) -> None:
+def test_what_cannot_be_gets_one_line_and_fails_the_cell(notebook: Any, cell: str, text: str) -> None:
     result = notebook.run(cell)
     assert not result.success
     assert text in result.text
@@ -249,8 +249,8 @@ def test_the_log_shows_where_the_logger_was_called(notebook: Any) -> None:
     model = ADD.replace("    def execute", f"    def initialize(self, args):\n        {logging}\n\n    def execute", 1)
     notebook.run(f"%%triton_model m {OPTIONS}\n{model}")
     place = f"Cell In[{notebook.number()}], line {2 + model[: model.index('pb_utils.Logger')].count(chr(10))}"
-    shown = repr(notebook.run("%triton logs m --lines 3").result).splitlines()  # prints come by another way than logs
-    assert set(shown) == {f"m_0  {place}  fine", f"m_0  WARNING  {place}  careful", "m_0  plain"}
+    lines = repr(notebook.run("%triton logs m --lines 3").result).splitlines()  # prints come by another way than logs
+    assert set(lines) == {f"m_0  {place}  fine", f"m_0  WARNING  {place}  careful", "m_0  plain"}
 
 
 def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ COMMANDS_OF_MODELS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS_OF_MODELS)
-def test_a_name_that_is_nearly_one_is_said(notebook: Any, command: str) -> None:
+def test_a_name_that_is_nearly_right_gets_a_hint(notebook: Any, command: str) -> None:
     notebook.run(f"%%triton_model add_sub {OPTIONS} --quiet\n{ADD}")
     result = notebook.run(f"%triton {command} ad_sub")
     assert not result.success
@@ -386,7 +386,7 @@ def test_a_misspelt_name_does_not_become_a_model(notebook: Any, line: str) -> No
         ("%%triton_file m notes.txt\nread", "FileError: Is a directory: /dev"),  # the card stands above
     ],
 )
-def test_a_file_that_cannot_be_is_said_in_one_line(notebook: Any, workspace: Any, line: str, text: str) -> None:
+def test_a_file_that_cannot_be_gets_one_line(notebook: Any, workspace: Any, line: str, text: str) -> None:
     notebook.run(f"%%triton_model m --quiet {OPTIONS}\n{ADD}")
     if "notes.txt" in line:  # whatever the system says while the model is written
         workspace._written("m")._write = lambda files: Path("/dev").read_bytes()
@@ -465,7 +465,7 @@ def test_logs_cite_the_version_of_a_process_that_was_started_after_the_load(note
 
 @pytest.fixture
 def loads(workspace: Any) -> Iterator[list[str]]:
-    """The models that were loaded, in order."""
+    """Return the models that were loaded, in order."""
     found: list[str] = []
 
     class Loads(Instrument):
@@ -636,10 +636,10 @@ def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
     started = time.monotonic()
     unloaded = notebook.run("%triton unload stuck")
     assert unloaded.success and time.monotonic() - started < 9  # the notebook is not held up for its ten seconds
-    said = unloaded.text
-    assert "'stuck' version 1, out of service since " in said
-    assert " waits for 1 unanswered request of 'stuck_0' (pid " in said
-    assert re.search(r"It is killed in \d s; %triton kill stuck ends it now\.", said)
+    text = unloaded.text
+    assert "'stuck' version 1, out of service since " in text
+    assert " waits for 1 unanswered request of 'stuck_0' (pid " in text
+    assert re.search(r"It is killed in \d s; %triton kill stuck ends it now\.", text)
     assert "killed what was left of 'stuck': process " in notebook.run("%triton kill stuck").text
     notebook.run("text = next(waiting).error.message")
     assert notebook["text"] == "Server exited before the request completed"
@@ -647,7 +647,7 @@ def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
     assert "nothing of 'stuck' is left to kill: no old process, and none that holds a request" in again.text
 
 
-def test_a_model_that_hangs_is_told_of_and_killed(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_hangs_is_reported_and_killed(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hanging, "USUAL", 0.1)
     notebook.run(f"%%triton_model spins {OPTIONS}\n{ADD.replace('answers = []', 'while True: pass')}")
     notebook.run("waiting = spins.infer(inputs={'IN': [[1.0]]}, raise_on_error=False)")
@@ -655,8 +655,8 @@ def test_a_model_that_hangs_is_told_of_and_killed(notebook: Any, monkeypatch: py
     card = notebook.run("%triton status spins").text
     assert "spins  READY" in card and "Python code cannot be cancelled: %triton kill spins ends it" in card
     killed = notebook.run("%triton kill spins").text
-    said = r"killed what held 1 unanswered request of 'spins_0' \(pid \d+\); another process takes over$"
-    assert re.search(said, killed)
+    pattern = r"killed what held 1 unanswered request of 'spins_0' \(pid \d+\); another process takes over$"
+    assert re.search(pattern, killed)
     notebook.run("text = next(waiting).error.message")
     assert "Stub process 'spins_0' is not healthy" in notebook["text"]
     eventually(notebook["spins"].ready)
@@ -731,8 +731,8 @@ def test_what_triton_could_not_print_is_warned_of(notebook: Any) -> None:
 def test_a_placeholder_in_a_parameter_is_warned_of(notebook: Any, workspace: Any) -> None:
     notebook.run('%%triton_config m\nparameters { key: "dir" value { string_value: "${engine_dir}" } }')
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
-    told = [record.text for record in workspace.server.logs("m") if record.level == "WARNING"]
-    assert "the parameter 'dir' still has ${engine_dir} of its template: write a value for it" in told
+    warnings = [record.text for record in workspace.server.logs("m") if record.level == "WARNING"]
+    assert "the parameter 'dir' still has ${engine_dir} of its template: write a value for it" in warnings
 
 
 def test_an_export_has_the_text_of_the_config_cell(notebook: Any, tmp_path: Path) -> None:
@@ -766,16 +766,16 @@ def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path
 def test_a_stored_check_has_its_result_and_no_progress(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
     monkeypatch.setattr("tritonlab.notebook.shell.check_command.in_kernel", lambda: True)
-    shown: list[tuple[str, bool]] = []
+    displayed: list[tuple[str, bool]] = []
 
     def publish(data: dict[str, str], update: bool = False, **_: Any) -> None:
-        shown.append((data["text/plain"], update))
+        displayed.append((data["text/plain"], update))
 
     monkeypatch.setattr(notebook.shell.display_pub, "publish", publish)
     result = notebook.run("found = %triton check add --seconds 1 --relations answers")
     assert result.success and "\r" not in result.text
-    assert [update for _, update in shown] == [False, *[True] * (len(shown) - 1)]
-    texts = [text for text, _ in shown]
+    assert [update for _, update in displayed] == [False, *[True] * (len(displayed) - 1)]
+    texts = [text for text, _ in displayed]
     assert texts[0] == texts[-1] == "" and any(text.startswith("answers: ") for text in texts)
 
 

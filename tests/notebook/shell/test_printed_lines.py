@@ -10,6 +10,7 @@ import pytest
 from IPython.core.events import EventManager, available_events
 
 import tritonlab
+from tests.models import cell, executes
 from tritonlab import runtime
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.ipc.processes.stub_log import UNCHECKED, LogRecord
@@ -51,25 +52,23 @@ class TritonPythonModel:
 """
 
 
-ODD = """%%triton_model odd --input N:INT32[1] --output SUM:FP32[1]
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        tensors = [pb_utils.Tensor("SUM", np.zeros(1)), pb_utils.Tensor("SMU", np.zeros(1))]
-        return [pb_utils.InferenceResponse(tensors) for _ in requests]
-"""
+ODD = cell(
+    "odd --input N:INT32[1] --output SUM:FP32[1]",
+    executes(
+        'tensors = [pb_utils.Tensor("SUM", np.zeros(1)), pb_utils.Tensor("SMU", np.zeros(1))]\n'
+        "return [pb_utils.InferenceResponse(tensors) for _ in requests]"
+    ),
+)
 
 
 def of(model: str, text: str, **fields: Any) -> LogRecord:
-    given: dict[str, Any] = {"stream": "stdout", "level": "INFO", "serials": (1,), **fields}
-    return LogRecord(0, model, 1, f"{model}_0_0", text=text, **given)
+    facts: dict[str, Any] = {"stream": "stdout", "level": "INFO", "serials": (1,), **fields}
+    return LogRecord(0, model, 1, f"{model}_0_0", text=text, **facts)
 
 
 @pytest.fixture
 def printed() -> Any:
-    """What listens, and the shell that it follows, in a cell that has begun."""
+    """Return what listens, and the shell that it follows, in a cell that has begun."""
     printed, shell = PrintedLines(RunningCell()), SimpleNamespace(events=EventManager(None, available_events))
     printed.follow(shell)
     instruments = Instruments()
@@ -125,21 +124,21 @@ def test_outputs_that_triton_does_not_check_are_warned_of_once(notebook: Any) ->
     assert notebook.run("_ = odd(N=[1])").text == ""
 
 
-def test_a_model_that_python_alone_loads_after_a_reset_is_heard(notebook: Any) -> None:
+def test_a_model_that_python_alone_loads_after_a_reset_is_followed(notebook: Any) -> None:
     tritonlab.load_ipython_extension(notebook.shell)
     source = TALKS.partition("\n")[2]
-    ask = (
+    call = (
         f"talks = tritonlab.load('talks', {source!r}, inputs=['N:INT32[1]'], outputs=['N:INT32[1]'])\n_ = talks(N=[1])"
     )
     try:
-        for cell in (f"import tritonlab\n{ask}", f"tritonlab.reset()\n{ask}"):
+        for cell in (f"import tritonlab\n{call}", f"tritonlab.reset()\n{call}"):
             assert notebook.run(cell).text == "talks | line 0\n"
     finally:
         runtime.follow_workspaces(None)
         tritonlab.reset()
 
 
-def test_a_failure_that_no_client_hears_of_is_shown(notebook: Any) -> None:
+def test_a_failure_that_no_client_gets_is_printed(notebook: Any) -> None:
     notebook.run(
         TALKS.replace("--output N:INT32[1]", "--output N:INT32[1] --decoupled").replace(
             "return responses",
@@ -197,7 +196,7 @@ def test_a_progress_bar_is_its_last_state_and_colours_end_with_their_line(
     assert capsys.readouterr().out == "m | 100% done\nm | all\nm | \x1b[31mred\x1b[0m\n"
 
 
-def test_only_lines_about_requests_are_shown(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_lines_about_requests_are_printed(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
     printed.say(of("m", "of a request"))
     printed.say(of("m", "x" * 5000))
     printed.say(of("m", "of a load", serials=()))

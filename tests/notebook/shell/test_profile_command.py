@@ -18,8 +18,8 @@ class TritonPythonModel:
 def test_the_lines_have_the_numbers_of_the_cell(notebook: Any) -> None:
     notebook.run(CELL)
     place = f"Cell In[{notebook.number()}]"
-    shown = notebook.run("found = %triton profile slow --seconds 0.3 --batch 2\nfound")
-    assert shown.success and "Lines of slow: " in shown.text
+    result = notebook.run("found = %triton profile slow --seconds 0.3 --batch 2\nfound")
+    assert result.success and "Lines of slow: " in result.text
     slowest = notebook["found"].slowest
     assert (slowest.place, slowest.line, slowest.text.strip()) == (place, 7, "time.sleep(0.01)")
     assert notebook["found"].sizes == [2]
@@ -38,5 +38,5 @@ def test_it_watches_what_others_send(notebook: Any) -> None:
 
 def test_it_looks_at_memory(notebook: Any) -> None:
     notebook.run(CELL)
-    shown = notebook.run("%triton profile slow --seconds 0.2 --memory")
-    assert shown.success and "Memory by line of slow: " in shown.text
+    result = notebook.run("%triton profile slow --seconds 0.2 --memory")
+    assert result.success and "Memory by line of slow: " in result.text

@@ -9,7 +9,7 @@ from tritonlab.notebook.shell.prompt_watch import PromptWatch
 
 
 class Clock:
-    """Stands for the module `time`."""
+    """A stand-in for the module `time`."""
 
     now = 100.0
 
@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_box_that_was_shown_and_is_not_any_more_is_gone(clock: Clock) -> None:
+def test_a_box_that_was_visible_and_is_not_any_more_is_gone(clock: Clock) -> None:
     watch = PromptWatch(lambda waits: 1)
     with watch:
         watch.seen(True)
@@ -46,7 +46,7 @@ def test_a_box_that_went_before_it_was_seen_is_gone(clock: Clock) -> None:
         assert watch._nobody_sees_it(1)
 
 
-def test_a_window_of_another_front_end_than_the_one_that_is_asked_ends_nothing(clock: Clock) -> None:
+def test_a_window_of_a_front_end_without_the_prompt_ends_nothing(clock: Clock) -> None:
     watch = PromptWatch(lambda waits: 1)
     with watch:
         for _ in range(99):

@@ -41,7 +41,7 @@ def test_it_prints_as_python_would_have_printed_it() -> None:
     )
 
 
-def test_context_and_cause_are_told_apart() -> None:
+def test_context_and_cause_are_distinguished() -> None:
     inner = RemoteException("KeyError", "'k'")
     assert as_exception(RemoteException("E", "", cause=inner, is_context=True)).__cause__ is None
     assert as_exception(RemoteException("E", "", cause=inner)).__cause__ is not None
@@ -59,11 +59,11 @@ def test_a_line_far_down_and_a_line_of_zero_are_possible() -> None:
         assert as_exception(RemoteException("E", "", frames=(Frame("<m>", line, "f"),))).__traceback__ is not None
 
 
-def test_a_recursion_is_shown_in_few_frames() -> None:
+def test_a_recursion_has_few_frames() -> None:
     turn = (Frame("<m>", 2, "execute"), Frame("<m>", 4, "inner"))
     error = as_exception(RemoteException("RecursionError", "too deep", frames=(Frame("<m>", 1, "first"), *turn * 400)))
-    shown = [(frame.name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    assert shown == [("first", 1), *[("execute", 2), ("inner", 4)] * 3]
+    frames = [(frame.name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    assert frames == [("first", 1), *[("execute", 2), ("inner", 4)] * 3]
     assert error.__notes__ == ["794 more frames repeat those above"]
     few = as_exception(RemoteException("E", "", frames=turn * 3, notes=("a note",)))
     assert len(traceback.extract_tb(few.__traceback__)) == 6

@@ -15,7 +15,7 @@ CELL = contextvars.ContextVar("CELL", default="none")
 
 
 class Out:
-    """Is a stream that knows the cell of who writes, as ipykernel's does."""
+    """A stream that knows the cell of who writes, as ipykernel's does."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str]] = []

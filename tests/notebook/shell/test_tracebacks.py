@@ -54,7 +54,7 @@ def test_a_coroutine_shows_the_frames_of_the_author_only(notebook: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "shown"),
+    ("waits", "frame"),
     [
         # nobody waits for its error: Python prints it, in the cell's own lines
         (
@@ -64,13 +64,13 @@ def test_a_coroutine_shows_the_frames_of_the_author_only(notebook: Any) -> None:
         ("concurrent.futures.ThreadPoolExecutor().submit(self.fail).result()", "Cell In[{n}], line 6, in fail()"),
     ],
 )
-def test_an_error_in_a_thread_points_into_the_cell(notebook: Any, waits: str, shown: str) -> None:
+def test_an_error_in_a_thread_points_into_the_cell(notebook: Any, waits: str, frame: str) -> None:
     source = MODEL.replace("import t", "import concurrent.futures, threading, t", 1)
     source = source.replace("    def execute", '    def fail(self):\n        raise KeyError("lost")\n\n    def execute')
     notebook.run(source.replace('raise ValueError("negative")', waits))
     number = notebook.number()
     result = notebook.run("m(IN=[[-1.0]])")
-    assert shown.format(n=number) in result.text.splitlines() and "KeyError: 'lost'" in result.text
+    assert frame.format(n=number) in result.text.splitlines() and "KeyError: 'lost'" in result.text
     assert "model.py" not in result.text and "tritonlab/" not in result.text
 
 
@@ -208,7 +208,7 @@ def test_an_exception_in_a_helper_file_points_into_its_cell(notebook: Any) -> No
     assert f"Cell In[{helper}], line 3, in check()" in result.text
 
 
-def test_causes_are_chained_and_libraries_shown(notebook: Any) -> None:
+def test_causes_are_chained_and_libraries_included(notebook: Any) -> None:
     source = """\
 import json
 
@@ -370,8 +370,8 @@ def test_an_interrupt_shows_where_the_model_was(notebook: Any) -> None:
     model = notebook.number()
     result = notebook.run("m(IN=[1.0])")
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
-    shown = r"----> 1 m\(IN=\[1.0\]\)\n\nRequestInterrupted: \nrequest \d+ of model 'm' waits for \d.\d s: m_0"
-    assert re.search(shown, result.text)
+    pattern = r"----> 1 m\(IN=\[1.0\]\)\n\nRequestInterrupted: \nrequest \d+ of model 'm' waits for \d.\d s: m_0"
+    assert re.search(pattern, result.text)
     assert f"Cell In[{model}], line 6, in execute\n    for _ in" in result.text
     assert "tritonlab" not in result.text
 
@@ -392,7 +392,7 @@ def test_an_interrupted_load_shows_where_the_model_was(notebook: Any, before: st
     result = notebook.run(LOADS.replace("KERNEL", str(os.getpid())))
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     lines = result.text.splitlines()
-    # the stub is asked at once, and may still be in the line that sends the signal
+    # the stub gets its question at once, and may still be in the line that sends the signal
     assert re.search(rf"^Cell In\[{notebook.number()}\], line [56], in initialize\(\)$", result.text, re.MULTILINE)
     assert "KeyboardInterrupt: the load of 'm_0' was interrupted here" in lines
     assert "tritonlab/" not in result.text

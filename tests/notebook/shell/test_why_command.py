@@ -15,28 +15,28 @@ MODEL = f"%%triton_model awaited {IDENTITY_OPTIONS} --quiet\n{IDENTITY}"
 
 
 @pytest.fixture
-def told(notebook: Notebook) -> Any:
-    def told(line: str = "") -> str:
+def why(notebook: Notebook) -> Any:
+    def why(line: str = "") -> str:
         return repr(notebook.run(f"%triton why {line}").result)
 
-    return told
+    return why
 
 
-def test_why_names_cells_and_fixes(notebook: Notebook, told: Any) -> None:
+def test_why_names_cells_and_fixes(notebook: Notebook, why: Any) -> None:
     notebook.run(MODEL)
-    assert told("awaited") == "Nothing waits in model 'awaited': no request is in flight, no load goes on."
+    assert why("awaited") == "Nothing waits in model 'awaited': no request is in flight, no load goes on."
     notebook.run(f"{MODEL}\nimport nowhere_at_all")
     number, line = notebook.number(), MODEL.count("\n") + 2
-    text = told("awaited")
+    text = why("awaited")
     assert "the last load of model 'awaited' failed: ModuleNotFoundError: No module named 'nowhere_at_all'." in text
     assert f"  At Cell In[{number}], line {line}." in text
     assert "  Fix: %pip install brings one that others wrote, %%triton_file MODEL nowhere_at_all.py writes" in text
     reason = json.loads(repr(notebook.run("%triton why awaited --json").result))["reasons"][0]
     assert (reason["kind"], reason["where"]) == ("load", f"Cell In[{number}], line {line}")
-    assert "The version from before serves on." in told("awaited")
+    assert "The version from before serves on." in why("awaited")
     notebook.run(MODEL)
     # once the version from before has ended
-    eventually(lambda: told("awaited").startswith("Nothing waits in model 'awaited'"))
+    eventually(lambda: why("awaited").startswith("Nothing waits in model 'awaited'"))
     assert not notebook.run("%triton why nothing").success
 
 

@@ -1,11 +1,11 @@
-"""Tests for the plots of views: executions, batch sizes, metrics."""
+"""The plots of views: executions, batch sizes, metrics."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.plots import closed_figures, drawn, facts
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.notebook.views.record.memory import Memory
 from tritonlab.notebook.views.record.metrics import Metrics
@@ -19,11 +19,11 @@ __all__ = ["closed_figures"]
 
 @pytest.fixture
 def timeline() -> Timeline:
-    heard = Heard()
-    heard.execute(asked(1, at=0), asked(2, at=1), start=5, end=9)
-    heard.execute(asked(3, at=2), start=9, end=11, instance="add_0_1", failed=True)
-    heard.execute(asked(4, at=7), start=12, end=14)
-    return Timeline(heard.recording, "add")
+    hooks = RecorderHooks()
+    hooks.execute(make_request(1, at=0), make_request(2, at=1), start=5, end=9)
+    hooks.execute(make_request(3, at=2), start=9, end=11, instance="add_0_1", failed=True)
+    hooks.execute(make_request(4, at=7), start=12, end=14)
+    return Timeline(hooks.recording, "add")
 
 
 def test_executions_are_lanes_over_the_time_of_day(timeline: Timeline) -> None:
@@ -40,13 +40,13 @@ def test_executions_are_lanes_over_the_time_of_day(timeline: Timeline) -> None:
 
 
 def test_streams_are_lanes_with_a_mark_for_each_response() -> None:
-    heard = Heard()
-    one, other = asked(1, at=0, request_id="one"), asked(2, at=5)
+    hooks = RecorderHooks()
+    one, other = make_request(1, at=0, request_id="one"), make_request(2, at=5)
     for request in (one, other):
-        heard.respond(request, at=10, outputs=request.inputs, final=False)
-    heard.respond(one, at=20, empty=True)
-    heard.execute(one, start=2, end=21)
-    ax = drawn(Streams(heard.recording, "add").plot)
+        hooks.respond(request, at=10, outputs=request.inputs, final=False)
+    hooks.respond(one, at=20, empty=True)
+    hooks.execute(one, start=2, end=21)
+    ax = drawn(Streams(hooks.recording, "add").plot)
     assert facts(ax) == {
         "title": "Streams of add",
         "x": "time of day",
@@ -98,7 +98,7 @@ def test_memory_is_in_mib() -> None:
     ax = drawn(Memory(Recording(), "add", lambda: [held], False).plot)
     assert facts(ax)["y"] == "memory, MiB" and facts(ax)["title"] == "Memory of add"
     assert max(float(line.get_ydata()[-1]) for line in ax.lines) == 3
-    assert {line.get_marker() for line in ax.lines} == {"."}  # one moment is no line
+    assert {line.get_marker() for line in ax.lines} == {"."}  # one moment is not a line
     begin, end = ax.get_xlim()
     assert (end - begin) * 86400 == pytest.approx(1.0, rel=1e-3)
 

@@ -17,7 +17,7 @@ class Counter(LiveView):
 
     def __init__(self) -> None:
         super().__init__(count=0)
-        self.asked: list[Mapping[str, Any]] = []
+        self.received: list[Mapping[str, Any]] = []
 
     def text(self) -> str:
         return f"counted {self.state['count']}"
@@ -26,22 +26,22 @@ class Counter(LiveView):
         return f"<b>{self.text()}</b>"
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        self.asked.append(content)
+        self.received.append(content)
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What was displayed, and how, as in a kernel."""
+def displayed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return what is displayed, and how, as in a kernel."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
     monkeypatch.setattr(module, "_display", lambda bundle, **how: found.append((bundle, how)))
     monkeypatch.setattr(module, "in_kernel", lambda: True)
     return found
 
 
-def test_a_view_has_a_static_form_and_a_live_one(shown: list[Any]) -> None:
+def test_a_view_has_a_static_form_and_a_live_one(displayed: list[Any]) -> None:
     view = Counter()
     view.show()
-    (static, how), (live, _) = shown
+    (static, how), (live, _) = displayed
     assert static["text/plain"] == repr(view) == "counted 0"
     begin, _, rest = static["text/html"].partition("<link ")  # which hides the live one where nothing runs it
     assert begin.endswith(f"<div class='tl-static tl-static-{view.id}'>") and rest.endswith("><b>counted 0</b></div>")
@@ -50,14 +50,14 @@ def test_a_view_has_a_static_form_and_a_live_one(shown: list[Any]) -> None:
     assert live["text/plain"] == live["text/html"] == ""  # where there is no kernel it leaves nothing behind
 
 
-def test_both_forms_follow_the_state(shown: list[Any]) -> None:
+def test_both_forms_follow_the_state(displayed: list[Any]) -> None:
     view = Counter()
     view.show()
     view.update(count=3)
     assert view.widget.state == {"count": 3}
     view.freeze()
-    assert shown[-1][0]["text/plain"] == "counted 3"
-    assert shown[-1][1] == {"display_id": view.id, "update": True}
+    assert displayed[-1][0]["text/plain"] == "counted 3"
+    assert displayed[-1][1] == {"display_id": view.id, "update": True}
 
 
 def test_what_is_as_it_was_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,56 +75,56 @@ def test_the_browser_asks_through_the_widget_or_while_a_cell_runs_through_a_comm
     view.widget._handle_custom_msg({"do": "more"}, [])
 
     class Comm:
-        def on_msg(self, heard: Any) -> None:
-            self.heard = heard
+        def on_msg(self, callback: Any) -> None:
+            self.callback = callback
 
     comm = Comm()
     module._opened(comm, {})
-    comm.heard({"content": {"data": {"view": view.id, "content": {"do": "less"}}}})
-    comm.heard({"content": {"data": {"view": "of a kernel before", "content": {}}}})
-    assert view.asked == [{"do": "more"}, {"do": "less"}]
+    comm.callback({"content": {"data": {"view": view.id, "content": {"do": "less"}}}})
+    comm.callback({"content": {"data": {"view": "of a kernel before", "content": {}}}})
+    assert view.received == [{"do": "more"}, {"do": "less"}]
 
 
 class Follower(Counter):
     subject = "a model"
 
 
-def test_the_next_view_of_a_subject_fixes_the_stored_form_of_the_one_before(shown: list[Any]) -> None:
+def test_the_next_view_of_a_subject_fixes_the_stored_form_of_the_one_before(displayed: list[Any]) -> None:
     one, other, apart = Follower(), Follower(), Counter()
     for view in (one, apart, other):
         view.show()
-    shown.clear()
+    displayed.clear()
     for view in (one, other, apart):
         view.update(count=7)
         view.freeze()
-    assert [how["display_id"] for _, how in shown] == [other.id, apart.id]
+    assert [how["display_id"] for _, how in displayed] == [other.id, apart.id]
     assert one.widget.state == {"count": 7}  # the live form goes on
 
 
-def test_a_view_that_is_shown_again_leaves_its_first_output_as_it_was(shown: list[Any]) -> None:
+def test_a_view_that_is_displayed_again_leaves_its_first_output_as_it_was(displayed: list[Any]) -> None:
     view = Counter()
     view.show()
     view.update(count=2)
     view.show()
     view.update(count=5)
     view.freeze()
-    outputs = [how["display_id"] for bundle, how in shown if "display_id" in how]
+    outputs = [how["display_id"] for bundle, how in displayed if "display_id" in how]
     assert outputs[0] == view.id and outputs[1] == outputs[2] != view.id
 
 
-def test_a_closed_view_keeps_its_static_form(shown: list[Any]) -> None:
+def test_a_closed_view_keeps_its_static_form(displayed: list[Any]) -> None:
     view = Counter()
     view.show()
     view.update(count=2)
     view.close()
     view.update(count=3)
-    assert shown[-1][0]["text/plain"] == "counted 2"
+    assert displayed[-1][0]["text/plain"] == "counted 2"
 
 
-def test_without_anywidget_there_is_the_static_form(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_anywidget_there_is_the_static_form(displayed: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     view = Counter()
     view.show()
     view.update(count=1)
     view.freeze()
-    assert [bundle["text/plain"] for bundle, _ in shown] == ["counted 0", "counted 1"]
+    assert [bundle["text/plain"] for bundle, _ in displayed] == ["counted 0", "counted 1"]

@@ -1,4 +1,4 @@
-"""What `model.attach()` prints."""
+"""The text that `model.attach()` prints."""
 
 from __future__ import annotations
 

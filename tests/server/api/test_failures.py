@@ -1,4 +1,4 @@
-"""What is kept of a failure of the author's code: enough to understand it, and to send the same again."""
+"""The record of a failure of the author's code: enough to understand it, and to send the same again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHAPES = config("X FP32 -1", "Y FP32 -1")
 
 
 def fail(model: Model, **inputs: Any) -> ModelError:
-    """The error of a request that the model's code fails."""
+    """Return the error of a request that the model's code fails."""
     with pytest.raises(ModelError) as caught:
         model(**inputs)
     return caught.value
@@ -76,11 +76,11 @@ def test_a_failure_is_kept_while_the_model_serves(failing: Model) -> None:
     (frame,) = capsule.frames
     assert (frame.file, frame.line, frame.function) == (str(failing.directory / "1" / "model.py"), 14, "execute")
     assert frame.start == 12 and "raise ValueError" in frame.source[2]
-    said = {name: text for name, text in frame.variables}
-    assert said["self"] == "<TritonPythonModel scale=2.5>"
-    assert said["x"] == "float32[3] [3, -1, 2]"
-    assert said["requests"] == "[InferenceRequest id='one' inputs=[X]]"
-    assert said["number"] == "0"
+    variables = {name: text for name, text in frame.variables}
+    assert variables["self"] == "<TritonPythonModel scale=2.5>"
+    assert variables["x"] == "float32[3] [3, -1, 2]"
+    assert variables["requests"] == "[InferenceRequest id='one' inputs=[X]]"
+    assert variables["number"] == "0"
     assert failing(X=np.float32([1]))["Y"].tolist() == [2.5]
     assert failing.instances()[0]["pid"] == pid
 
@@ -104,10 +104,10 @@ def test_the_facts_in_words_and_for_programs(failing: Model) -> None:
 
 def test_the_text_names_cells_where_there_are_some(failing: Model) -> None:
     fail(failing, X=np.float32([-1]))
-    shown = ShownFailure(
+    displayed = ShownFailure(
         failing, failing.failures[-1].capsule, lambda text: re.sub(r'File ".*?", line 14', "Cell In[2], line 15", text)
     )
-    lines = repr(shown).split("\n")
+    lines = repr(displayed).split("\n")
     place = lines.index("  Cell In[2], line 15, in execute")
     assert lines[place + 1] == '    raise ValueError("negative: " + str(x.min()))'
 
@@ -193,9 +193,9 @@ def test_a_failure_takes_only_so_much(lab: Lab) -> None:
     inputs = "; ".join(f"X{i} UINT8 -1" for i in range(6))
     model = lab.load("wide", "class TritonPythonModel:\n    def execute(self, requests): 1 / 0", config(inputs))
     fail(model, **{f"X{i}": np.zeros(MOST_TENSOR, np.uint8) for i in range(6)})
-    kept = model.failures[-1].capsule.requests[0].inputs.values()
-    assert sum(each.byte_size for each in kept if each.tensor is not None) == MOST_CAPSULE
-    assert sum(each.tensor is None for each in kept) == 2
+    inputs = model.failures[-1].capsule.requests[0].inputs.values()
+    assert sum(each.byte_size for each in inputs if each.tensor is not None) == MOST_CAPSULE
+    assert sum(each.tensor is None for each in inputs) == 2
 
 
 # -- whatever the author's code is doing
@@ -397,6 +397,6 @@ def test_what_no_client_hears_of_is_marked_in_the_log(lab: Lab) -> None:
     answers = list(model.infer(inputs={"X": np.float32([1, 1])}))
     assert len(answers) == 1
     eventually(lambda: any(record.unheard and "too late" in record.text for record in model.logs()))
-    fail_heard = list(model.infer(inputs={"X": np.float32([0, 1])}, raise_on_error=False))
-    assert "too late" in str(fail_heard[0].error)
+    responses = list(model.infer(inputs={"X": np.float32([0, 1])}, raise_on_error=False))
+    assert "too late" in str(responses[0].error)
     assert [record.unheard for record in model.logs() if "too late" in record.text] == [True, False]

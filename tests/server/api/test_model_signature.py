@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.models import executes
 from tritonlab import Model, Server
 from tritonlab.server.api.model_signature import call_help, call_signature
 
@@ -23,9 +24,7 @@ output { name: "OUT" data_type: TYPE_FP16 dims: [-1, 2] }
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     repository = tmp_path_factory.mktemp("models")
     (repository / "m" / "1").mkdir(parents=True)
-    (repository / "m" / "1" / "model.py").write_text(
-        "class TritonPythonModel:\n    def execute(self, requests): return []\n"
-    )
+    (repository / "m" / "1" / "model.py").write_text(executes("return []"))
     (repository / "m" / "config.pbtxt").write_text(CONFIG)
     with Server(repository, warm=0) as server:
         yield server.model("m")

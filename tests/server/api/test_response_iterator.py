@@ -13,7 +13,7 @@ from tritonlab.server.api.response_iterator import ResponseIterator
 
 
 class Executor:
-    """Leads until `done`, doing what the test says instead of reading a link."""
+    """An executor that leads until `done`, and does what the test wants instead of reading a link."""
 
     def __init__(self, *steps: Callable[[], None]) -> None:
         self._steps = iter(steps)

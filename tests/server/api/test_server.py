@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, initializes
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, alive, config, eventually, in_threads, write_model
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -85,7 +85,7 @@ def test_whatever_can_be_a_tensor_is_taken(add_sub: Model, value: object) -> Non
         (lambda m: m.create_request(INPUT0=[1]), "the inputs go into one dict"),
     ],
 )
-def test_inputs_in_the_wrong_place_are_told_theirs(add_sub: Model, call: Any, text: str) -> None:
+def test_inputs_in_the_wrong_place_get_an_error_that_names_theirs(add_sub: Model, call: Any, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
         call(add_sub)
 
@@ -151,9 +151,9 @@ def test_a_request_goes_once(script: Script) -> None:
 @pytest.mark.parametrize("kind", [str, np.str_])  # numpy's is a str, and memory that could be sent instead
 def test_every_field_reaches_the_model(script: Script, kind: type[str]) -> None:
     code = """
-    said = [request.request_id(), request.correlation_id(), request.flags(), request.timeout(),
-            request.parameters(), sorted(request.requested_output_names())]
-    return [answer(TEXT=np.array([repr(said)], dtype=object))]"""
+    fields = [request.request_id(), request.correlation_id(), request.flags(), request.timeout(),
+              request.parameters(), sorted(request.requested_output_names())]
+    return [answer(TEXT=np.array([repr(fields)], dtype=object))]"""
     (response,) = script.model.infer(
         inputs={kind("CODE"): text(inspect.cleandoc(code))},
         request_id=kind("r"),
@@ -164,8 +164,8 @@ def test_every_field_reaches_the_model(script: Script, kind: type[str]) -> None:
         parameters={kind("s"): kind("v"), "i": 5, "b": True, "f": 1.5},
         requested_outputs=np.array(["TEXT"]) if kind is np.str_ else ["TEXT"],
     )
-    said = response.outputs["TEXT"].numpy()[0].decode()
-    assert said == """['r', 'seq', 3, 5000000, '{"s":"v","i":5,"b":true,"f":1.5}', ['TEXT']]"""
+    fields = response.outputs["TEXT"].numpy()[0].decode()
+    assert fields == """['r', 'seq', 3, 5000000, '{"s":"v","i":5,"b":true,"f":1.5}', ['TEXT']]"""
 
 
 def test_parameters_of_a_response(script: Script) -> None:  # rule 3.4.5
@@ -194,9 +194,9 @@ def test_inputs_and_outputs_are_gone_with_their_last_user(add_sub: Model, read: 
         del sent
         if read:
             response = next(iterator)
-            kept = weakref.ref(response.outputs["OUTPUT0"].data)
+            memory = weakref.ref(response.outputs["OUTPUT0"].data)
             del response
-            assert kept() is None
+            assert memory() is None
         else:
             arrived = iterator._responses
             eventually(lambda: arrived)
@@ -334,9 +334,9 @@ def test_state_and_instances(add_sub: Model) -> None:
 def test_a_handle_on_nothing(lab: Lab) -> None:
     model = lab.server.model("nothing")
     assert (model.state, model.ready()) == ("UNKNOWN", False)
-    for ask in (model.metadata, model.config, model.instances, model):
+    for call in (model.metadata, model.config, model.instances, model):
         with pytest.raises(NotFoundError, match="Request for unknown model: 'nothing' is not found"):
-            ask()
+            call()
     with pytest.raises(InvalidArgumentError, match=r"^requested model 'nothing' is not available$"):
         model.statistics()
 
@@ -458,14 +458,14 @@ def test_a_server_on_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_failed_load_is_caught_by_its_code(lab: Lab) -> None:
-    lab.write("fails", "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no')\n")
+    lab.write("fails", initializes("raise ValueError('no')"))
     with pytest.raises(InvalidArgumentError, match="load failed for model 'fails'") as caught:
         lab.server.load("fails")
     assert isinstance(caught.value, ModelLoadError) and not isinstance(caught.value, InternalError)
     assert caught.value.exception is not None and caught.value.exception.text == "no"
-    with pytest.raises(InternalError, match="failed to load 'nowhere'") as told:
+    with pytest.raises(InternalError, match="failed to load 'nowhere'") as caught:
         lab.server.load("nowhere")
-    assert isinstance(told.value, ModelLoadError) and "there is no directory 'nowhere'" in told.value.reason
+    assert isinstance(caught.value, ModelLoadError) and "there is no directory 'nowhere'" in caught.value.reason
 
 
 # -- what no client can say

@@ -113,7 +113,7 @@ def test_a_directory_with_a_model_file_is_a_backend(place: Place) -> None:
     assert place.config.runtime == "model.py"
 
 
-def test_the_configuration_that_was_given_is_not_touched(place: Place) -> None:
+def test_the_callers_configuration_is_not_changed(place: Place) -> None:
     place.backend("mine", FILE, "pb_exec_env_model.py.tar.gz")
     config = ModelConfig(name="m", backend="mine")
     with pytest.raises(TritonError):

@@ -1,4 +1,4 @@
-"""These tests build graphs of ensembles by hand; each ensemble is named after the models in it."""
+"""Graphs of ensembles, built by hand; each ensemble is named after the models in it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_order_exists_for_ensembles_that_contain_each_other_too() -> None:
 @pytest.mark.parametrize(
     ("name", "text"), [("a", "x -> y"), ("self", "self -> self"), ("x", ""), ("outer", "")], ids=str
 )
-def test_an_ensemble_that_contains_itself_is_told(name: str, text: str) -> None:
+def test_an_ensemble_that_contains_itself_is_refused(name: str, text: str) -> None:
     graph = DependencyGraph(
         {"a": ensemble("b"), "b": ensemble("a"), "self": ensemble("self"), "x": ensemble("m"), "outer": ensemble("a")}
     )

@@ -1,4 +1,4 @@
-"""Models that do not end by themselves: how long an unload or a stop waits for them, and what is left."""
+"""Models that do not end by themselves: how long an unload or a stop waits for them, and what remains."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FINALIZING = (
 EXITED = "Server exited before the request completed"
 
 
-class Told(Instrument):
+class WaitReports(Instrument):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
@@ -65,7 +65,7 @@ def within(low: float, high: float) -> Iterator[None]:
 
 
 def executing(lab: Lab, name: str) -> tuple[Model, list[TritonError], int]:
-    """A model that executes a request, where its error will be, and its process."""
+    """Return a model that executes a request, the list that gets its error, and its process id."""
     model = lab.load(name, EXECUTING[name])
     errors: list[TritonError] = []
 
@@ -82,14 +82,14 @@ def executing(lab: Lab, name: str) -> tuple[Model, list[TritonError], int]:
 
 
 def gone(model: Model, pid: int) -> None:
-    """Nothing is left of it, and it can be loaded again."""
+    """Assert that nothing is left of a model, and that it can be loaded again."""
     assert not alive(pid)
     assert (model.state, model.reason) == ("UNAVAILABLE", "unloaded")
     await_endings()
 
 
 @pytest.mark.parametrize("name", EXECUTING)
-def test_an_unload_waits_as_long_as_it_is_told(lab: Lab, name: str) -> None:
+def test_an_unload_waits_for_its_timeout(lab: Lab, name: str) -> None:
     model, errors, pid = executing(lab, name)
     with within(0.5, 30):
         lab.server.unload(model, timeout=0.5)
@@ -101,7 +101,7 @@ def test_an_unload_waits_as_long_as_it_is_told(lab: Lab, name: str) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_an_unload_that_is_told_nothing_waits_as_long_as_a_notebooks(lab: Lab) -> None:
+def test_an_unload_without_a_timeout_waits_as_long_as_a_notebooks(lab: Lab) -> None:
     model, errors, pid = executing(lab, "sleeps")
     with within(UNLOAD_SECONDS, 50):
         lab.server.unload(model)
@@ -128,22 +128,22 @@ def test_a_finalize_that_hangs_is_ended_too(lab: Lab, hang: str) -> None:
     gone(model, pid)
 
 
-def test_what_is_waited_for_is_said(lab: Lab) -> None:
-    told = Told()
-    lab.server.instruments.add(told)
+def test_what_is_waited_for_is_reported(lab: Lab) -> None:
+    reports = WaitReports()
+    lab.server.instruments.add(reports)
     try:
         model, _, pid = executing(lab, "sleeps")
         lab.server.unload(model, timeout=2.5)
         waits = f"waits for 1 unanswered request of 'sleeps_0' (pid {pid})."
         ends = r"It is ended in [01] s; an interrupt ends it now\."
-        (text,) = told.texts
+        (text,) = reports.texts
         assert re.fullmatch(re.escape(f"'sleeps' is being unloaded and {waits} ") + ends, text)
-        assert lab.server.logs("sleeps")[-1].text == told.texts[0]
+        assert lab.server.logs("sleeps")[-1].text == reports.texts[0]
         model = lab.load("finalizes", FINALIZING.replace("HANG", "time.sleep(600)"))
         lab.server.unload(model, timeout=2.5)
-        assert "waits for the finalize of 'finalizes_0' (pid " in told.texts[-1]
+        assert "waits for the finalize of 'finalizes_0' (pid " in reports.texts[-1]
     finally:
-        lab.server.instruments.remove(told)
+        lab.server.instruments.remove(reports)
 
 
 def test_one_that_ends_in_time_ends_as_ever(lab: Lab) -> None:
@@ -155,7 +155,7 @@ def test_one_that_ends_in_time_ends_as_ever(lab: Lab) -> None:
 
 
 def interrupted(function: Callable[[], Any]) -> None:
-    """An interrupt comes while it runs; it returns at once."""
+    """Interrupt a call while it runs, and assert that it returns at once."""
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with within(0.4, 60), pytest.raises(KeyboardInterrupt):
@@ -234,8 +234,8 @@ def test_a_process_that_hangs_while_it_serves_is_killed_by_hand_and_replaced(lab
 
 def test_what_a_reload_replaced_is_ended_after_the_stated_time(tmp_path: Path) -> None:
     lab = Lab(tmp_path, warm=0, drain_seconds=2.5)
-    told = Told()
-    lab.server.instruments.add(told)
+    reports = WaitReports()
+    lab.server.instruments.add(reports)
     try:
         model, errors, pid = executing(lab, "spins")
         lab.load("spins", EXECUTING["sleeps"])
@@ -244,7 +244,7 @@ def test_what_a_reload_replaced_is_ended_after_the_stated_time(tmp_path: Path) -
         eventually(lambda: not alive(pid))
         eventually(lambda: len(errors) == 1)
         killed = f"'spins' version 1 did not end in 2.5 s and is killed: it waits for {found['awaits']}."
-        assert told.texts == [killed]
+        assert reports.texts == [killed]
         assert model.ready()
     finally:
         lab.server.stop()

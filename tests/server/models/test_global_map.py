@@ -1,4 +1,4 @@
-"""These tests check which of several models a name stands for."""
+"""The choice of the model that a name stands for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tritonlab.server.models.model_lifecycle import ModelState
 
 
 def known(*places: tuple[str, str], namespacing: bool = True) -> GlobalMap:
-    """With models of these namespaces and names, all of them listed."""
+    """Return a map with models of these namespaces and names, all of them listed."""
     models = GlobalMap(namespacing)
     for namespace, name in places:
         model = LoadedModel(name, namespace)
@@ -87,7 +87,7 @@ def test_what_a_configuration_says_itself_does_not_count() -> None:
     assert namespaces(known(("", "one"), namespacing=False).resolve(config, "")) == [""]
 
 
-def test_an_ensemble_is_resolved_anew_when_its_names_mean_other_models_that_are_there() -> None:
+def test_an_ensemble_is_resolved_again_when_its_names_mean_other_models_that_are_there() -> None:
     models = known(("/a", "dup"))
     resolved = models.resolve(ensemble("dup"), "/b")
     assert namespaces(resolved) == ["/a"] and not models.is_resolved_differently(resolved, "/b")

@@ -12,17 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.models import executes
 from tests.serving import config, eventually, write_model
 from tritonlab import Server
 
-MODEL = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([1]))]) for _ in requests]
-"""
+MODEL = executes('return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([1]))]) for _ in requests]')
 PACKAGE = str(Path(sys.modules["tritonlab"].__file__ or "").parent)
 
 
@@ -44,7 +38,7 @@ class Interrupt:
             sys.setprofile(None)
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Python handles signals where a function begins and after a call of C code."""
+        """Interrupt where Python handles signals: where a function begins and after a call of C code."""
         code = frame.f_code
         # what is raised in a generator that is closed, or inside the handler, is lost
         if event not in ("call", "c_return") or not code.co_filename.startswith(self._folder):

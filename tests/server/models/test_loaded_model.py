@@ -1,4 +1,4 @@
-"""These tests check what a load decides to do, from what was loaded and what is found (rule 5.11.2)."""
+"""The decision what a load has to do, from what was loaded and what is found (rule 5.11.2)."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_version_that_does_not_serve_is_loaded() -> None:
 
 
 def test_of_other_configurations_only_the_one_in_use_counts() -> None:
-    named = replace(files(), config_file="configs/h100.pbtxt")
-    assert find_changes({1, 2}, named, named).nothing({1, 2})
+    custom = replace(files(), config_file="configs/h100.pbtxt")
+    assert find_changes({1, 2}, custom, custom).nothing({1, 2})
     others = {"configs__a100_dot_pbtxt": (2, 10), "configs__h100_dot_pbtxt": (2, 12)}
-    assert find_changes({1, 2}, named, replace(files(**others), config_file=named.config_file)).nothing({1, 2})
-    beside = replace(files(config_dot_pbtxt=(2, 10)), config_file=named.config_file)
-    assert find_changes({1, 2}, named, beside) == Changes((1, 2))  # a file above the versions, as any other
+    assert find_changes({1, 2}, custom, replace(files(**others), config_file=custom.config_file)).nothing({1, 2})
+    beside = replace(files(config_dot_pbtxt=(2, 10)), config_file=custom.config_file)
+    assert find_changes({1, 2}, custom, beside) == Changes((1, 2))  # a file above the versions, as any other
     assert find_changes({1, 2}, files(), files(**others)) == Changes((1, 2))
-    assert find_changes({1, 2}, named, files()) == Changes((1, 2))
+    assert find_changes({1, 2}, custom, files()) == Changes((1, 2))
 
 
 def test_another_directory_is_another_model() -> None:

@@ -1,5 +1,5 @@
-"""These tests check what is loaded, reloaded and unloaded together: ensembles and their models, several repositories,
-the start of a server."""
+"""Models that are loaded, reloaded and unloaded together: ensembles and their models, several repositories, the start
+of a server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.conformance.rules import rule
+from tests.models import answers
 from tests.serving import (
     SCRIPTED,
     Lab,
@@ -41,19 +42,12 @@ from tritonlab.server.api.server import Server
 from tritonlab.testing import RecordingInstrument
 
 #: Adds `{n}` to its input.
-ADDS = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x + {n})]) for x in inputs]
-"""
+ADDS = answers("x + {n}")
 ADDS_CONFIG = config("IN INT64 1", "OUT INT64 1")
 
 
 def ensemble(*models: str, version: int = -1) -> str:
-    """One after the other."""
+    """Return the config of an ensemble that runs these models one after the other."""
     steps = []
     for number, model in enumerate(models):
         source = "IN" if number == 0 else f"T{number}"
@@ -72,12 +66,12 @@ def write_ensemble(repository: Path, name: str, *models: str, version: int = -1)
     (repository / name / "config.pbtxt").write_text(ensemble(*models, version=version))
 
 
-def ask(server: Server, name: str) -> int:
+def infer(server: Server, name: str) -> int:
     return int(server.model(name)(IN=np.array([0]))["OUT"][0])
 
 
 def states(server: Server, *names: str) -> dict[str, str]:
-    """By model: the state of its only version, with its reason; empty for one that was never tried."""
+    """Return by model the state of its only version, with its reason; empty for one that was never tried."""
     found = {}
     for entry in server.index():
         if not names or entry["name"] in names:
@@ -97,7 +91,7 @@ class Chain:
         self.server = Server(repository, model_control_mode="explicit")
 
     def ready(self) -> str:
-        """The models that are."""
+        """Return the names of the models that are ready."""
         return " ".join(entry["name"] for entry in self.server.index(ready=True))
 
 
@@ -127,7 +121,7 @@ def failure(server: Server, name: str) -> ModelLoadError:
 def test_an_ensemble_brings_its_models(chain: Chain) -> None:
     chain.server.load("outer")
     assert chain.ready() == "a b e outer"
-    assert ask(chain.server, "outer") == 3
+    assert infer(chain.server, "outer") == 3
 
 
 def test_loading_it_again_does_nothing(chain: Chain) -> None:
@@ -143,11 +137,11 @@ def test_without_a_model_of_it_an_ensemble_waits_until_it_is_back(chain: Chain) 
     assert chain.ready() == "b"
     assert states(chain.server, "e", "outer") == {"e": "UNAVAILABLE unloaded", "outer": "UNAVAILABLE unloaded"}
     with pytest.raises(NotFoundError, match=r"^Request for unknown model: 'outer' has no available versions$"):
-        ask(chain.server, "outer")
+        infer(chain.server, "outer")
     assert chain.server.ready()
     chain.server.load("a")
     assert chain.ready() == "a b e outer"
-    assert ask(chain.server, "outer") == 3
+    assert infer(chain.server, "outer") == 3
 
 
 def test_an_ensemble_that_somebody_unloaded_does_not_come_back(chain: Chain) -> None:
@@ -163,10 +157,10 @@ def test_a_reload_of_a_model_reaches_its_ensembles(chain: Chain) -> None:
     chain.server.load("outer")
     write_model(chain.repository, "a", ADDS.format(n=100), ADDS_CONFIG)
     chain.server.load("a")
-    assert ask(chain.server, "outer") == 102
+    assert infer(chain.server, "outer") == 102
     write_model(chain.repository, "a", "1 / 0", ADDS_CONFIG)
     failure(chain.server, "a")
-    assert ask(chain.server, "outer") == 102
+    assert infer(chain.server, "outer") == 102
     write_model(chain.repository, "a", ADDS.format(n=1), ADDS_CONFIG)
 
 
@@ -181,7 +175,7 @@ def test_an_ensemble_that_its_models_no_longer_fit_waits_until_they_do(chain: Ch
     assert chain.ready() == "a b e"
 
 
-def test_unload_dependents_takes_what_nobody_asked_for(chain: Chain) -> None:
+def test_unload_dependents_takes_what_nobody_loaded_by_name(chain: Chain) -> None:
     chain.server.load("a")
     chain.server.load("outer")
     chain.server.unload("outer", unload_dependents=True)
@@ -230,7 +224,7 @@ def test_a_model_that_fails_is_named_with_its_error(chain: Chain) -> None:
     assert states(chain.server, "of_broken") == {"of_broken": ""}
     write_model(chain.repository, "broken", ADDS.format(n=1), ADDS_CONFIG)
     chain.server.load("broken")
-    assert ask(chain.server, "of_broken") == 2  # it was wanted, and now it can be
+    assert infer(chain.server, "of_broken") == 2  # it was wanted, and now it can be
     chain.server.unload("of_broken")
     chain.server.unload("broken")
 
@@ -253,7 +247,7 @@ def test_an_ensemble_that_never_loaded_is_unknown(chain: Chain) -> None:
     write_ensemble(chain.repository, "vain", "nobody")
     failure(chain.server, "vain")
     with pytest.raises(NotFoundError, match=r"^Request for unknown model: 'vain' is not found$"):
-        ask(chain.server, "vain")
+        infer(chain.server, "vain")
     chain.server.unload("vain")
 
 
@@ -297,7 +291,7 @@ def test_only_the_version_whose_files_changed_is_loaded_again(lab: Lab) -> None:
     lab.load("pair", ADDS.format(n=20), policy, version=2)
     assert lab.server.core.find("pair", 1) is one
     assert lab.server.core.find("pair", 2) is not two
-    assert ask(lab.server, "pair") == 20
+    assert infer(lab.server, "pair") == 20
     lab.load("pair", ADDS.format(n=3), policy, version=3)
     assert lab.server.core.find("pair", 1) is one
     lab.load("pair", ADDS.format(n=3), policy + "# nothing\n", version=3)
@@ -353,7 +347,7 @@ class TritonPythonModel:
 
 
 @rule("5.11.10", "5.11.11")
-def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None:
+def test_a_name_in_two_repositories_is_marked_in_the_index(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for repository, names in ((first, ["both", "mine"]), (second, ["both", "yours"])):
         for name in names:
@@ -370,7 +364,7 @@ def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None
         assert server.index() == [{"name": name, "version": "1", "state": "READY"} for name in ("both", "yours")]
         server.unregister_model_repository(second)
         assert server.index() == []  # as Triton: what serves from nowhere is not in it
-        assert ask(server, "yours") == 1
+        assert infer(server, "yours") == 1
         with pytest.raises(AlreadyExistsError):
             server.register_model_repository(first)
             server.register_model_repository(first)
@@ -383,10 +377,10 @@ def test_models_of_one_name_are_reached_by_their_identifiers(tmp_path: Path) -> 
         write_model(repository, "a", ADDS.format(n=n), ADDS_CONFIG)
         write_ensemble(repository, f"e{n}", "a")
     with Server([first, second], model_namespacing=True) as server:
-        assert [ask(server, name) for name in ("e1", "e2", f"{first}::a", f"{second}::a")] == [1, 2, 1, 2]
+        assert [infer(server, name) for name in ("e1", "e2", f"{first}::a", f"{second}::a")] == [1, 2, 1, 2]
         assert not server.model("a").ready()
         with pytest.raises(InvalidArgumentError, match="There are 2 identifiers of model 'a' in global map"):
-            ask(server, "a")
+            infer(server, "a")
         models = server.models()
         assert sorted(name for name, _ in models) == [f"{first}::a", f"{first}::e1", f"{second}::a", f"{second}::e2"]
         assert all(model.state == "READY" and model.ready() for model in models.values())
@@ -405,13 +399,13 @@ def test_an_identifier_unloads_one_of_them(tmp_path: Path) -> None:
     with Server([first, second], model_namespacing=True, model_control_mode="explicit") as server:
         server.load("a")
         server.unload(server.model(f"{first}::a"))
-        assert ask(server, "a") == 2
+        assert infer(server, "a") == 2
         write_ensemble(first, "e", "a")
         server.load("e")  # brings back the model beside it
-        assert ask(server, "e") == 1
+        assert infer(server, "e") == 1
         server.unload("a")
         with pytest.raises(NotFoundError, match=f"^Request for unknown model: '{first}::e' has no available versions$"):
-            ask(server, "e")
+            infer(server, "e")
 
 
 @rule("5.11.11")
@@ -431,7 +425,7 @@ def test_the_index_is_what_the_repositories_hold(lab: Lab) -> None:  # measured 
     lab.load("donor", ADDS.format(n=5), ADDS_CONFIG)
     whole = {**lab.server.model("donor").config(), "name": "ghost"}
     lab.server.load("ghost", whole, files)
-    assert ask(lab.server, "ghost") == 5
+    assert infer(lab.server, "ghost") == 5
     assert "ghost" not in states(lab.server)
     assert ("ghost", 1) in lab.server.models()
     lab.server.unload("ghost")
@@ -455,7 +449,7 @@ def test_ensembles_load_after_their_models_at_the_start(tmp_path: Path) -> None:
     write_ensemble(tmp_path, "b_inner", "z")
     write_model(tmp_path, "z", ADDS.format(n=1), ADDS_CONFIG)
     with Server(tmp_path, warm=0) as server:
-        assert ask(server, "a_first_by_name") == 1
+        assert infer(server, "a_first_by_name") == 1
 
 
 def test_all_are_tried_before_the_server_fails(tmp_path: Path) -> None:
@@ -470,7 +464,7 @@ def test_all_are_tried_before_the_server_fails(tmp_path: Path) -> None:
     assert "failed to load 'b_bad', failed to poll from model repository" in raised.value.message
     eventually(lambda: len(stub_processes()) <= before)
     with Server(tmp_path, warm=0, exit_on_error=False) as server:
-        assert ask(server, "good") == 1
+        assert infer(server, "good") == 1
         assert not server.ready()
 
 
@@ -497,24 +491,24 @@ def test_what_is_unknown_fails_the_start(tmp_path: Path) -> None:
 def test_a_polling_server_follows_its_repository(tmp_path: Path) -> None:  # rule 5.11.1
     write_model(tmp_path, "m", ADDS.format(n=1), ADDS_CONFIG)
     with Server(tmp_path, model_control_mode="poll", repository_poll_secs=3600) as server:
-        assert ask(server, "m") == 1
+        assert infer(server, "m") == 1
         for act in (lambda: server.load("m"), lambda: server.unload("m")):
             with pytest.raises(UnavailableError, match=r"^explicit model load / unload is not allowed if polling is"):
                 act()
         write_model(tmp_path, "m", ADDS.format(n=22), ADDS_CONFIG)
         write_model(tmp_path, "new", ADDS.format(n=3), ADDS_CONFIG)
         server.poll_model_repository()
-        eventually(lambda: len(server.index(ready=True)) == 2 and ask(server, "m") == 22)
+        eventually(lambda: len(server.index(ready=True)) == 2 and infer(server, "m") == 22)
         write_model(tmp_path, "m", "1 / 0", ADDS_CONFIG)
         server.poll_model_repository()
         eventually(lambda: any("ZeroDivisionError" in record.text for record in server.logs("m")))
-        assert ask(server, "m") == 22
+        assert infer(server, "m") == 22
         (tmp_path / "new").rename(tmp_path.with_name("gone"))
         server.poll_model_repository()
         eventually(lambda: not server.model("new").ready())
         assert [entry["name"] for entry in server.index()] == ["m"]
         with pytest.raises(NotFoundError):
-            ask(server, "new")
+            infer(server, "new")
         eventually(server.ready)
 
 
@@ -526,7 +520,7 @@ def test_nothing_is_written_into_a_repository(tmp_path: Path) -> None:
     write_model(tmp_path, "m", source, ADDS_CONFIG, **{"1__beside_dot_py": "x = 1\n"})
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     with Server(tmp_path, warm=0) as server:
-        assert ask(server, "m") == 1
+        assert infer(server, "m") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
@@ -639,7 +633,7 @@ class TritonPythonModel:
 
 
 def hanging(tmp_path: Path, where: str) -> tuple[str, Callable[[], list[int]]]:
-    """The source, and what tells the processes that it has had."""
+    """Return the source of a model that hangs, and a function that returns the processes that have run it."""
     pids = tmp_path / "pids"
     pids.mkdir()
     return HANGS.format(pids=str(pids), where=where), lambda: [int(path.name) for path in pids.iterdir()]

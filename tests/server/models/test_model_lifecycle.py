@@ -1,4 +1,4 @@
-"""What a load makes of warmup, cache, resources and passive groups."""
+"""Loads of models with warmup, cache, resources and passive groups."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def load(lab: Lab, *parts: str, name: str = "m") -> Model:
 
 
 def call(model: Model, value: float = 0.0) -> float:
-    """The number of the call that answered."""
+    """Return the number of the call that answered."""
     return float(model(IN=np.float32([value]))["OUT"][0])
 
 
 def counts(model: Model) -> tuple[int, int]:
-    """(executions, successes)"""
+    """Return the numbers of executions and of successes."""
     (stats,) = model.statistics()["model_stats"]
     return stats["execution_count"], stats["inference_stats"]["success"]["count"]
 
@@ -156,7 +156,7 @@ def test_the_warmup_is_not_cached(lab_with: MakeLab) -> None:
     assert [call(model), call(model)] == [2, 2]
 
 
-def test_a_cache_that_the_server_has_not_is_told(lab_with: MakeLab) -> None:
+def test_a_cache_that_the_server_does_not_have_is_reported(lab_with: MakeLab) -> None:
     lab = lab_with()
     model = load(lab, CACHED)
     assert [call(model), call(model)] == [1, 2]

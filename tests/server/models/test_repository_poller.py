@@ -21,7 +21,7 @@ SOURCE = "class TritonPythonModel: pass\n"
 
 
 class Recorder:
-    """A model control that writes down what it is asked for, and fails for the models in `bad`."""
+    """A model control that notes its calls, and fails for the models in `bad`."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -41,26 +41,26 @@ class Recorder:
 
 
 class Polled:
-    """A poller on a repository, with work that is done at once unless it is kept."""
+    """A poller on a repository, with work that is done at once unless it is deferred."""
 
     def __init__(self, path: Path, seconds: float = 15) -> None:
         self.path = path
         self.control = Recorder()
         self.clock = MockClock()
         self.timer = FakeTimer(self.clock)
-        self.kept: list[Callable[[], None]] = []
+        self.deferred: list[Callable[[], None]] = []
         self.keep = False
         self.repository = ModelRepositoryManager([path])
         self.poller = RepositoryPoller(self.repository, self.control, self.clock, self.timer, seconds, self._run)
 
     def _run(self, work: Callable[[], None]) -> None:
         if self.keep:
-            self.kept.append(work)
+            self.deferred.append(work)
         else:
             work()
 
     def after(self, seconds: float = 15) -> list[tuple[str, str]]:
-        """What was asked for in that time."""
+        """Return the calls that were made in that time."""
         self.timer.advance(int(seconds * SECOND))
         return self.control.take()
 
@@ -187,7 +187,7 @@ def test_a_load_that_hangs_holds_up_nobody(polled: Polled) -> None:  # server is
     polled.keep = True
     polled.clock.advance(SECOND // 2)
     polled.poller.poll()
-    (hanging,) = polled.kept
+    (hanging,) = polled.deferred
     polled.keep = False
     polled.touch("a")
     polled.touch("b")

@@ -63,14 +63,14 @@ class Bench:
         return responses
 
     def answered(self, request: InferenceRequest, response: InferenceResponse) -> list[InferenceResponse]:
-        """What the client gets for a request that is executed."""
+        """Return what the client gets for a request that is executed."""
         responses = self.send(request)
         assert self.executed.pop() is request
         request.respond(response)
         return responses
 
     def counts(self) -> tuple[int, int, int]:
-        """(hits, misses, successes)"""
+        """Return the numbers of hits, misses and successes."""
         stats = self.stats.to_dict("m", 1)["inference_stats"]
         return stats["cache_hit"]["count"], stats["cache_miss"]["count"], stats["success"]["count"]
 
@@ -138,9 +138,9 @@ def test_parameters_are() -> None:
 
 def test_nobody_can_change_what_is_stored() -> None:
     bench = Bench()
-    given = answering(2)
-    bench.answered(asking(1), given)
-    given.outputs["OUT"].data[0] = 7
+    answer = answering(2)
+    bench.answered(asking(1), answer)
+    answer.outputs["OUT"].data[0] = 7
     for _ in range(2):
         (response,) = bench.send(asking(1))
         assert response.outputs["OUT"].data.tolist() == [2]
@@ -197,7 +197,7 @@ def test_of_memory_of_a_gpu_no_key_is_made() -> None:
 # -- room
 
 
-def test_the_one_that_was_not_asked_for_longest_goes() -> None:
+def test_the_least_recently_used_entry_goes() -> None:
     bench = Bench(size=3 * (128 + 3 + 8 + 400))
     values = [float(v) for v in range(100)]
     for number in (1, 2, 3):

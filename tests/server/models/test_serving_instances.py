@@ -1,5 +1,4 @@
-"""Which instances stay when their number, or what they are, changes (rule 5.11.2); the rest is in
-test_model_control.py."""
+"""The instances that stay when their number or kind changes (rule 5.11.2); the rest is in test_model_control.py."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def listening(clock: Clock | None = None, path: Path | None = None) -> tuple[Ins
     return instruments, ChromeTrace(instruments, clock or MockClock(), path).start()
 
 
-def named(trace: ChromeTrace) -> list[tuple[Any, ...]]:
-    """Phase, process, lane, name and microseconds of each event."""
+def read_events(trace: ChromeTrace) -> list[tuple[Any, ...]]:
+    """Return phase, process, lane, name and microseconds of each event."""
     processes = {e["pid"]: e["args"]["name"] for e in trace.events() if e["name"] == "process_name"}
     lanes = {e["tid"]: e["args"]["name"] for e in trace.events() if e["name"] == "thread_name"}
     return [
@@ -49,7 +49,7 @@ def test_a_request_and_its_execution() -> None:
     hooks.execute_finished("add_0_0", 1, ExecuteTimes(1_000, 4_000, 2_000), 11_000)  # type: ignore[misc]
     hooks.response_sent(request, InferenceResponse("add", 1), 12_000)  # type: ignore[misc]
     hooks.request_released(request, 13_000)  # type: ignore[misc]
-    assert named(trace) == [
+    assert read_events(trace) == [
         ("b", "add", "requests", "r", 1),
         ("b", "add", "requests", "queue", 2),
         ("i", "add", "batches", "full", 3),
@@ -75,7 +75,7 @@ def test_a_request_that_was_never_executed_says_why() -> None:
     deliver_error(request, 1, CancelledError("gone"), hooks, MockClock(5_000))
     (response,) = [event for event in trace.events() if event["ph"] == "n"]
     assert response["args"] == {"error": "gone"}
-    assert named(trace)[-1] == ("e", "add", "requests", "request 1", 5)
+    assert read_events(trace)[-1] == ("e", "add", "requests", "request 1", 5)
 
 
 def test_a_request_that_the_cache_answers() -> None:
@@ -83,7 +83,7 @@ def test_a_request_that_the_cache_answers() -> None:
     request = made(3)
     hooks.response_sent(request, InferenceResponse("add", 1), 4_000)  # type: ignore[misc]
     hooks.request_released(request, 5_000)  # type: ignore[misc]
-    assert [event[0] for event in named(trace)] == ["b", "n", "e"]
+    assert [event[0] for event in read_events(trace)] == ["b", "n", "e"]
 
 
 def test_what_ends_and_did_not_begin_is_left_out() -> None:
@@ -100,7 +100,7 @@ def test_states_logs_metrics_and_memory() -> None:
     hooks.metric("m", {"b": "2", "a": "1"}, 3.5, 2_000)  # type: ignore[misc]
     hooks.shm("add_0_0", "kernel", 4096, 64, 3_000)  # type: ignore[misc]
     hooks.log(LogRecord(0, "add", 1, "add_0_0", "log", "INFO", "hello"))  # type: ignore[misc]
-    found = set(named(trace))
+    found = set(read_events(trace))
     assert found == {
         ("i", "add", "requests", "UNAVAILABLE version 1", 1),
         ("C", "custom metrics", "m{a=1,b=2}", "m{a=1,b=2}", 2),
@@ -119,7 +119,7 @@ def test_it_listens_until_it_is_stopped_and_writes_a_file(tmp_path: Path) -> Non
     assert repr(trace) == f"<ChromeTrace 1 events -> {tmp_path / 't.json'}>"
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_is_traced(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_before_anything_is_traced(tmp_path: Path) -> None:
     instruments = Instruments()
     with pytest.raises(FileNotFoundError):
         ChromeTrace(instruments, MockClock(), tmp_path / "missing" / "trace.json").start()

@@ -14,11 +14,11 @@ MB = 1 << 20
 
 
 class Machine:
-    """Processes with some private memory; what gives back ends with 10 MB."""
+    """Processes with some private memory; one that gives memory back ends with 10 MB."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
         self.bytes = {os.getpid(): 50 * MB, **dict.fromkeys(pids, 10 * MB)}
-        self.asked: list[int] = []
+        self.calls: list[int] = []
         self.stubs = [FakeStub(self, pid) for pid in pids]
         self.memory = IdleMemory(lambda: self.stubs)
         for reader in ("private", "_share"):
@@ -26,21 +26,21 @@ class Machine:
         monkeypatch.setattr(idle_memory, "trim_heap", lambda: self.give_back(os.getpid()))
 
     def give_back(self, pid: int) -> None:
-        self.asked.append(pid)
+        self.calls.append(pid)
         self.bytes[pid] = min(self.bytes[pid], 50 * MB if pid == os.getpid() else 10 * MB)
 
     def look(self) -> list[int]:
-        """Which processes gave back."""
-        self.asked.clear()
+        """Let the server look, and return the ids of the processes that it called."""
+        self.calls.clear()
         self.again = self.memory.look()
         for thread in threading.enumerate():
             if thread.name == "idle memory":
                 thread.join()
-        return self.asked
+        return self.calls
 
 
 class FakeStub:
-    """`used` are the bytes in its regions that somebody still reads, `free` others that have memory."""
+    """A stub. `used`: the bytes in its regions that somebody still reads; `free`: others that have memory."""
 
     def __init__(self, machine: Machine, pid: int) -> None:
         self.pid = pid
@@ -56,7 +56,7 @@ class FakeStub:
             self.free = 0
             self._machine.give_back(self.pid)
         else:
-            self._machine.asked.append(self.pid)
+            self._machine.calls.append(self.pid)
         return self.answers
 
 
@@ -95,7 +95,7 @@ def test_it_looks_again_until_nothing_is_worth_it(monkeypatch: pytest.MonkeyPatc
     assert not machine.again
 
 
-def test_an_answer_that_is_still_read_is_asked_for_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_an_answer_that_is_still_read_is_requested_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, 1, 2)
     machine.look()
     stub = machine.stubs[0]
@@ -109,7 +109,7 @@ def test_an_answer_that_is_still_read_is_asked_for_until_it_is_gone(monkeypatch:
     assert machine.look() == [] and not machine.again
 
 
-def test_a_stub_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stub_that_does_not_answer_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, 1)
     machine.look()
     machine.stubs[0].answers, machine.bytes[1] = False, 500 * MB
@@ -124,7 +124,7 @@ def test_this_process_is_settled_when_no_endpoint_is_busy(monkeypatch: pytest.Mo
     machine.look()
     is_busy, kept = True, 500 * MB
     machine.memory.endpoints.append(lambda: is_busy)
-    monkeypatch.setattr(idle_memory, "trim_heap", lambda: machine.asked.append(os.getpid()))
+    monkeypatch.setattr(idle_memory, "trim_heap", lambda: machine.calls.append(os.getpid()))
     machine.bytes[os.getpid()] = kept
     assert machine.look() == machine.look() == [os.getpid()]
     is_busy = False
@@ -136,7 +136,7 @@ def test_memory_that_went_by_itself_is_not_there_for_the_next_growth(monkeypatch
     machine = Machine(monkeypatch, 1)
     machine.bytes[1] = 10 * MB
     machine.look()
-    machine.stubs[0].give_back = lambda timeout: bool(machine.asked.append(1)) or True  # type: ignore[method-assign]
+    machine.stubs[0].give_back = lambda timeout: bool(machine.calls.append(1)) or True  # type: ignore[method-assign]
     machine.bytes[1] = 500 * MB  # kept by the author
     assert machine.look() == [1]
     machine.bytes[1] = 20 * MB
@@ -159,11 +159,11 @@ def test_the_readings_of_this_process_are_true() -> None:
 
 def test_memory_of_an_array_that_the_notebook_keeps_comes_back_after_it(lab: Lab, script: Script) -> None:
     memory, process = lab.server.core.idle_memory, script.instance.stub.process  # type: ignore[union-attr]
-    kept = script("return [answer(OUT=np.ones(16 << 20, np.float32))]")["OUT"]
+    output = script("return [answer(OUT=np.ones(16 << 20, np.float32))]")["OUT"]
     memory.give_back([process])
-    assert process.region_memory() >= kept.nbytes
+    assert process.region_memory() >= output.nbytes
     assert memory.look()  # as it takes memory
-    del kept
+    del output
     eventually(lambda: memory.look() is False)
     assert process.region_memory() < 16 * MB
 

@@ -1,4 +1,4 @@
-"""These tests expect lines as 2.51 writes them."""
+"""The lines of a log, as 2.51 writes them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def record(stream: str = "log", level: str = "INFO", text: str = "hello", file: 
 
 
 class Written:
-    """A writer on streams of its own, and what is on them."""
+    """A writer on streams of its own, and what it has written to them."""
 
     def __init__(self, setting: LogSetting | None = None) -> None:
         self.stdout, self.stderr = io.StringIO(), io.StringIO()
         self.settings = LogSettings(setting or LogSetting())
         self.writer = LogWriter(self.settings, self.stdout, self.stderr)
 
-    def shown(self, *records: LogRecord) -> str:
+    def log(self, *records: LogRecord) -> str:
         for each in records:
             self.writer.log(each)
         return re.sub(r" \d+ (\S+:\d+\])", r" PID \1", self.stderr.getvalue())
@@ -42,24 +42,24 @@ def test_the_prefix(log_format: str, prefix: str) -> None:
 
 
 def test_a_record_of_a_model() -> None:
-    assert Written().shown(record(text='say "hi"\nü')) == ('I1121 02:57:16.955856 PID model.py:4] "say \\"hi\\"\\nü"\n')
+    assert Written().log(record(text='say "hi"\nü')) == ('I1121 02:57:16.955856 PID model.py:4] "say \\"hi\\"\\nü"\n')
 
 
 def test_a_record_of_the_server_names_no_line() -> None:
-    assert Written().shown(record("server", "ERROR", "died", "")) == 'E1121 02:57:16.955856 PID tritonlab:0] "died"\n'
+    assert Written().log(record("server", "ERROR", "died", "")) == 'E1121 02:57:16.955856 PID tritonlab:0] "died"\n'
 
 
 def test_what_models_print_goes_out_as_it_is() -> None:
     written = Written(LogSetting(log_info=False))
-    assert written.shown(record("stdout", text="out"), record("stderr", text="err")) == "err\n"
+    assert written.log(record("stdout", text="out"), record("stderr", text="err")) == "err\n"
     assert written.stdout.getvalue() == "out\n"
 
 
 def test_the_settings_choose_and_format_while_it_runs() -> None:
     written = Written()
-    assert written.shown(record(level="VERBOSE")) == ""
+    assert written.log(record(level="VERBOSE")) == ""
     written.settings.update({"log_verbose_level": 1, "log_info": False, "log_format": "ISO8601"})
-    assert written.shown(record(level="VERBOSE", text="v"), record()) == '2026-11-21T02:57:16Z I PID model.py:4] "v"\n'
+    assert written.log(record(level="VERBOSE", text="v"), record()) == '2026-11-21T02:57:16Z I PID model.py:4] "v"\n'
 
 
 @pytest.mark.parametrize(
@@ -72,26 +72,26 @@ def test_the_settings_choose_and_format_while_it_runs() -> None:
         ("UNLOADING", "", ""),
     ],
 )
-def test_states_of_models_are_told(state: str, reason: str, text: str) -> None:
+def test_states_of_models_are_logged(state: str, reason: str, text: str) -> None:
     written = Written()
     written.writer.model_state("m", 1, state, reason, 0)
-    assert written.shown().partition("] ")[2] == (f'"{text}"\n' if text else "")
+    assert written.log().partition("] ")[2] == (f'"{text}"\n' if text else "")
 
 
 def test_a_file_takes_the_records_and_is_appended_to(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_text("before\n")
     written = Written(LogSetting(log_file=str(file)))
-    assert written.shown(record(), record("stderr", text="err")) == "err\n"
+    assert written.log(record(), record("stderr", text="err")) == "err\n"
     written.writer.write_table("+--+\n")
     written.writer.close()
     lines = file.read_text().splitlines()
     assert (lines[0], lines[1][-7:], lines[2]) == ("before", '"hello"', "+--+")
     written.writer.close()
-    assert written.shown(record()).endswith('"hello"\n')
+    assert written.log(record()).endswith('"hello"\n')
 
 
-def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     written = Written(LogSetting(log_file=str(tmp_path / "no" / "log")))
-    assert "cannot be opened" in written.shown(record())
-    assert written.shown().endswith('"hello"\n')
+    assert "cannot be opened" in written.log(record())
+    assert written.log().endswith('"hello"\n')

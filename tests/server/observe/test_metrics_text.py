@@ -40,7 +40,7 @@ def visible(*uuids: str) -> VisibleGpus:
 
 
 def version(*instances: tuple[str, int], namespace: str = "") -> Any:
-    """A version with instances of these kinds on these devices."""
+    """Return a version with instances of these kinds on these devices."""
     return SimpleNamespace(
         name="m",
         version=1,
@@ -76,7 +76,7 @@ def test_the_gpu_of_a_model(monkeypatch: pytest.MonkeyPatch, instances: list[tup
 
 
 @rule("5.11.12", "5.13.1")
-def test_models_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_of_one_name_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a")]))
     metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock(), visible("GPU-a"))
     text = metrics.text([version(("CPU", 0), namespace="/a"), version(("GPU", 0), namespace="/b")])
@@ -85,7 +85,7 @@ def test_models_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (False, False)])
-def test_what_is_not_measured_is_not_shown(monkeypatch: pytest.MonkeyPatch, cpu: bool, gpu: bool) -> None:
+def test_what_is_not_measured_is_left_out(monkeypatch: pytest.MonkeyPatch, cpu: bool, gpu: bool) -> None:
     monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a", 0.5)]))
     text = ServerMetrics(MetricsConfig(cpu=cpu, gpu=gpu), MetricRegistry(), MockClock(), VisibleGpus()).text([])
     assert ("nv_cpu" in text, "nv_gpu" in text, "nv_pinned" in text) == (cpu, gpu, True)
@@ -113,7 +113,7 @@ class Bench:
 
     @property
     def counted(self) -> list[float]:
-        """Responses in all, milliseconds in all, responses within the bound."""
+        """Return the responses in all, the milliseconds in all, and the responses within the bound."""
         return [value for _, _, value in self.histogram.samples(())][:3]
 
 

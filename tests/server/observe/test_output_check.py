@@ -1,5 +1,4 @@
-"""These tests check the warnings of outputs that Triton passes on without a word (rule 3.4): once per version, and only
-among the first responses."""
+"""Warnings of outputs that Triton passes on without a word (rule 3.4): once per version, of the first responses."""
 
 from __future__ import annotations
 
@@ -42,13 +41,13 @@ class Side:
         assert self.instruments.model_state is not None
         self.instruments.model_state(name, version, "READY", "", 0)
 
-    def answers(self, *, rows: int = 1, asked: tuple[str, ...] = (), **outputs: Any) -> list[str]:
-        """What the log says of a response with these outputs."""
+    def answers(self, *, rows: int = 1, requested: tuple[str, ...] = (), **outputs: Any) -> list[str]:
+        """Return the warnings in the log about a response with these outputs."""
         tensors = {name: Tensor.from_numpy(array) for name, array in outputs.items()}
-        return self.respond(InferenceResponse("m", 1, outputs=tensors), rows, asked)
+        return self.respond(InferenceResponse("m", 1, outputs=tensors), rows, requested)
 
-    def respond(self, response: InferenceResponse, rows: int = 1, asked: tuple[str, ...] = ()) -> list[str]:
-        request = InferenceRequest("m", {}, requested_outputs=asked)
+    def respond(self, response: InferenceResponse, rows: int = 1, requested: tuple[str, ...] = ()) -> list[str]:
+        request = InferenceRequest("m", {}, requested_outputs=requested)
         request.batch_size = rows
         request.serial = 7
         before = len(self.log.records())
@@ -69,7 +68,7 @@ def side() -> Side:
 def test_what_is_as_promised_is_not_mentioned(side: Side) -> None:
     assert side.answers(A=A, B=B) == []
     assert side.answers(rows=3, A=np.zeros((3, 2), np.float32), B=np.array([[b"x", b"y"]] * 3, object)) == []
-    assert side.answers(asked=("B",), B=B) == []
+    assert side.answers(requested=("B",), B=B) == []
     assert side.respond(InferenceResponse("m", 1, error=InternalError("bad"))) == []
     assert side.respond(InferenceResponse("m", 1, empty=True)) == []
 
@@ -86,7 +85,7 @@ def test_what_is_as_promised_is_not_mentioned(side: Side) -> None:
         ({}, "a response has none; the config promises 'A', 'B'."),
     ],
 )
-def test_each_difference_is_said_once_per_version(side: Side, outputs: dict[str, Any], text: str) -> None:
+def test_each_difference_is_reported_once_per_version(side: Side, outputs: dict[str, Any], text: str) -> None:
     assert side.answers(**outputs) == [text]
     assert side.answers(**outputs) == []
     side.ready()  # loaded again
@@ -106,8 +105,8 @@ def test_a_reshape_is_no_difference() -> None:
 def test_a_decoupled_model_may_send_its_outputs_one_by_one() -> None:
     side = Side(m=CONFIG + "model_transaction_policy { decoupled: true }")
     side.ready()
-    said = [text for _ in range(ENOUGH) for text in side.answers(A=np.zeros((5, 2), np.float32))]
-    assert said == [f"none of {ENOUGH} responses has 'B', which the config promises."]
+    texts = [text for _ in range(ENOUGH) for text in side.answers(A=np.zeros((5, 2), np.float32))]
+    assert texts == [f"none of {ENOUGH} responses has 'B', which the config promises."]
 
 
 def test_it_takes_itself_off_when_it_has_seen_enough(side: Side) -> None:

@@ -1,4 +1,4 @@
-"""These tests check the warnings of instances that use another device than the one they were put on."""
+"""Warnings of instances that use another device than the one they were put on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan(kind: str, device: int = 0) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "device", "held", "said"),
+    ("kind", "device", "held", "text"),
     [
         ("GPU", 1, {1: MIB}, ""),
         ("GPU", 1, {}, ""),
@@ -42,8 +42,8 @@ def plan(kind: str, device: int = 0) -> Any:
         ),
     ],
 )
-def test_what_is_said(kind: str, device: int, held: dict[int, int], said: str) -> None:
-    assert misplaced(plan(kind, device), held, simulated=True) == said
+def test_texts_of_wrong_placements(kind: str, device: int, held: dict[int, int], text: str) -> None:
+    assert misplaced(plan(kind, device), held, simulated=True) == text
 
 
 def test_memory_of_a_gpu_in_words() -> None:
@@ -51,18 +51,18 @@ def test_memory_of_a_gpu_in_words() -> None:
 
 
 class Side:
-    """A server with one version of model `m`, whose process 7 was told GPU 1, without anything else."""
+    """A server with one version of model `m`, whose process 7 was placed on GPU 1, without anything else."""
 
     def __init__(self, gpus: int = 2) -> None:
         self.held: dict[int, int] = {}
-        self.asked: list[int] = []
+        self.checked: list[int] = []
         self.instruments, self.log = Instruments(), LogBook()
         visible = SimpleNamespace(all=range(gpus), simulated=True, held=self.holds)
         check = PlacementCheck(self.instruments, self.find, visible, self.log)  # type: ignore[arg-type]
         self.instruments.add(check)
 
     def holds(self, pid: int) -> dict[int, int]:
-        self.asked.append(pid)
+        self.checked.append(pid)
         return self.held
 
     def find(self, name: str, version: int) -> Any:
@@ -89,11 +89,11 @@ def test_it_looks_at_the_first_executions_only() -> None:
         assert side.instruments.batch_executed is not None
         side.execute()
     assert side.instruments.batch_executed is None
-    eventually(lambda: side.asked == [7] * (1 + len(LOOKS)))
+    eventually(lambda: side.checked == [7] * (1 + len(LOOKS)))
     assert side.texts() == []
 
 
-def test_what_is_wrong_is_said_once() -> None:
+def test_what_is_wrong_is_reported_once() -> None:
     side = Side()
     side.ready()
     side.held = {0: MIB}
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_said_once() -> None:
 def test_without_gpus_nothing_listens() -> None:
     side = Side(gpus=0)
     side.ready()
-    assert side.instruments.batch_executed is None and side.asked == []
+    assert side.instruments.batch_executed is None and side.checked == []
 
 
 def test_a_version_that_went_is_not_looked_at() -> None:

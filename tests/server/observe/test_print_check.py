@@ -5,7 +5,7 @@ from tritonlab.server.observe.print_check import PrintCheck
 
 
 def warnings(*records: LogRecord) -> list[LogRecord]:
-    """What the log has besides `records`."""
+    """Return what the log has besides `records`."""
     log = LogBook()
     check = PrintCheck(log)
     for record in records:

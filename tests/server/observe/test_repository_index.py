@@ -10,7 +10,7 @@ from tritonlab.server.observe.repository_index import repository_index
 
 
 def repositories(root: Path) -> list[Path]:
-    """Two, with a name that both have and one of its own each."""
+    """Return two repositories, with a name that both have and one of its own each."""
     found = [root / "1", root / "2"]
     for repository, own in zip(found, ("a", "b"), strict=True):
         for name in ("dup", own):

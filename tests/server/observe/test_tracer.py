@@ -17,13 +17,13 @@ from tritonlab.server.observe.tracer import RECEPTION, Reception, TraceFile, Tra
 
 
 class Bench:
-    """A tracer on its own, and what it says."""
+    """A tracer on its own, and the records that it logs."""
 
     def __init__(self, setting: TraceSetting) -> None:
         self.instruments = Instruments()
-        self.said: list[tuple[str, str]] = []
+        self.records: list[tuple[str, str]] = []
         self.settings = TraceSettings(setting, lambda name: True, lambda: self.refresh())
-        self.tracer = Tracer(self.settings, self.instruments, lambda *said: self.said.append(said))
+        self.tracer = Tracer(self.settings, self.instruments, lambda *record: self.records.append(record))
         self.tracer.refresh()
 
     def refresh(self) -> None:
@@ -34,7 +34,7 @@ class Bench:
         return any(getattr(self.instruments, name) is not None for name in HOOKS)
 
     def run(self, request: InferenceRequest) -> None:
-        """All that happens to a request without an execution."""
+        """Do all that happens to a request without an execution."""
         self.instruments.request_released(request, 5)  # type: ignore[misc]
 
 
@@ -42,7 +42,7 @@ def setting(tmp_path: Path, **fields: Any) -> TraceSetting:
     return TraceSetting(("TIMESTAMPS",), 1, file=str(tmp_path / "t.json"), **fields)
 
 
-def test_nothing_is_heard_while_nothing_is_traced() -> None:
+def test_it_does_not_listen_while_nothing_is_traced() -> None:
     bench = Bench(TraceSetting())
     assert (bench.tracer.active, bench.listening) == (False, False)
     assert bench.tracer.begin(InferenceRequest("m", {})) is None
@@ -86,7 +86,7 @@ def test_a_request_of_a_model_joins_the_trace_that_it_names(tmp_path: Path) -> N
 
 
 def begun(bench: Bench, request: InferenceRequest, context: str) -> Trace | None:
-    """The trace of a request that came with these headers."""
+    """Return the trace of a request that came with these headers."""
     token = RECEPTION.set(Reception(context))
     try:
         return bench.tracer.begin(request)
@@ -115,7 +115,7 @@ def test_what_a_frontend_knows_is_waited_for(tmp_path: Path) -> None:
 
 def test_opentelemetry_gives_contexts_and_says_that_nothing_is_sent() -> None:
     bench = Bench(TraceSetting(("TIMESTAMPS",), 1000, mode="opentelemetry"))
-    ((level, text),) = bench.said
+    ((level, text),) = bench.records
     assert (level, "no span is sent" in text) == ("WARNING", True)
     sent = json.dumps({"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})
     request = InferenceRequest("m", {})
@@ -129,7 +129,7 @@ def test_opentelemetry_gives_contexts_and_says_that_nothing_is_sent() -> None:
     assert strange is not None
     assert strange.context is not None
     bench.run(request)
-    assert bench.said == [(level, text)]
+    assert bench.records == [(level, text)]
 
 
 def test_a_file_without_a_frequency_is_one_array(tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_files_of_so_many_traces(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     bench = Bench(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "no" / "t")))
     request = InferenceRequest("m", {})
     bench.tracer.begin(request)
     bench.run(request)
-    ((level, text),) = bench.said
+    ((level, text),) = bench.records
     assert (level, text.startswith("the trace file cannot be written: ")) == ("ERROR", True)
 
 

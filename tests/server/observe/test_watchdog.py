@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.instances.calls.blocked_calls import BlsCall
@@ -74,7 +75,7 @@ class World:
     def request(
         self, place: str, *, request_id: str = "", caller: str = "", returned: bool = False
     ) -> InferenceRequest:
-        """A request that comes now: to a model's queue, or to an instance, whose execute may have returned."""
+        """Add a request that comes now: to a model's queue, or to an instance, whose execute may have returned."""
         model = place.rpartition("_0_")[0] or place
         request = InferenceRequest(model, {}, request_id=request_id)
         self._serial += 1
@@ -96,7 +97,7 @@ class World:
         return request
 
     def pass_(self, seconds: float, reports: int = 0) -> list[tuple[int, str]]:
-        """Lets time pass; the reports that came meanwhile, which must be so many."""
+        """Let time pass and return the reports that came meanwhile, which must be so many."""
         self.reports.clear()
         self.timer.advance(int(seconds * SECOND))
         for _ in range(reports):
@@ -233,19 +234,19 @@ def test_it_says_so_again_until_it_was_enough_or_a_request_comes() -> None:
 
     world.watchdog = Watchdog(1, world.clock, world.timer, world.survey, list, lambda *report: None, on_quiet)
 
-    def ask() -> None:
+    def execute_one() -> None:
         request = world.request("a_0_0")
         del world.instance("a_0_0").inflight[request.serial]
 
-    ask()
+    execute_one()
     world.pass_(1000)
     assert [later - quiet[0] for later in quiet] == [0, 3, 9, 21, 45]
     quiet.clear()
     enough = 100
-    ask()
+    execute_one()
     world.pass_(5)
     assert len(quiet) == 1
-    ask()  # seen and over before the next call is due: one row of calls goes on, not two
+    execute_one()  # seen and over before the next call is due: one row of calls goes on, not two
     world.pass_(3.5)
     assert len(quiet) == 1
     world.pass_(20)
@@ -371,7 +372,7 @@ def warnings(lab: Lab, model: str) -> list[LogRecord]:
 
 
 def held_script(lab: Lab, name: str, text: str = SCRIPTED_CONFIG) -> tuple[Script, Callable[[], None], str]:
-    """A model, how to let it go on, and code that waits until then."""
+    """Return a model, a function that lets it go on, and code that waits until then."""
     script = lab.script(name, text)
     release = lab.repository / f"{name}.release"
     release.unlink(missing_ok=True)
@@ -380,12 +381,12 @@ def held_script(lab: Lab, name: str, text: str = SCRIPTED_CONFIG) -> tuple[Scrip
 
 def test_a_slow_request_is_reported_with_the_line_it_is_in(quick: Lab) -> None:
     script, release, wait = held_script(quick, "slow")
-    heard = RecordingInstrument()
-    quick.server.core.instruments.add(heard)
+    instrument = RecordingInstrument()
+    quick.server.core.instruments.add(instrument)
     responses = script.infer(wait + "return [answer(OUT=np.float32([1]))]", request_id="mine")
     (record,) = eventually(lambda: warnings(quick, "slow"))
-    ((model, text, _),) = eventually(lambda: heard.named("requests_wait"))
-    quick.server.core.instruments.remove(heard)
+    ((model, text, _),) = eventually(lambda: instrument.named("requests_wait"))
+    quick.server.core.instruments.remove(instrument)
     assert (model, text) == ("slow", record.text)
     assert (record.model, record.version, record.instance) == ("slow", 1, "slow_0_0")
     head, *rest = record.text.splitlines()
@@ -395,9 +396,9 @@ def test_a_slow_request_is_reported_with_the_line_it_is_in(quick: Lab) -> None:
     assert rest[0] == f"-- slow_0_0 (process {script.pid}):"
     assert "Thread 'MainThread' (most recent call last):" in rest
     assert any("in script" in line for line in rest)
-    (shown,) = [r for r in quick.server.requests() if r["model"] == "slow"]
-    assert (shown["state"], shown["instance"], shown["pid"]) == ("executing", "slow_0_0", script.pid)
-    assert shown["age"] >= 0.2
+    (request,) = [r for r in quick.server.requests() if r["model"] == "slow"]
+    assert (request["state"], request["instance"], request["pid"]) == ("executing", "slow_0_0", script.pid)
+    assert request["age"] >= 0.2
     release()
     next(responses)
     assert [r for r in quick.server.requests() if r["model"] == "slow"] == []
@@ -441,7 +442,7 @@ def test_requests_of_a_version_that_is_unloaded_are_still_in_flight(quick: Lab) 
 
 def test_the_watchdog_can_be_switched_off(tmp_path: Any) -> None:
     lab = Lab(tmp_path, watchdog_seconds=0, warm=0)
-    model = lab.load("m", "class TritonPythonModel:\n    def execute(self, requests): return []\n", config("A FP32 1"))
+    model = lab.load("m", executes("return []"), config("A FP32 1"))
     list(model.infer(inputs={"A": np.zeros(1, np.float32)}, raise_on_error=False))
     lab.server.core._watchdog._look()
     assert json.dumps(lab.server.requests()) == "[]"

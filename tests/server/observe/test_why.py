@@ -1,4 +1,4 @@
-"""What everything waits for, in sentences."""
+"""Sentences that explain what everything waits for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.server.observe.test_watchdog import World
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.observe.failure_capsule import FailureBook
@@ -27,11 +28,11 @@ return [answer()]
 
 @contextmanager
 def held(script: Script) -> Iterator[Any]:
-    """A request that executes until the block ends."""
+    """Send a request that executes until the block ends."""
     flag = script.model.directory / "go"
     responses = script.infer(WAITING, request_id="stuck")
     try:
-        # the stub has begun, not only been told
+        # the stub has begun, not only got the request
         eventually(lambda: any("in execute" in stack for stack in script.model.stacks().values()))
         yield responses
     finally:
@@ -58,13 +59,13 @@ def test_nothing_waits(lab: Lab, script: Script) -> None:
 
 def test_a_request_stuck_in_execute(script: Script) -> None:
     with held(script):
-        told = script.model.why()
-        (reason,) = told.reasons
+        why = script.model.why()
+        (reason,) = why.reasons
         assert reason.text.startswith("request ") and "(id 'stuck') of model 'script' waits for" in reason.text
         assert f"script_0_0 (process {script.pid}) executes it." in reason.text
         ((name, stack),) = reason.stacks
         assert name == f"script_0_0 (process {script.pid})" and "in execute" in stack
-        facts = json.loads(json.dumps(told.to_dict()))
+        facts = json.loads(json.dumps(why.to_dict()))
         assert facts["waits"] and facts["reasons"][0]["kind"] == "requests"
         queued = script.infer("return [answer()]")
         (reason,) = script.model.why().reasons
@@ -75,8 +76,7 @@ def test_a_request_stuck_in_execute(script: Script) -> None:
 
 def test_a_request_behind_a_delay(lab: Lab) -> None:
     batching = "max_batch_size: 8\ndynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 60000000 }"
-    source = "class TritonPythonModel:\n    def execute(self, requests): return [None] * len(requests)"
-    model = lab.load("delayed", source.replace("[None]", "[1]"), config("X FP32 -1") + batching)
+    model = lab.load("delayed", executes("return [1] * len(requests)"), config("X FP32 -1") + batching)
     first = model.infer(inputs={"X": np.zeros((1, 1), np.float32)}, raise_on_error=False)
     eventually(lambda: reasons(model.why(), "requests"))
     (reason,) = reasons(model.why(), "requests")
@@ -96,10 +96,10 @@ def test_models_that_wait_for_one_another() -> None:
         version.identifier, version.config, version.serves = version.name, config_stub(), True
         for instance in version.instances:
             instance.state = ready_state()
-    seen = ServerSnapshot(
+    snapshot = ServerSnapshot(
         [], list(world.versions.values()), [], world.survey(), world.calls, FailureBook(1), world.clock.now()
     )  # type: ignore[arg-type]
-    text = why(seen).text()
+    text = why(snapshot).text()
     assert "a_0_0 has called model 'b': request 2, with b_0_0" in text
     assert "b_0_0 has called model 'a': request 3, in the queue" in text
     assert "They may wait for one another: a -> b -> a." in text
@@ -112,10 +112,10 @@ def test_a_pause_in_the_debugger_is_named() -> None:
     world.request("a_0_0")
     world.versions["a"].identifier, world.versions["a"].config, world.versions["a"].serves = "a", config_stub(), True
     world.instance("a_0_0").state = ready_state()
-    seen = ServerSnapshot(
+    snapshot = ServerSnapshot(
         [], [cast(Any, world.versions["a"])], [], world.survey(), [], FailureBook(1), world.clock.now()
     )
-    assert 'a_0_0 (process 100) is paused in the debugger at File "model.py", line 7.' in why(seen).text()
+    assert 'a_0_0 (process 100) is paused in the debugger at File "model.py", line 7.' in why(snapshot).text()
 
 
 def config_stub() -> Any:
@@ -148,9 +148,8 @@ class TritonPythonModel:
 
 
 def test_a_sequence_that_waits_for_a_slot(lab: Lab) -> None:
-    source = "class TritonPythonModel:\n    def execute(self, requests): return [1] * len(requests)"
     batching = "max_batch_size: 1\nsequence_batching { max_sequence_idle_microseconds: 60000000 }"
-    model = lab.load("slots", source, config("X FP32 -1") + batching)
+    model = lab.load("slots", executes("return [1] * len(requests)"), config("X FP32 -1") + batching)
     x = np.zeros((1, 1), np.float32)
     list(model.infer(inputs={"X": x}, correlation_id=5, flags=1, raise_on_error=False))
     waiting = model.infer(inputs={"X": x}, correlation_id="late", flags=3, raise_on_error=False)
@@ -191,13 +190,13 @@ ensemble_scheduling { step { model_name: "script" model_version: -1
     model = lab.server.load("whole")
     with held(script):
         code = np.array([b"return [answer(OUT=np.float32([1]))]"], dtype=object)
-        asked = model.infer(inputs={"CODE": code})
+        responses = model.infer(inputs={"CODE": code})
         eventually(lambda: reasons(model.why(), "requests"))
         (reason,) = reasons(model.why(), "requests")
         assert "of model 'whole' waits for" in reason.text and "its steps are not answered" in reason.text
         assert any("Ensemble 'whole' waits for model 'script': request" in line for line in reason.lines)
         assert any("in execute" in stack for _, stack in reason.stacks)
-    assert next(asked).outputs["OUT"].numpy().tolist() == [1]
+    assert next(responses).outputs["OUT"].numpy().tolist() == [1]
     lab.server.unload("whole")
 
 
@@ -231,7 +230,7 @@ UNKNOWN = 'backend: "python"\nmax_batch_sise: 8'
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "text", "said", "where", "fix"),
+    ("name", "source", "text", "message", "where", "fix"),
     [
         ("colon", "class M\n    pass", config(), "SyntaxError: expected ':'", "model.py\", line 1", None),
         ("absent", "import nowhere_at_all", config(), "No module named", "line 1", "install nowhere_at_all in"),
@@ -242,17 +241,17 @@ UNKNOWN = 'backend: "python"\nmax_batch_sise: 8'
     ],
 )  # fmt: skip
 def test_a_load_that_failed(
-    lab: Lab, name: str, source: str, text: str, said: str, where: str | None, fix: str | None
+    lab: Lab, name: str, source: str, text: str, message: str, where: str | None, fix: str | None
 ) -> None:
     lab.write(name, source, text)
     with pytest.raises(ModelLoadError):
         lab.server.load(name)
     (reason,) = reasons(lab.server.why(name), "load")
-    assert reason.text.startswith(f"the last load of model '{name}' failed: ") and said in reason.text
+    assert reason.text.startswith(f"the last load of model '{name}' failed: ") and message in reason.text
     assert reason.where is None if where is None else where in str(reason.where)
     assert fix is None or fix in str(reason.fix)
-    told = lab.server.why(name).text()
-    assert ("  Fix: " in told) == (reason.fix is not None)
+    printed = lab.server.why(name).text()
+    assert ("  Fix: " in printed) == (reason.fix is not None)
     lab.load(name, EXECUTE, config())
     assert reasons(lab.server.why(name), "load") == []
 

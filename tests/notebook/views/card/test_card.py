@@ -65,10 +65,10 @@ def test_a_load_that_goes_on_or_failed_says_so() -> None:
 
 def test_why_a_model_imports_again() -> None:
     assert "imported again" not in card_text(FACTS) + card_body(FACTS)
-    anew = replace(FACTS, imports_again="'torch', because model.py, line 3 <…>")
-    assert "  imported again: 'torch', because model.py, line 3 <…>" in card_text(anew)
-    assert "imported again: &#x27;torch&#x27;, because model.py, line 3 &lt;…&gt;" in card_body(anew)
-    assert "  imports again: 'torch'" in card_text(replace(anew, state="LOADING", loading=2.0))
+    reimported = replace(FACTS, imports_again="'torch', because model.py, line 3 <…>")
+    assert "  imported again: 'torch', because model.py, line 3 <…>" in card_text(reimported)
+    assert "imported again: &#x27;torch&#x27;, because model.py, line 3 &lt;…&gt;" in card_body(reimported)
+    assert "  imports again: 'torch'" in card_text(replace(reimported, state="LOADING", loading=2.0))
 
 
 def test_the_text_has_forty_lines_at_most() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.models import SILENT, initializes
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import widget
@@ -13,13 +14,12 @@ from tritonlab.notebook.views.card import live_card
 from tritonlab.notebook.views.card.card_display import LoadingCard
 from tritonlab.notebook.views.card.model_states import ModelStates
 
-SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
-SLOW = SOURCE + "\n    def initialize(self, args):\n        import time\n        time.sleep(1.5)\n"
+SLOW = SILENT + "\n    def initialize(self, args):\n        import time\n        time.sleep(1.5)\n"
 
 
 @pytest.fixture
 def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The first line of every static form that was displayed, as in a kernel."""
+    """Return the first line of every static form that was displayed, as in a kernel."""
     found: list[str] = []
 
     def display(bundle: dict[str, Any], **how: Any) -> None:
@@ -37,7 +37,7 @@ def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_quick_load_shows_its_card_when_it_has_ended(workspace: Workspace, texts: list[str]) -> None:
     with LoadingCard(workspace, "m"):
-        workspace.load("m", SOURCE)
+        workspace.load("m", SILENT)
     assert texts[-1] == "m READY"
 
 
@@ -55,7 +55,7 @@ def test_a_slow_load_that_fails_says_so_when_the_cell_ends(workspace: Workspace,
 
 def test_a_quick_load_that_fails_leaves_it_to_the_error(workspace: Workspace, texts: list[str]) -> None:
     with pytest.raises(ModelLoadError), LoadingCard(workspace, "m"):
-        workspace.load("m", "class TritonPythonModel:\n    def initialize(self, args):\n        1 / 0\n")
+        workspace.load("m", initializes("1 / 0"))
     assert texts == [] or texts[-1] == "m FAILED"  # a busy machine takes its time to fail
 
 

@@ -38,7 +38,7 @@ class Checked:
         return Result()
 
 
-def shown(panel: CheckPanel) -> str:
+def html_of(panel: CheckPanel) -> str:
     return "".join(output["data"]["text/html"] for output in panel.output.outputs)
 
 
@@ -53,7 +53,7 @@ def test_a_check_runs_until_it_is_stopped_and_shows_its_result() -> None:
     panel.stop_button.click()
     panel.wait(10)
     assert model.options == [(7.0, False)]
-    assert "<b>nothing found</b>" in shown(panel) and frozen == [True]
+    assert "<b>nothing found</b>" in html_of(panel) and frozen == [True]
     assert not panel.check_button.disabled and panel.progress.value == ""
     assert panel.result is not None and panel.result.text() == "nothing found"
 
@@ -65,7 +65,7 @@ def test_a_model_that_talks_to_others_is_checked_only_if_that_is_confirmed() -> 
     assert panel.side_effects.layout.display == "none"
     panel.start()
     panel.wait(10)
-    assert "&#x27;m&#x27; talks to others" in shown(panel)
+    assert "&#x27;m&#x27; talks to others" in html_of(panel)
     assert panel.side_effects.layout.display == ""
     panel.side_effects.value = True
     panel.start()

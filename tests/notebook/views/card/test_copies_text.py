@@ -1,13 +1,12 @@
 from __future__ import annotations
 
+from tests.models import SILENT
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card.card import card_body, card_text
 from tritonlab.notebook.views.card.copies_text import copies_text
 from tritonlab.notebook.views.card.model_facts import model_facts
 from tritonlab.profile.device_copies import DeviceCopies
 from tritonlab.profile.recorder import Recorder
-
-SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 
 
 def test_the_words_for_copies() -> None:
@@ -18,7 +17,7 @@ def test_the_words_for_copies() -> None:
 
 
 def test_the_card_tells_what_a_request_copies(workspace: Workspace) -> None:
-    model = workspace.load("m", SOURCE)
+    model = workspace.load("m", SILENT)
     assert model_facts(workspace, model).copies == ""
     recorder = Recorder.for_instruments(workspace.server.instruments)
     assert model_facts(workspace, model).copies == ""

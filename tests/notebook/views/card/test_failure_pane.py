@@ -50,7 +50,7 @@ def failed(model: Model, *values: float) -> KeptFailure:
 
 
 def cite(text: str) -> str:
-    """Names a cell, in which each line is one further down."""
+    """Return the text with the places of a cell, in which each line is one further down."""
     return re.sub(r'File "[^"]*", line (\d+)', lambda found: f"Cell In[7], line {int(found[1]) + 1}", text)
 
 
@@ -84,7 +84,7 @@ def test_the_same_for_programs(model: Model) -> None:
     assert facts["exception"]["type"] == "ValueError" and facts["replayed"] is None
 
 
-def test_a_large_tensor_is_said_to_be_cut(model: Model) -> None:
+def test_a_large_tensor_is_cut_and_says_so(model: Model) -> None:
     failure = failed(model, *[-1] * (MOST_TENSOR // 4 + 1))
     pane = FailurePane(failure)
     assert "cut: too large to be kept" in pane.html()
@@ -160,12 +160,12 @@ class Result:
 
 def test_the_notice_shows_what_the_cell_raised(model: Model) -> None:
     shell = type("Shell", (), {"events": Events()})()
-    shown: list[Any] = []
-    FailureNotice(shown.append).listen_to(shell)
-    FailureNotice(shown.append).listen_to(shell)
+    displayed: list[Any] = []
+    FailureNotice(displayed.append).listen_to(shell)
+    FailureNotice(displayed.append).listen_to(shell)
     (notice,) = shell.events.callbacks["post_run_cell"]
     with pytest.raises(ModelError) as caught:
         model(X=np.float32([-1]))
     for error in (None, ValueError(), ModelError("no capsule"), caught.value):
         notice(Result(error))
-    assert shown == [model.failures[-1].capsule]
+    assert displayed == [model.failures[-1].capsule]

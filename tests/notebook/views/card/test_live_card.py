@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.models import SILENT, initializes
 from tests.serving import eventually
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
@@ -26,8 +27,7 @@ from tritonlab.notebook.views.record.graph import Graph
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
 
-SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
-BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        print('about to fail')\n        1 / 0\n"
+BROKEN = initializes("print('about to fail')\n1 / 0")
 SLOW = """
 import time
 class TritonPythonModel:
@@ -37,12 +37,12 @@ class TritonPythonModel:
     def execute(self, requests):
         return [None for _ in requests]
 """
-HUNG = SOURCE.replace("return [None for", "import time; time.sleep(600); return [None for")
+HUNG = SILENT.replace("return [None for", "import time; time.sleep(600); return [None for")
 
 
 @pytest.fixture
 def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What was displayed, as in a kernel."""
+    """Return what is displayed, as in a kernel."""
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
@@ -52,7 +52,7 @@ def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def states(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[ModelStates]:
-    """The server's store, which follows nothing after the test."""
+    """Return the server's store, which follows nothing after the test."""
     states = ModelStates.for_server(workspace.server)
     workspace.changed = states.poke
     yield states
@@ -66,7 +66,7 @@ def states(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[Mode
 
 @pytest.fixture
 def card(workspace: Workspace, states: ModelStates) -> LiveCard:
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     card = LiveCard(workspace, "m", lambda error: "")
     card.show()
     return card
@@ -94,7 +94,7 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
     eventually(lambda: "keeps serving" in card.state["html"])
     assert "about to fail" in card.state["html"]
     workspace.write_config("m", "max_batch_size: 4")
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     eventually(lambda: "requests of up to 4 rows" in card.state["html"] and "keeps" not in card.state["html"])
 
 
@@ -110,7 +110,7 @@ def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
 
 def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace: Workspace) -> None:
     workspace.write_config("m", "model_transaction_policy { decoupled: true }")
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     card.press("view")
     assert isinstance(card._view_panel().view, Streams)
 
@@ -144,7 +144,7 @@ def test_a_button_that_fails_says_why_in_the_card(card: LiveCard, workspace: Wor
 def test_an_old_version_that_ends_at_once_is_no_warning(
     card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every reload ends one; what is told of it would be gone before it is read."""
+    """Every reload ends one; a note of it would be gone before it is read."""
     ending = {"model": "m", "version": 1, "since": time.time(), "ends_in": 60, "awaits": "", "pids": [], "stacks": {}}
     monkeypatch.setattr(workspace.server, "draining", lambda name="", stacks=False: [ending])
     table = StatusView(workspace)
@@ -153,8 +153,8 @@ def test_an_old_version_that_ends_at_once_is_no_warning(
     assert "kill" not in buttons(card)
     ending["since"] -= 1.5
     assert card.refresh() and table.refresh()
-    for told in (card.state["html"], table.state["html"], repr(overview(workspace)["draining"])):
-        assert "version 1, out of service since" in told
+    for text in (card.state["html"], table.state["html"], repr(overview(workspace)["draining"])):
+        assert "version 1, out of service since" in text
     assert "kill" in buttons(card)
 
 
@@ -172,7 +172,7 @@ def test_an_unload_of_a_hung_model_does_not_hold_anybody_up(card: LiveCard, work
     eventually(lambda: buttons(card) == ["load"] and not workspace.server.draining("m"))
 
 
-def test_a_hung_model_that_serves_is_told_of_and_killed(
+def test_a_hung_model_that_serves_is_reported_and_killed(
     card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hanging, "USUAL", 0.1)
@@ -183,8 +183,8 @@ def test_a_hung_model_that_serves_is_told_of_and_killed(
     eventually(lambda: buttons(card)[-1] == "kill")
     assert "1 request has been in flight for " in card.state["html"] and card.state["state"] == "READY"
     assert "in flight" not in card.html()  # a stored card can end nothing
-    (shown,) = overview(workspace)["draining"]
-    assert shown["name"] == "m" and "%triton kill m ends it" in shown["text"]
+    (row,) = overview(workspace)["draining"]
+    assert row["name"] == "m" and "%triton kill m ends it" in row["text"]
     workspace.server.cancel(workspace.server.requests()[0]["serial"])
     (request,) = overview(workspace)["requests"]
     assert request["state"] == "executing, cancel requested"
@@ -223,7 +223,7 @@ def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Wo
     card.press("playground")
     form = card.playground()
     assert card._panel.children == (form.widget,) and card.state["open"] == "playground"
-    workspace.load("m", SOURCE + "\n# changed\n")
+    workspace.load("m", SILENT + "\n# changed\n")
     again = LiveCard(workspace, "m", lambda error: "", of_load=True)
     again.show()
     assert again._panel.children == (form.widget,) and again.state["open"] == "playground"
@@ -240,12 +240,12 @@ def test_a_form_for_other_inputs_keeps_what_both_have(card: LiveCard, workspace:
     def options(*inputs: str, batch: int = 8) -> ConfigOptions:
         return ConfigOptions(inputs=inputs, max_batch_size=batch)
 
-    workspace.load("m", SOURCE, options=options("A:FP32[2]", "B:FP32[1]"))
+    workspace.load("m", SILENT, options=options("A:FP32[2]", "B:FP32[1]"))
     card.press("playground")
     form = card.playground()
     form.inputs["A"].mode.value, form.inputs["A"].text.value = "Typed", "1, 2"
     form.form.batch.value, form.form.request_id.value, form.result.value = 12, "mine", "the last answer"
-    workspace.load("m", SOURCE, options=options("A:FP32[2]", "C:FP32[1]", batch=4))
+    workspace.load("m", SILENT, options=options("A:FP32[2]", "C:FP32[1]", batch=4))
     eventually(lambda: list(form.inputs) == ["A", "C"])
     assert form.form.box in form.widget.children and card._panel.children == (form.widget,)
     assert (form.inputs["A"].mode.value, form.inputs["A"].text.value) == ("Typed", "1, 2")
@@ -307,7 +307,7 @@ def test_the_export_form_comes_and_goes(card: LiveCard) -> None:
     assert card._panel.children == ()
 
 
-def load_in(workspace: Workspace, cell: str, source: str | None = SOURCE, **options: Any) -> LiveCard:
+def load_in(workspace: Workspace, cell: str, source: str | None = SILENT, **options: Any) -> LiveCard:
     """Load the model as a cell does, and return its card, whether the load was good or not."""
     workspace.running_cell = lambda: cell
     try:
@@ -360,7 +360,7 @@ def test_a_config_of_another_cell_changes_the_card_of_the_source(workspace: Work
 @pytest.mark.usefixtures("states")
 def test_a_failed_card_says_that_a_button_has_loaded_the_model_later(workspace: Workspace) -> None:
     card = load_in(workspace, "In[3]", BROKEN)
-    workspace._written("m").draft = workspace.draft("m").with_source(SOURCE)
+    workspace._written("m").draft = workspace.draft("m").with_source(SILENT)
     card.press("load")
     assert settle(card) == ["READY"]
     assert "The load of this cell failed; what serves was loaded later, at " in card.state["html"]
@@ -372,6 +372,6 @@ def test_the_reason_of_a_failed_button_goes_when_the_model_is_loaded(card: LiveC
     card.press("load")
     card.refresh()
     assert "division by zero" in card.state["problem"]
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     card.refresh()
     assert (card.state["state"], card.state["problem"]) == ("READY", "")

@@ -32,7 +32,7 @@ def model(lab: Lab) -> Model:
 
 @pytest.fixture
 def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
-    """Ticks when the test says so, and each time looks at what runs."""
+    """Return a ticker that ticks when the test says so, and each time looks at what runs."""
     monkeypatch.setattr(load_panel, "_EVERY", 0)
     ticker = Ticker()
     ticker._running = True
@@ -40,7 +40,7 @@ def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
 
 
 def ended(panel: LoadPanel, ticker: Ticker) -> dict[str, Any]:
-    """The state of the panel once its test has ended."""
+    """Return the state of the panel once its test has ended."""
     assert panel._test is not None
     panel._test.wait(SOON)
     ticker.tick()
@@ -95,7 +95,7 @@ def test_golden_requests_and_recorded_arrivals_can_be_sent(
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("fields", "problem"),
     [
         ({"levels": "two"}, "'two' is not a list of numbers: write 1, 2, 8"),
         ({"levels": ""}, "write at least one number"),
@@ -104,16 +104,16 @@ def test_golden_requests_and_recorded_arrivals_can_be_sent(
         ({"shapes": {}}, "is any size"),
     ],
 )
-def test_fields_that_cannot_be_read_are_told(model: Model, said: dict[str, Any], problem: str) -> None:
+def test_fields_that_cannot_be_read_are_reported(model: Model, fields: dict[str, Any], problem: str) -> None:
     panel = LoadPanel(model)
-    panel.on_message({**START, "shapes": {"INPUT0": "4", "INPUT1": "4"}, **said})
+    panel.on_message({**START, "shapes": {"INPUT0": "4", "INPUT1": "4"}, **fields})
     assert problem in panel.state["problem"]
     assert not panel.state["running"]
 
 
 def test_progress_is_sent_and_stop_ends_the_test(model: Model, ticker: Ticker, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(LoadPanel, "send", lambda self, content, buffers=(): told.append(content))
+    sent: list[Any] = []
+    monkeypatch.setattr(LoadPanel, "send", lambda self, content, buffers=(): sent.append(content))
     there = threading.Event()
 
     def inputs(number: int) -> dict[str, Any]:
@@ -125,9 +125,9 @@ def test_progress_is_sent_and_stop_ends_the_test(model: Model, ticker: Ticker, m
     panel.start(concurrency=[2, 4], inputs=inputs, warmup=0, window=60)
     assert there.wait(SOON)
     ticker.tick()
-    assert told[-1]["kind"] == "progress" and 0 <= told[-1]["share"] < 0.5
-    assert told[-1]["text"].startswith("concurrency 2 (1 of 2) · window 1 of at most 10 · ")
-    assert [name for name, _ in told[-1]["figures"]] == ["inferences/s", "p50", "p95", "p99", "failed", "under way"]
+    assert sent[-1]["kind"] == "progress" and 0 <= sent[-1]["share"] < 0.5
+    assert sent[-1]["text"].startswith("concurrency 2 (1 of 2) · window 1 of at most 10 · ")
+    assert [name for name, _ in sent[-1]["figures"]] == ["inferences/s", "p50", "p95", "p99", "failed", "under way"]
     assert "concurrency 2" in panel.text() and panel.to_dict()["running"]
     with pytest.raises(RuntimeError, match="stop it first"):
         panel.start()
@@ -136,19 +136,19 @@ def test_progress_is_sent_and_stop_ends_the_test(model: Model, ticker: Ticker, m
 
 
 def test_a_test_that_a_cell_waits_for_leaves_a_line(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    monkeypatch.setattr(widget, "_display", lambda bundle, **how: shown.append((bundle, how)))
+    displayed: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    monkeypatch.setattr(widget, "_display", lambda bundle, **how: displayed.append((bundle, how)))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     monkeypatch.setattr(opener, "in_kernel", lambda: True)
     one = {"INPUT0": [[1.0]], "INPUT1": [[1.0]]}
     result = model.load_test(inputs=one, duration=0.5, warmup=0.2)
     assert result.rows[0].requests > 0
-    assert "concurrency 1" in shown[0][0]["text/plain"]
-    last, how = shown[-1]
+    assert "concurrency 1" in displayed[0][0]["text/plain"]
+    last, how = displayed[-1]
     assert last["text/plain"].startswith("Load test of panel, in this kernel: done after ") and how["update"]
-    shown.clear()
+    displayed.clear()
     model.load_test(inputs=one, duration=0.5, warmup=0.2, progress=False)
-    assert shown == []
+    assert displayed == []
 
 
 def test_a_test_that_fails_says_why(model: Model, ticker: Ticker) -> None:

@@ -4,14 +4,13 @@ import re
 
 import pytest
 
+from tests.models import SILENT, executes
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card.model_facts import instance_troubles, model_facts
 from tritonlab.notebook.views.card.status_table import memory_lines, memory_text, status_table
 from tritonlab.server.api.model import Model
 from tritonlab.server.observe.idle_memory import MemoryUse
-
-SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 
 
 def test_the_facts_of_a_loaded_model(workspace: Workspace) -> None:
@@ -22,7 +21,7 @@ def test_the_facts_of_a_loaded_model(workspace: Workspace) -> None:
         inputs=("A:FP32[3,-1]", "B:STRING[1]?"),
         outputs=("C:INT8[1]",),
     )
-    facts = model_facts(workspace, workspace.load("m", "print('hello')\n" + SOURCE, options=options))
+    facts = model_facts(workspace, workspace.load("m", "print('hello')\n" + SILENT, options=options))
     assert facts.state == "READY" and facts.version == 1 and facts.kept == ""
     assert facts.instances == "2 instances on CPU"
     assert facts.batching == "dynamic batching up to 8, delay 50 µs"
@@ -36,8 +35,8 @@ def test_the_facts_of_a_loaded_model(workspace: Workspace) -> None:
 
 
 def test_why_a_model_imports_again(workspace: Workspace) -> None:
-    plain = model_facts(workspace, workspace.load("m", "import psutil\n" + SOURCE))
-    late = model_facts(workspace, workspace.load("m", "import os\nos.umask(os.umask(0))\nimport psutil\n" + SOURCE))
+    plain = model_facts(workspace, workspace.load("m", "import psutil\n" + SILENT))
+    late = model_facts(workspace, workspace.load("m", "import os\nos.umask(os.umask(0))\nimport psutil\n" + SILENT))
     assert plain.imports_again == ""
     assert late.imports_again == "'psutil', because model.py, line 2 comes first and may change what it does"
 
@@ -51,12 +50,12 @@ def test_what_will_not_work_is_a_warning(workspace: Workspace) -> None:
 
 
 def test_another_version_than_the_one_written_is_a_warning(workspace: Workspace) -> None:
-    workspace.load("m", SOURCE, version=3)
-    warnings = "\n".join(model_facts(workspace, workspace.load("m", SOURCE, version=2)).warnings)
+    workspace.load("m", SILENT, version=3)
+    warnings = "\n".join(model_facts(workspace, workspace.load("m", SILENT, version=2)).warnings)
     assert "Version 3 is served; version 2 was written last" in warnings
 
 
-def test_an_instance_that_does_not_run_is_told_with_its_next_try() -> None:
+def test_an_instance_that_does_not_run_is_listed_with_its_next_try() -> None:
     state = {"name": "m_0", "state": "ready", "failure": "", "last_death": "", "next_try": None}
     failed = {**state, "state": "failed", "failure": "it could not be started again: no weights.", "next_try": 4.0}
     started = {**state, "state": "restarting", "last_death": "It ended."}
@@ -67,14 +66,14 @@ def test_an_instance_that_does_not_run_is_told_with_its_next_try() -> None:
 
 
 def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     table = status_table(workspace)
-    said = table.memory
-    assert re.match(r"memory: \d+ MB in this kernel, \d+ MB in 1 model process", said), said
+    text = table.memory
+    assert re.match(r"memory: \d+ MB in this kernel, \d+ MB in 1 model process", text), text
     assert memory_text(MemoryUse(210 << 20, 96 << 20, 3, 680 << 20, 1.0)).startswith(
         "memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at "
     )
-    assert said in repr(table) and said in table.html()
+    assert text in repr(table) and text in table.html()
     assert memory_text(MemoryUse(1 << 20, 1 << 20, 1, warm=80 << 20, warm_limit=6 << 30, imports=("torch",))) == (
         "memory: 1 MB in this kernel, 1 MB in 1 model process, 80 of at most 6144 MB kept warm (torch)"
     )
@@ -95,14 +94,14 @@ def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
 
 
 def test_the_status_gives_no_reason_for_what_was_unloaded(workspace: Workspace) -> None:
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     workspace.unload("m")
     rows = [row for row in status_table(workspace).rows if row.name == "m"]
     assert {(row.state, row.reason) for row in rows} == {("UNLOADED", "")}
 
 
 def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     row = next(row for row in status_table(workspace).rows if row.name == "m")
     assert (row.state, row.reason) == ("READY", "")
     failed = {"name": "m_0", "kind": "CPU", "state": "failed", "failure": "no weights."}
@@ -112,14 +111,10 @@ def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.Monkey
     assert (row.state, row.reason) == ("NOT READY", "'m_0' does not run: no weights. Next try in 4 s.")
 
 
-ODD = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        tensors = [pb_utils.Tensor("OUT", np.zeros(1)), pb_utils.Tensor("OTU", np.zeros(1))]
-        return [pb_utils.InferenceResponse(tensors) for _ in requests]
-"""
+ODD = executes(
+    'tensors = [pb_utils.Tensor("OUT", np.zeros(1)), pb_utils.Tensor("OTU", np.zeros(1))]\n'
+    "return [pb_utils.InferenceResponse(tensors) for _ in requests]"
+)
 
 
 def test_what_triton_would_pass_on_unsaid_is_in_card_and_log_once(workspace: Workspace) -> None:

@@ -11,7 +11,7 @@ from tritonlab.notebook.views.card.model_states import ModelStates
 
 
 class Looks:
-    """Counts the looks; on the move for the first `moves` of them."""
+    """A count of looks, of which the first `moves` find a model on the move."""
 
     def __init__(self, moves: int = 0) -> None:
         self.count = 0
@@ -33,7 +33,7 @@ def quiet(states: ModelStates) -> bool:
 
 
 def after(states: ModelStates, looks: Looks, happens: Callable[[], None]) -> int:
-    """How many looks follow on what happens."""
+    """Return how many looks follow on what happens."""
     eventually(lambda: quiet(states))
     before = looks.count
     happens()

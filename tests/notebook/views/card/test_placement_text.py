@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.models import SILENT
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.notebook.authoring.config_options import ConfigOptions
@@ -15,8 +16,6 @@ from tritonlab.notebook.views.card.card import card_text
 from tritonlab.notebook.views.card.model_facts import model_facts
 from tritonlab.notebook.views.card.placement_text import gpus_text, place_text, places_text
 from tritonlab.notebook.views.card.status_table import status_table
-
-SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 
 
 def put(kind: str, device: int = 0, simulated: bool = False) -> dict[str, Any]:
@@ -50,10 +49,10 @@ def simulated(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace) -> None:
-    everywhere = simulated.load("everywhere", SOURCE)
+    everywhere = simulated.load("everywhere", SILENT)
     uneven = {"instance_group": [{"kind": "KIND_GPU", "count": 2, "gpus": [1]}, {"kind": "KIND_CPU"}]}
-    simulated.load("mixed", SOURCE, config=uneven)
-    one = simulated.load("one", SOURCE, options=ConfigOptions(gpus=(1,), instances=2))
+    simulated.load("mixed", SILENT, config=uneven)
+    one = simulated.load("one", SILENT, options=ConfigOptions(gpus=(1,), instances=2))
     assert model_facts(simulated, everywhere).instances == "1 instance on each of simulated GPUs 0, 1"
     assert model_facts(simulated, one).instances == "2 instances on simulated GPU 1"
     mixed = model_facts(simulated, simulated.server.model("mixed"))
@@ -66,7 +65,7 @@ def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace)
     assert [each["place"] for each in facts["models"][2]["instances"]] == ["simulated GPU 1", "simulated GPU 1"]
 
 
-#: Takes memory of GPU 0, whatever it was told.
+#: Takes memory of GPU 0, whatever its config says.
 ASTRAY = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -79,7 +78,7 @@ class TritonPythonModel:
 """
 
 
-def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspace) -> None:
+def test_a_model_on_another_gpu_than_its_own_is_warned_of(simulated: Workspace) -> None:
     model = simulated.load("astray", ASTRAY, options=ConfigOptions(gpus=(1,), outputs=("OUT:FP32[1]",)))
     assert model_facts(simulated, model).warnings[1:] == ()
     list(model.infer(inputs={}))
@@ -97,8 +96,8 @@ def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspa
     assert message is not None and message["families"]["gpu"] == ("bytes", "simulated memory of GPUs")
 
 
-def test_without_gpus_nothing_is_said_of_them(workspace: Workspace) -> None:
+def test_without_gpus_no_text_names_them(workspace: Workspace) -> None:
     if workspace.server.gpus():
         pytest.skip("this machine has a GPU")
-    workspace.load("m", SOURCE)
+    workspace.load("m", SILENT)
     assert "GPU" not in repr(status_table(workspace)) and overview(workspace)["gpus"] == ""

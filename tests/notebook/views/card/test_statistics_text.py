@@ -1,4 +1,4 @@
-"""These tests check what `%triton statistics`, `%triton metrics` and `%triton trace` show."""
+"""The texts of `%triton statistics`, `%triton metrics` and `%triton trace`."""
 
 from __future__ import annotations
 

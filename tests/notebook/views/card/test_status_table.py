@@ -1,4 +1,4 @@
-"""Tests for the live table of `%triton status`."""
+"""The live table of `%triton status`."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class States:
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle["text/plain"]))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
-    monkeypatch.setattr(widget, "show_widget", lambda shown: None)
+    monkeypatch.setattr(widget, "show_widget", lambda live: None)
     monkeypatch.setattr(module, "in_kernel", lambda: True)
     monkeypatch.setattr(module.ModelStates, "for_server", lambda server: States())
     monkeypatch.setattr(module, "status_table", lambda of: StatusTable([StatusRow("m", "1", of.state)], of.state))
     return found
 
 
-def test_the_stored_status_is_that_of_its_cell(shown: list[str]) -> None:
+def test_the_stored_status_is_that_of_its_cell(displayed: list[str]) -> None:
     workspace: Any = Workspace("READY")
     view = StatusView(workspace)
     view.show()
@@ -49,27 +49,27 @@ def test_the_stored_status_is_that_of_its_cell(shown: list[str]) -> None:
     assert view.refresh()
     workspace.state = "UNLOADED"
     assert not view.refresh()
-    assert len(shown) == 1 and "READY" in shown[0]
+    assert len(displayed) == 1 and "READY" in displayed[0]
     assert "UNLOADED" in view.state["html"]  # the live table goes on
 
 
-def test_a_status_while_a_model_loads_is_stored_once_it_has_settled(shown: list[str]) -> None:
+def test_a_status_while_a_model_loads_is_stored_once_it_has_settled(displayed: list[str]) -> None:
     workspace: Any = Workspace("LOADING")
     view = StatusView(workspace)
     view.show()
     for state in ("LOADING", "READY", "LOADING", "UNLOADED"):
         workspace.state = state
         view.refresh()
-    assert ["LOADING" in shown[0], "READY" in shown[-1], len(shown)] == [True, True, 2]
+    assert ["LOADING" in displayed[0], "READY" in displayed[-1], len(displayed)] == [True, True, 2]
 
 
-def test_the_next_status_ends_the_wait_for_the_one_before(shown: list[str]) -> None:
+def test_the_next_status_ends_the_wait_for_the_one_before(displayed: list[str]) -> None:
     workspace: Any = Workspace("LOADING")
     first, second = StatusView(workspace), StatusView(workspace)
     first.show()
     second.show()
     workspace.state = "READY"
     first.refresh()
-    assert len(shown) == 2
+    assert len(displayed) == 2
     second.refresh()
-    assert "READY" in shown[2]
+    assert "READY" in displayed[2]

@@ -22,7 +22,7 @@ class Ports:
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle))
     for module in (widget, token_button):
@@ -30,7 +30,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_token_is_a_message(shown: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_a_message(displayed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     button = TokenButton("/the/file", lambda: "Bearer secret")
     button.show()
@@ -40,15 +40,15 @@ def test_the_token_is_a_message(shown: list[dict[str, Any]], monkeypatch: pytest
     button.on_message({"do": "show"})
     assert sent == [{"authorization": "Bearer secret"}]
     button.freeze()
-    assert "secret" not in str([shown, button.state, button.widget.get_state(), button.to_dict(), repr(button)])
-    assert "/the/file" in shown[0]["text/html"] and "/the/file" in shown[0]["text/plain"]
+    assert "secret" not in str([displayed, button.state, button.widget.get_state(), button.to_dict(), repr(button)])
+    assert "/the/file" in displayed[0]["text/html"] and "/the/file" in displayed[0]["text/plain"]
 
 
-def test_it_is_there_where_a_token_is_needed(shown: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_there_where_a_token_is_needed(displayed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     show_token_button(Ports())
-    assert shown == []
+    assert displayed == []
     show_token_button(Ports("/the/file"))
-    assert len(shown) == 2
+    assert len(displayed) == 2
     monkeypatch.setattr(token_button, "in_kernel", lambda: False)
     show_token_button(Ports("/the/file"))
-    assert len(shown) == 2
+    assert len(displayed) == 2

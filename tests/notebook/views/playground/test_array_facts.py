@@ -1,4 +1,4 @@
-"""Large tensors are told in a line and a curve; the browser never gets their elements."""
+"""Large tensors are described by a line and a curve; the browser never gets their elements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_rows_of_numbers_are_curves() -> None:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The bytes of each message to the browser."""
+    """Return the bytes of each message to the browser."""
     sizes: list[int] = []
 
     def publish(

@@ -19,14 +19,14 @@ def outcome(size: int = 1, error: TritonError | None = None) -> Outcome:
 
 
 @pytest.fixture
-def heard() -> list[tuple[str, Outcome]]:
+def calls() -> list[tuple[str, Outcome]]:
     return []
 
 
 @pytest.fixture
-def history(heard: list[tuple[str, Outcome]]) -> History:
+def history(calls: list[tuple[str, Outcome]]) -> History:
     return History(
-        ipywidgets, lambda o: heard.append(("show", o)), lambda o: heard.append(("replay", o)), now=lambda: 0.0
+        ipywidgets, lambda o: calls.append(("show", o)), lambda o: calls.append(("replay", o)), now=lambda: 0.0
     )
 
 
@@ -39,7 +39,7 @@ def test_the_newest_comes_first_and_the_oldest_goes(history: History) -> None:
     assert history.choice.label == "History" and history.button.disabled
 
 
-def test_how_it_ended_is_said(history: History) -> None:
+def test_each_row_ends_with_its_outcome(history: History) -> None:
     history.add(outcome(error=InvalidArgumentError("no")))
     history.add(outcome(error=CancelledError("gone")))
     assert [text.split()[-1] for text, _ in history.outcomes] == ["cancelled", "failed"]
@@ -53,12 +53,12 @@ def test_one_is_kept_once_and_a_large_one_not_at_all(history: History) -> None:
     assert len(history.outcomes) == 1
 
 
-def test_the_chosen_one_is_shown_and_replayed(history: History, heard: list[tuple[str, Outcome]]) -> None:
+def test_the_chosen_one_is_displayed_and_replayed(history: History, calls: list[tuple[str, Outcome]]) -> None:
     first, second = outcome(), outcome()
     history.add(first)
     history.add(second)
     history.button.click()
-    assert heard == []
+    assert calls == []
     history.choice.value = 1
     history.button.click()
-    assert heard == [("show", first), ("replay", first)]
+    assert calls == [("show", first), ("replay", first)]

@@ -27,8 +27,8 @@ def form() -> RequestForm:
     return RequestForm(config(100, 100), ipywidgets)
 
 
-def sent(form: RequestForm, **given: Any) -> dict[str, Any]:
-    (fields,) = form.requests(1, given, {})
+def sent(form: RequestForm, **arrays: Any) -> dict[str, Any]:
+    (fields,) = form.requests(1, arrays, {})
     return dict(fields["inputs"])
 
 
@@ -68,7 +68,7 @@ def test_a_row_sends_what_it_stands_for(form: RequestForm) -> None:
     assert sent(other)["IN55"].tolist() == [[1, 2], [3, 4]] and len(other.inputs.made) == PAGE + 2
 
 
-def test_of_many_outputs_some_can_be_asked_for(form: RequestForm) -> None:
+def test_of_many_outputs_some_can_be_chosen(form: RequestForm) -> None:
     (fields,) = form.requests(1, {}, {})
     assert fields["requested_outputs"] == [] and form.outputs == {}
     form.chosen.value = ("OUT7", "OUT70")
@@ -77,9 +77,9 @@ def test_of_many_outputs_some_can_be_asked_for(form: RequestForm) -> None:
 
 
 def test_an_optional_input_that_nobody_has_seen_is_left_out() -> None:
-    given = config(20)
-    given["input"][19]["optional"] = True
-    form = RequestForm(given, ipywidgets)
+    settings = config(20)
+    settings["input"][19]["optional"] = True
+    form = RequestForm(settings, ipywidgets)
     assert "IN19" not in sent(form)
     form.inputs["IN19"].sent_box.value = True
     assert "IN19" in sent(form)

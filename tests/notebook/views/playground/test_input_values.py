@@ -26,13 +26,13 @@ def test_the_shape_has_the_batch_and_the_variable_sizes() -> None:
 
 
 @pytest.mark.parametrize("datatype", [t for t in DataType if t is not DataType.INVALID])
-def test_random_values_are_sent_as_they_are_shown(datatype: DataType) -> None:
+def test_random_values_are_sent_as_they_are_displayed(datatype: DataType) -> None:
     spec = InputSpec("X", datatype, (2, 3))
-    shown = as_text(random_value(spec, (2, 3), np.random.default_rng(0)))
-    assert shown == as_text(random_value(spec, (2, 3), np.random.default_rng(0)))
-    assert shown != as_text(random_value(spec, (2, 3), np.random.default_rng(1)))
-    assert len(shown) < 100 and shown.count("\n") == 1
-    value = typed_value(spec, shown, (2, 3))
+    text = as_text(random_value(spec, (2, 3), np.random.default_rng(0)))
+    assert text == as_text(random_value(spec, (2, 3), np.random.default_rng(0)))
+    assert text != as_text(random_value(spec, (2, 3), np.random.default_rng(1)))
+    assert len(text) < 100 and text.count("\n") == 1
+    value = typed_value(spec, text, (2, 3))
     assert value.dtype == datatype.numpy
     assert value.shape == (2, 3)
 
@@ -92,7 +92,7 @@ def test_typed_text(text: str, expected: list[object]) -> None:
 
 
 @pytest.mark.parametrize("text", ["one", "[1, [2, 3]]", "['a']", "", "1 2", "f(1)"])
-def test_what_is_no_number_is_said(text: str) -> None:
+def test_what_is_not_a_number_is_reported(text: str) -> None:
     with pytest.raises(ValueProblem, match=r"^X: "):
         typed_value(PAIRS, text, (1,))
 

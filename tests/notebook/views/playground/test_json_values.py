@@ -33,7 +33,7 @@ def test_a_dict_of_the_notebook_is_its_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "note"),
     [
         ('{"a": 1}', "a JSON object with 1 key"),
         ('[{"a": 1}]', "a JSON list of 1"),
@@ -44,17 +44,17 @@ def test_a_dict_of_the_notebook_is_its_json() -> None:
         ("[not closed", ""),
     ],
 )
-def test_the_form_says_what_was_typed(text: str, said: str) -> None:
-    assert (said in json_note(text)) if said else json_note(text) == ""
+def test_the_form_says_what_was_typed(text: str, note: str) -> None:
+    assert (note in json_note(text)) if note else json_note(text) == ""
 
 
-def shown(*elements: Any) -> list[str]:
+def texts_of(*elements: Any) -> list[str]:
     return json_texts(Tensor.from_numpy(np.array(elements, dtype=object)))
 
 
 def test_documents_are_indented_and_other_text_is_left_alone() -> None:
-    assert shown(b'{"a": [1], "b": "\xc3\xa4"}') == ['{\n  "a": [\n    1\n  ],\n  "b": "ä"\n}']
-    assert shown(b'{"a": 1}', b"text") == [] and shown(b"17") == [] and shown(b"{") == []
-    assert shown(*[b"[]"] * 6)[-1] == "… and 2 more"
-    assert shown(b"[" * 100_000) == []
-    assert len(shown(json.dumps(["x" * 50_000]).encode())[0]) < 10_000
+    assert texts_of(b'{"a": [1], "b": "\xc3\xa4"}') == ['{\n  "a": [\n    1\n  ],\n  "b": "ä"\n}']
+    assert texts_of(b'{"a": 1}', b"text") == [] and texts_of(b"17") == [] and texts_of(b"{") == []
+    assert texts_of(*[b"[]"] * 6)[-1] == "… and 2 more"
+    assert texts_of(b"[" * 100_000) == []
+    assert len(texts_of(json.dumps(["x" * 50_000]).encode())[0]) < 10_000

@@ -81,7 +81,7 @@ def test_arrays_and_text_are_read_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dims", "name", "content", "said"),
+    ("dims", "name", "content", "problem"),
     [
         ((2, 2), "a.bin", b"abc", r"X: a\.bin: not a picture \(cannot identify image file\); \.wav, \.npy,"),
         ((7,), "a.png", png(2, 2), r"X: a\.png: dims \[7\] are not height, width and channels"),
@@ -89,29 +89,29 @@ def test_arrays_and_text_are_read_too() -> None:
         ((2, 2), "a.txt", b"abc", r"X: 'abc' is not a number"),
     ],
 )
-def test_what_cannot_be_read_is_said(dims: tuple[int, ...], name: str, content: bytes, said: str) -> None:
-    with pytest.raises(ValueProblem, match=said):
+def test_what_cannot_be_read_is_reported(dims: tuple[int, ...], name: str, content: bytes, problem: str) -> None:
+    with pytest.raises(ValueProblem, match=problem):
         value("FP32", dims, (name, content))
     with pytest.raises(ValueProblem, match="choose a file"):
         value("FP32", dims)
 
 
-def shown(array: Any) -> list[Any]:
+def previews(array: Any) -> list[Any]:
     found = re.findall(r"src='data:image/\w+;base64,([^']*)'", pictures_html(Tensor.from_numpy(array), "OUT"))
     return [Image.open(io.BytesIO(base64.b64decode(data))) for data in found]
 
 
-def test_tensors_of_pictures_are_shown() -> None:
-    (one,) = shown(np.full((20, 30, 3), (255, 0, 0), np.uint8))
+def test_tensors_of_pictures_are_displayed() -> None:
+    (one,) = previews(np.full((20, 30, 3), (255, 0, 0), np.uint8))
     assert one.size == (30, 20) and one.getpixel((0, 0)) == (255, 0, 0)
-    two = shown(np.zeros((2, 3, 20, 30), np.float32))
+    two = previews(np.zeros((2, 3, 20, 30), np.float32))
     assert [image.size for image in two] == [(30, 20)] * 2
-    (gray,) = shown(np.full((1, 20, 30, 1), 0.5, np.float16))
+    (gray,) = previews(np.full((1, 20, 30, 1), 0.5, np.float16))
     assert gray.getpixel((0, 0)) == 127
-    assert len(shown(np.zeros((9, 20, 20, 3), np.uint8))) == 4
-    (large,) = shown(np.zeros((4000, 2000, 3), np.uint8))
+    assert len(previews(np.zeros((9, 20, 20, 3), np.uint8))) == 4
+    (large,) = previews(np.zeros((4000, 2000, 3), np.uint8))
     assert max(large.size) <= 256
-    (encoded,) = shown(np.array([[png(5, 6)]], dtype=object))
+    (encoded,) = previews(np.array([[png(5, 6)]], dtype=object))
     assert encoded.size == (5, 6)
 
 

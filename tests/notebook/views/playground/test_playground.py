@@ -1,5 +1,4 @@
-"""These tests click the playground's widgets without a frontend, where a click is a call, through the real server and
-its stubs."""
+"""The playground's widgets without a frontend, where a click is a call, through the real server and its stubs."""
 
 from __future__ import annotations
 
@@ -58,11 +57,11 @@ def playground(workspace: Workspace) -> Playground:
 
 
 def click(playground: Playground, button: Any) -> str:
-    """What stands there when the request that the button sent is over."""
-    shown = threading.Event()
-    playground.result.observe(lambda change: shown.set(), names="value")
+    """Click, and return what stands there when the request that the button sent is over."""
+    changed = threading.Event()
+    playground.result.observe(lambda change: changed.set(), names="value")
     button.click()
-    assert shown.wait(30)
+    assert changed.wait(30)
     sending = playground._sent.now()
     assert sending is None or sending.wait(30)
     for thread in threading.enumerate():
@@ -84,8 +83,8 @@ def test_send_is_a_call_too(playground: Playground) -> None:
     outcome = playground.send()
     assert outcome.error is None
     assert outcome.outputs["OUT"].shape == (2, 3, 2)
-    given = playground.send({"IN": np.ones((1, 1, 2), np.float32)})
-    assert given.outputs["OUT"].numpy().tolist() == [[[2, 2]]]
+    outcome = playground.send({"IN": np.ones((1, 1, 2), np.float32)})
+    assert outcome.outputs["OUT"].numpy().tolist() == [[[2, 2]]]
 
 
 def test_a_click_shows_the_answer(playground: Playground) -> None:
@@ -142,7 +141,7 @@ def test_cancel_reaches_the_model(workspace: Workspace) -> None:
     assert sending.wait(30)
 
 
-def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_waited_for_is_in_lines_of_cells(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "STUCK_SECONDS", 0.0)
     options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     playground = Playground(workspace.load("m", FOREVER, options=options), cite=lambda text: f"cited: {text}")
@@ -154,7 +153,7 @@ def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monk
     assert sending.wait(30)
 
 
-def test_who_stops_waiting_is_told_so(workspace: Workspace) -> None:
+def test_a_wait_that_ends_early_says_so(workspace: Workspace) -> None:
     options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     source = FOREVER.replace("not request.is_cancelled()", "not (request.is_cancelled() and self.told)")
     source = source.replace("    def execute", "    told = False\n    def execute", 1)
@@ -168,7 +167,7 @@ def test_who_stops_waiting_is_told_so(workspace: Workspace) -> None:
     workspace.unload("m", timeout=0.1)
 
 
-def test_a_model_that_is_gone_is_said(playground: Playground, workspace: Workspace) -> None:
+def test_a_model_that_is_gone_is_reported(playground: Playground, workspace: Workspace) -> None:
     workspace.unload("m")
     playground.buttons.send.click()
     assert "&#x27;m&#x27; has no available versions" in playground.result.value
@@ -177,10 +176,10 @@ def test_a_model_that_is_gone_is_said(playground: Playground, workspace: Workspa
 
 def test_ctrl_enter_sends_what_the_fields_show(playground: Playground) -> None:
     row = playground.inputs["IN"]
-    shown = threading.Event()
-    playground.result.observe(lambda change: shown.set(), names="value")
+    changed = threading.Event()
+    playground.result.observe(lambda change: changed.set(), names="value")
     playground.keys._handle_custom_msg({"kind": "send", "label": "IN value", "value": "4"}, [])
-    assert shown.wait(30)
+    assert changed.wait(30)
     assert (row.mode.value, row.text.value) == ("Typed", "4")
     assert "[[[8. 8.]]]" in playground.result.value
     sending = playground._sent.now()
@@ -260,18 +259,18 @@ def test_an_open_form_has_the_inputs_of_the_config_now(workspace: Workspace) -> 
 
 
 def test_the_last_answer_is_in_the_stored_form(playground: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    monkeypatch.setattr(widget, "_display", lambda bundle, **how: shown.append((bundle, how)))
+    displayed: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    monkeypatch.setattr(widget, "_display", lambda bundle, **how: displayed.append((bundle, how)))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     playground._ipython_display_()
-    output = shown[0][1]["display_id"]
+    output = displayed[0][1]["display_id"]
     playground.send({"IN": np.ones((1, 1, 2), np.float32)})
-    stored, how = shown[-1]
+    stored, how = displayed[-1]
     assert how == {"display_id": output, "update": True}
     assert "[[[2. 2.]]]" in stored["text/html"] and "OUT" in stored["text/plain"]
     playground._ipython_display_()
     playground.send({"IN": np.zeros((1, 1, 2), np.float32)})
-    assert shown[-1][1]["display_id"] != output  # the output before keeps its moment
+    assert displayed[-1][1]["display_id"] != output  # the output before keeps its moment
 
 
 def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:

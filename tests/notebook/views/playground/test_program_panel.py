@@ -17,12 +17,12 @@ def panel() -> ProgramPanel:
     return ProgramPanel(ipywidgets, make)
 
 
-def test_nothing_is_shown_unasked(panel: ProgramPanel) -> None:
+def test_nothing_is_displayed_at_first(panel: ProgramPanel) -> None:
     assert panel.choice.options == ("Copy as …", *KINDS)
     assert panel.box.layout.display == "none"
 
 
-def test_the_chosen_program_is_shown_with_what_lies_beside_it(panel: ProgramPanel) -> None:
+def test_the_chosen_program_is_displayed_with_what_lies_beside_it(panel: ProgramPanel) -> None:
     panel.choice.value = "pytest"
     assert panel.box.layout.display == "" and panel.text.value == "one\ntwo\n"
     assert "download='test_m.py'" in panel.note.value
@@ -31,7 +31,7 @@ def test_the_chosen_program_is_shown_with_what_lies_beside_it(panel: ProgramPane
     assert panel.box.layout.display == "none"
 
 
-def test_what_cannot_be_written_is_said(panel: ProgramPanel) -> None:
+def test_what_cannot_be_written_is_reported(panel: ProgramPanel) -> None:
     panel.choice.value = "pytest"
     panel.choice.value = "curl"
     assert "no &lt;curl&gt; here" in panel.note.value

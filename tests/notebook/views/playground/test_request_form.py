@@ -31,11 +31,11 @@ def form() -> RequestForm:
     return made()
 
 
-def sent(form: RequestForm, count: int = 1, **given: Any) -> list[Any]:
-    return list(form.requests(count, given, {}))
+def sent(form: RequestForm, count: int = 1, **arrays: Any) -> list[Any]:
+    return list(form.requests(count, arrays, {}))
 
 
-def test_random_values_are_shown_before_they_are_sent(form: RequestForm) -> None:
+def test_random_values_are_displayed_before_they_are_sent(form: RequestForm) -> None:
     text = form.inputs["A"].text.value
     assert text.startswith("[[0.")
     (request,) = sent(form)
@@ -136,7 +136,7 @@ def chosen(name: str, content: bytes) -> dict[str, Any]:
     return {"name": name, "type": "", "size": len(content), "content": memoryview(content), "last_modified": when}
 
 
-def test_files_are_shown_and_sent() -> None:
+def test_files_are_displayed_and_sent() -> None:
     form = made(CONFIG.replace("TYPE_FP32 dims: [2] }, {", "TYPE_UINT8 dims: [-1, -1, 3] }, {", 1))
     row = form.inputs["A"]
     row.mode.value = "File"
@@ -175,7 +175,7 @@ def test_all_else_that_a_client_can_say(form: RequestForm) -> None:
         sent(form)
 
 
-def test_a_sequence_model_is_asked_for_one_whole_sequence_at_first() -> None:
+def test_a_sequence_model_gets_one_whole_sequence_at_first() -> None:
     form = made(CONFIG + "sequence_batching {}")
     (request,) = sent(form)
     assert (request["correlation_id"], request["flags"]) == (1, 3)

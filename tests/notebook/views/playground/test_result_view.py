@@ -90,7 +90,7 @@ def test_values_are_previews() -> None:
     assert value_text(bits) == "[1.5]"
 
 
-def test_text_is_readable_and_what_is_left_out_is_said() -> None:
+def test_text_is_readable_and_says_what_is_left_out() -> None:
     assert value_text(text_tensor("é\n", b"\xff")) == r"['é\n' b'\xff']"
     assert value_text(text_tensor("x" * 10_000)).endswith("x … (10,000 bytes)]")
     assert line_text(text_tensor("a  b"), 96) == "['a  b']"

@@ -35,7 +35,7 @@ def wav(frames: bytes, width: int = 2, channels: int = 1, rate: int = 8000) -> b
 
 
 def played(html: str) -> tuple[int, NDArray[np.int16]]:
-    """The rate and the samples of the player in a page."""
+    """Return the rate and the samples of the player in a page."""
     found = re.search(r"data:audio/wav;base64,([\w+/=]+)", html)
     assert found is not None
     with wave.open(io.BytesIO(base64.b64decode(found[1]))) as file:
@@ -70,8 +70,8 @@ def test_files_and_variables_fill_an_input() -> None:
     spec = InputSpec("AUDIO", DataType.FP32, (-1,), max_batch_size=4)
     file = InputFile("a.wav", wav(SAMPLES.tobytes()))
     assert files_value(spec, [file, file], (1, 1)).shape == (2, 4)
-    heard = value_file(spec, Audio(SAMPLES.astype(float), rate=8000, normalize=True))
-    assert heard is not None and files_value(spec, [heard], (1, 1)).shape == (1, 4)
+    audio = value_file(spec, Audio(SAMPLES.astype(float), rate=8000, normalize=True))
+    assert audio is not None and files_value(spec, [audio], (1, 1)).shape == (1, 4)
     assert value_file(spec, np.zeros(3)) is None
     text = InputSpec("AUDIO", DataType.BYTES, (1,))
     assert value_file(text, file.content) is None
@@ -83,8 +83,8 @@ def test_files_and_variables_fill_an_input() -> None:
 
 
 def outcome(outputs: dict[str, Any], **inputs: Any) -> Outcome:
-    def tensors(given: dict[str, Any]) -> dict[str, Tensor]:
-        return {name: Tensor.from_numpy(np.asarray(value)) for name, value in given.items()}
+    def tensors(arrays: dict[str, Any]) -> dict[str, Tensor]:
+        return {name: Tensor.from_numpy(np.asarray(value)) for name, value in arrays.items()}
 
     response = InferenceResponse(outputs=tensors(outputs))
     return Outcome(InferenceRequest("m", tensors(inputs)), (Arrival(response, 1000),))
@@ -92,9 +92,9 @@ def outcome(outputs: dict[str, Any], **inputs: Any) -> Outcome:
 
 def test_an_output_that_is_sound_has_a_player() -> None:
     tone = np.sin(np.arange(800) / 5).astype(np.float32)
-    shown = outcome({"SPEECH": tone[None]}, SAMPLE_RATE=np.array([8000], np.int32))
-    assert rate_of(shown) == 8000
-    html = outcomes_html([shown], finished=True)
+    sound = outcome({"SPEECH": tone[None]}, SAMPLE_RATE=np.array([8000], np.int32))
+    assert rate_of(sound) == 8000
+    html = outcomes_html([sound], finished=True)
     rate, samples = played(html)
     assert rate == 8000 and "0.1 s at 8,000 samples a second" in html
     np.testing.assert_allclose(samples / 32767, tone, atol=1e-4)

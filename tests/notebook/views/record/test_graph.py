@@ -8,7 +8,7 @@ import numpy as np
 import tritonlab
 from tests.ensembles import ensemble_text, graph, model_text, step
 from tests.pictures import read, texts, titles
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tests.serving import Lab
 from tritonlab.core.inference.infer_request import StepRequest
 from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
@@ -97,7 +97,7 @@ def test_slots_show_what_they_have_and_when_it_ends() -> None:
     assert words[2:5] == ["17 · executing, 2 queued", "30 ms", "text · ends"]
     assert legend == ["time until the sequence ends, executing now", "time until the sequence ends, idle"]
     assert words[5:] == ["1 sequence without a slot", "late: 1 waiting for 5 ms"]
-    text = repr(Graph(Heard().recording, "m", sequences=lambda: [occupied])).splitlines()
+    text = repr(Graph(RecorderHooks().recording, "m", sequences=lambda: [occupied])).splitlines()
     assert text == [
         "Graph of m: no request has been executed yet.",
         "  m_0_0  2 of 3 slots taken: 17 executing, 2 queued, ends in 30 ms; text",
@@ -106,10 +106,10 @@ def test_slots_show_what_they_have_and_when_it_ends() -> None:
 
 
 def test_a_person_goes_from_request_to_request() -> None:
-    heard = Heard()
+    hooks = RecorderHooks()
     for serial, took in ((1, 2), (2, 9), (3, 1)):
-        heard.execute(asked(serial, at=serial * 10), start=serial * 10, end=serial * 10 + took)
-    view = Graph(heard.recording, "add", sequences=list)
+        hooks.execute(make_request(serial, at=serial * 10), start=serial * 10, end=serial * 10 + took)
+    view = Graph(hooks.recording, "add", sequences=list)
     message, _ = view.news()
     assert message is not None
     assert (message["summary"], message["following"], message["kept"]) == ("request 3 took 1 ms.", True, 3)
@@ -129,13 +129,13 @@ def test_a_person_goes_from_request_to_request() -> None:
 
 
 def test_a_recording_from_a_file_has_the_calls(tmp_path: Path) -> None:
-    heard = Heard()
-    whole = asked(1, model="pipe")
+    hooks = RecorderHooks()
+    whole = make_request(1, model="pipe")
     made = StepRequest(whole, "one", 1, whole.inputs, (), lambda *_: None, lambda _: None, 2)
     made.serial = 2
-    heard.execute(made, start=0, end=1)
-    heard.execute(whole, start=0, end=2)
-    path = heard.recording.save(tmp_path / "day.npz")
+    hooks.execute(made, start=0, end=1)
+    hooks.execute(whole, start=0, end=2)
+    path = hooks.recording.save(tmp_path / "day.npz")
     view = tritonlab.view(path, "graph", "pipe")
     assert repr(view).splitlines()[1:] == [
         "  pipe (IN INT32 [1, 2]): request 1 on add_0_0, version 1: came at 0 µs, waited 0 µs, ran 2 ms.",

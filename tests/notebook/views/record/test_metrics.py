@@ -72,7 +72,7 @@ def test_the_figure_has_a_line_for_each_series(recording: Recording) -> None:
     assert Metrics(Recording(), "add").figure() == ""
 
 
-def test_what_will_hurt_in_production_is_said() -> None:
+def test_what_will_hurt_in_production_is_reported() -> None:
     record = MetricRecord()
     record.describe("nv_mine", "gauge", "mine")
     record.describe("hits", "counter", "hits")

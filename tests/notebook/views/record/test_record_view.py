@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tritonlab.core.status import ModelError
 from tritonlab.notebook.views.record import record_view as module
 from tritonlab.notebook.views.record.record_view import RecordView
@@ -28,13 +28,13 @@ class Plain(RecordView):
 class Browser:
     """What a view sends, and time."""
 
-    def __init__(self, heard: Heard, monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
+    def __init__(self, hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         self.now = 100.0
         self.sent: list[tuple[dict[str, Any], list[bytes]]] = []
         self.ticker = Ticker()
         monkeypatch.setattr(self.ticker, "_running", True)  # ticks are the test's
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
-        self.view = Plain(heard.recording, "add", ticker=self.ticker, **given)
+        self.view = Plain(hooks.recording, "add", ticker=self.ticker, **options)
         monkeypatch.setattr(self.view, "send", lambda content, buffers=(): self.sent.append((content, list(buffers))))
         self.frozen = 0
 
@@ -44,7 +44,7 @@ class Browser:
         monkeypatch.setattr(self.view, "freeze", freeze)
 
     def tick(self, seconds: float = 0.05) -> dict[str, Any]:
-        """What came of one tick: of each table the serial numbers or the count, and the rest of the message."""
+        """Tick once and return the message: of each table the serial numbers or the count, and all else."""
         self.now += seconds
         self.sent.clear()
         self.ticker.tick()
@@ -58,30 +58,30 @@ class Browser:
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard(events=50_000)
+def hooks() -> RecorderHooks:
+    return RecorderHooks(events=50_000)
 
 
-def test_nothing_is_sent_while_no_view_is_open(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(heard, monkeypatch)
-    heard.execute(asked(1), start=1, end=2)
+def test_nothing_is_sent_while_no_view_is_open(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(hooks, monkeypatch)
+    hooks.execute(make_request(1), start=1, end=2)
     assert browser.tick() == {}
     browser.view.on_message({"do": "open", "known": {}})
     assert browser.tick()["batches"] == [0, 1]  # what came before is shown
     assert browser.tick() == {}
-    heard.execute(asked(2), asked(3), start=2, end=3)
+    hooks.execute(make_request(2), make_request(3), start=2, end=3)
     found = browser.tick()
     assert (found["batches"], found["requests"], found["done"]) == ([1, 1], [1, 2], True)
     browser.view.on_message({"do": "close"})
-    heard.execute(asked(4), start=3, end=4)
+    hooks.execute(make_request(4), start=3, end=4)
     assert browser.tick() == {}
     assert browser.frozen == 1
 
 
-def test_a_browser_that_lost_something_gets_it_again(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(heard, monkeypatch)
+def test_a_browser_that_lost_something_gets_it_again(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(hooks, monkeypatch)
     for serial in range(4):
-        heard.execute(asked(serial, request_id=f"r{serial}"), start=serial, end=serial + 1)
+        hooks.execute(make_request(serial, request_id=f"r{serial}"), start=serial, end=serial + 1)
     browser.view.on_message({"do": "open", "known": {}})
     first = browser.tick()
     assert first["words"]["reason"] == (0, ["full"])
@@ -96,9 +96,9 @@ def test_a_browser_that_lost_something_gets_it_again(heard: Heard, monkeypatch: 
     )
 
 
-def test_much_comes_in_pieces(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(heard, monkeypatch)
-    record = heard.recording.model("add")
+def test_much_comes_in_pieces(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(hooks, monkeypatch)
+    record = hooks.recording.model("add")
     record.requests.add([0.0] * len(REQUESTS) * 45_000)
     browser.view.on_message({"do": "open", "known": {}})
     pieces = [browser.tick() for _ in range(3)]
@@ -106,30 +106,30 @@ def test_much_comes_in_pieces(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> 
     assert [piece["done"] for piece in pieces] == [False, False, True]
 
 
-def test_what_was_dropped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard(events=3)
-    browser = Browser(heard, monkeypatch)
+def test_what_was_dropped_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = RecorderHooks(events=3)
+    browser = Browser(hooks, monkeypatch)
     for serial in range(5):
-        heard.execute(asked(serial), start=serial, end=serial + 1)
+        hooks.execute(make_request(serial), start=serial, end=serial + 1)
     browser.view.on_message({"do": "open", "known": {}})
     found = browser.tick()
     assert (found["batches"], found["dropped"], found["rows"][0]["oldest"]) == ([2, 3], 4, 2)
 
 
-def test_a_recording_that_was_cleared_begins_again(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(heard, monkeypatch)
-    heard.execute(asked(1), start=1, end=2)
+def test_a_recording_that_was_cleared_begins_again(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(hooks, monkeypatch)
+    hooks.execute(make_request(1), start=1, end=2)
     browser.view.on_message({"do": "open", "known": {}})
     epoch = browser.tick()["epoch"]
-    heard.recording.clear()
-    heard.execute(asked(2), start=1, end=2)
+    hooks.recording.clear()
+    hooks.execute(make_request(2), start=1, end=2)
     found = browser.tick()
     assert (found["batches"], found["epoch"] != epoch) == ([0, 1], True)
 
 
-def test_what_happens_now_is_sent_when_it_changes(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_happens_now_is_sent_when_it_changes(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {"waiting": [], "running": []}
-    browser = Browser(heard, monkeypatch, live=lambda: dict(state))
+    browser = Browser(hooks, monkeypatch, live=lambda: dict(state))
     browser.view.on_message({"do": "open", "known": {}})
     assert browser.tick()["live"] == state
     assert browser.tick() == {}
@@ -137,16 +137,18 @@ def test_what_happens_now_is_sent_when_it_changes(heard: Heard, monkeypatch: pyt
     assert browser.tick()["live"] == {"waiting": [5], "running": []}
 
 
-def test_marks_come_once(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(heard, monkeypatch)
+def test_marks_come_once(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(hooks, monkeypatch)
     browser.view.on_message({"do": "open", "known": {}})
-    heard.respond(asked(3), at=4, error=ModelError("no"))
+    hooks.respond(make_request(3), at=4, error=ModelError("no"))
     assert browser.tick()["marks"] == [[0, 4_000_000, "error", "request 3: no", 3]]
     assert browser.tick() == {}
 
 
-def test_a_page_that_was_closed_gets_nothing_after_a_while(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(heard, monkeypatch)
+def test_a_page_that_was_closed_gets_nothing_after_a_while(
+    hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = Browser(hooks, monkeypatch)
     browser.view.on_message({"do": "open", "known": {}})
     browser.tick(200)
     browser.view.on_message({"do": "alive"})
@@ -156,10 +158,10 @@ def test_a_page_that_was_closed_gets_nothing_after_a_while(heard: Heard, monkeyp
     assert browser.view not in browser.ticker
 
 
-def test_the_static_form_follows_when_it_is_quiet(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(heard, monkeypatch)
+def test_the_static_form_follows_when_it_is_quiet(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(hooks, monkeypatch)
     browser.view.on_message({"do": "open", "known": {}})
-    heard.execute(asked(1), start=1, end=2)
+    hooks.execute(make_request(1), start=1, end=2)
     browser.tick()
     browser.tick(1.0)
     assert browser.frozen == 0
@@ -169,10 +171,10 @@ def test_the_static_form_follows_when_it_is_quiet(heard: Heard, monkeypatch: pyt
 
 
 def test_a_view_that_fails_says_so_and_the_others_go_on(
-    heard: Heard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    browser = Browser(heard, monkeypatch, live=lambda: {}["gone"])
-    other = Plain(heard.recording, "other", ticker=browser.ticker)
+    browser = Browser(hooks, monkeypatch, live=lambda: {}["gone"])
+    other = Plain(hooks.recording, "other", ticker=browser.ticker)
     browser.view.on_message({"do": "open", "known": {}})
     other.on_message({"do": "open", "known": {}})
     assert browser.tick() == {"kind": "problem", "text": "This view has stopped: KeyError: 'gone'"}

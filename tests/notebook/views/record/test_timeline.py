@@ -10,7 +10,7 @@ import pytest
 import tritonlab
 from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, texts, titles
-from tests.profile.events import Heard, asked
+from tests.profile.events import RecorderHooks, make_request
 from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError
@@ -24,17 +24,17 @@ CONFIG = BatchConfig(max_batch_size=4, dynamic=True, preferred=(4,), delay=5_000
 
 
 @pytest.fixture
-def heard() -> Heard:
-    heard = Heard()
-    heard.execute(asked(1, at=0), asked(2, at=1, request_id="two"), start=5, end=9, reason="shape")
-    heard.execute(asked(3, at=2, columns=3), start=9, end=11, reason="delay", instance="add_0_1", failed=True)
-    heard.execute(asked(4, at=7), start=12, end=14, reason="delay")
-    heard.respond(asked(3), at=11, error=ModelError("no"))
-    return heard
+def hooks() -> RecorderHooks:
+    hooks = RecorderHooks()
+    hooks.execute(make_request(1, at=0), make_request(2, at=1, request_id="two"), start=5, end=9, reason="shape")
+    hooks.execute(make_request(3, at=2, columns=3), start=9, end=11, reason="delay", instance="add_0_1", failed=True)
+    hooks.execute(make_request(4, at=7), start=12, end=14, reason="delay")
+    hooks.respond(make_request(3), at=11, error=ModelError("no"))
+    return hooks
 
 
-def test_the_text_states_the_facts(heard: Heard) -> None:
-    assert repr(Timeline(heard.recording, "add")).splitlines() == [
+def test_the_text_states_the_facts(hooks: RecorderHooks) -> None:
+    assert repr(Timeline(hooks.recording, "add")).splitlines() == [
         "Timeline of add: 4 requests in 3 batches, 1 failed (1.33 each) within 9 ms.",
         "  sizes    1: 2, 2: 1",
         "  closed   delay: 2, shape: 1",
@@ -42,15 +42,15 @@ def test_the_text_states_the_facts(heard: Heard) -> None:
         "  compute  median 2 ms, 95% below 3.8 ms",
         "  error    request 3: no",
     ]
-    assert repr(Timeline(heard.recording, "other")) == "Timeline of other: no request has been executed yet."
+    assert repr(Timeline(hooks.recording, "other")) == "Timeline of other: no request has been executed yet."
 
 
-def test_the_figure_has_what_happened_besides(heard: Heard) -> None:
-    record = heard.recording.model("add")
+def test_the_figure_has_what_happened_besides(hooks: RecorderHooks) -> None:
+    record = hooks.recording.model("add")
     record.mark(12_500_000, "restart", "add_0_1: restarting after SIGKILL")
     record.mark(16_000_000, "state", "add, version 1: UNAVAILABLE")
     record.mark(600_000_000_000, "state", "long after")
-    svg, legend = read(Timeline(heard.recording, "add").figure())
+    svg, legend = read(Timeline(hooks.recording, "add").figure())
     happened = [title for title in titles(svg) if title.split(":")[0] in ("error", "restart", "state")]
     assert happened == [
         "error: request 3: no",
@@ -60,27 +60,27 @@ def test_the_figure_has_what_happened_besides(heard: Heard) -> None:
     assert legend[-3:] == ["an error", "a restart", "a change of state"]
 
 
-def test_requests_that_ended_in_the_queue_are_told(heard: Heard) -> None:
-    reject = heard.instruments.request_rejected
+def test_requests_that_ended_in_the_queue_are_counted(hooks: RecorderHooks) -> None:
+    reject = hooks.instruments.request_rejected
     assert reject is not None
     for serial, reason in enumerate(("queue full", "queue full", "cancelled"), start=10):
-        reject(asked(serial, at=8), reason, 9_000_000)
-    view = Timeline(heard.recording, "add")
+        reject(make_request(serial, at=8), reason, 9_000_000)
+    view = Timeline(hooks.recording, "add")
     first = view.text().splitlines()[0]
     assert first.endswith("within 9 ms; 3 others ended in the queue (queue full: 2, cancelled: 1).")
     assert view.to_dict()["rejected"] == {"queue full": 2, "cancelled": 1}
-    reject(asked(20, model="busy"), "queue full", 9_000_000)
-    said = "Timeline of busy: no request has been executed yet, 1 ended in the queue (queue full: 1)."
-    assert repr(Timeline(heard.recording, "busy")) == said
+    reject(make_request(20, model="busy"), "queue full", 9_000_000)
+    text = "Timeline of busy: no request has been executed yet, 1 ended in the queue (queue full: 1)."
+    assert repr(Timeline(hooks.recording, "busy")) == text
 
 
-def test_copies_between_host_and_gpu_are_told(heard: Heard) -> None:
-    hook = heard.instruments.bytes_copied
+def test_copies_between_host_and_gpu_are_reported(hooks: RecorderHooks) -> None:
+    hook = hooks.instruments.bytes_copied
     assert hook is not None
     hook("add", 1, 0, 4_000_000, 0, True, 0)
     hook("add", 1, 0, 0, 1_500, True, 0)
     hook("add", 3, 0, 0, 500, True, 0)
-    view = Timeline(heard.recording, "add")
+    view = Timeline(hooks.recording, "add")
     assert "\n  copied   4 MB to the simulated GPU, 2 kB back for 2 requests\n" in view.text()
     assert view.to_dict()["copies"] == {"requests": 2, "to_device": 4_000_000, "to_host": 2_000, "simulated": True}
     assert view.values(0) == ["copied 4 MB to the simulated GPU, 1.5 kB back"]
@@ -89,14 +89,14 @@ def test_copies_between_host_and_gpu_are_told(heard: Heard) -> None:
 
 
 def test_the_text_says_what_is_not_kept() -> None:
-    heard = Heard(events=2)
+    hooks = RecorderHooks(events=2)
     for serial in range(4):
-        heard.execute(asked(serial), start=serial, end=serial + 1)
-    assert "within 2 ms; 4 older events are not kept." in repr(Timeline(heard.recording, "add"))
+        hooks.execute(make_request(serial), start=serial, end=serial + 1)
+    assert "within 2 ms; 4 older events are not kept." in repr(Timeline(hooks.recording, "add"))
 
 
-def test_the_figure_is_svg_with_every_execution(heard: Heard) -> None:
-    view = Timeline(heard.recording, "add")
+def test_the_figure_is_svg_with_every_execution(hooks: RecorderHooks) -> None:
+    view = Timeline(hooks.recording, "add")
     svg, legend = read(view.figure())
     assert titles(svg) == [
         "the last 3 executions of add",
@@ -108,11 +108,11 @@ def test_the_figure_is_svg_with_every_execution(heard: Heard) -> None:
     assert texts(svg)[:2] == ["add_0_0", "add_0_1"]
     assert legend == ["execution, with its batch size", "failed", "a request that waits", "an error"]
     assert texts(svg)[-1].startswith("time of day, ") and texts(svg)[-1].endswith("; 2 ms between two marks")
-    assert Timeline(heard.recording, "other").figure() == ""
+    assert Timeline(hooks.recording, "other").figure() == ""
 
 
-def test_the_table_has_the_executions(heard: Heard) -> None:
-    rows = Timeline(heard.recording, "add").table()
+def test_the_table_has_the_executions(hooks: RecorderHooks) -> None:
+    rows = Timeline(hooks.recording, "add").table()
     assert [row["start"] for row in rows] == [0, 0.004, 0.007]
     assert {type(row["start"]) for row in rows} == {float}  # as people read it, not np.float64(0.004)
     assert rows[1] == {
@@ -126,15 +126,15 @@ def test_the_table_has_the_executions(heard: Heard) -> None:
     }
 
 
-def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    view = Timeline(heard.recording, "add", config=lambda: CONFIG)
+def test_two_requests_say_why_they_were_apart(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = Timeline(hooks.recording, "add", config=lambda: CONFIG)
     assert view.why_apart(0, 1) == "request 1 and 'two' did share a batch."
     assert view.why_apart(1, 2).startswith("Input 'IN' is [2] in 'two' and [3] in request 3;")
     assert view.why_apart(0, 3).startswith(
         "request 4 came 2 ms after the batch of request 1 had left; that was closed by"
     )
     assert view.why_apart(0, 99) == "One of them is no longer kept, or never came."
-    unknown = Timeline(heard.recording, "add")
+    unknown = Timeline(hooks.recording, "add")
     assert unknown.why_apart(1, 2).startswith("The batch of 'two' was closed by a request of another shape")
     sent: list[Any] = []
     monkeypatch.setattr(view, "send", sent.append)
@@ -142,9 +142,9 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
     assert sent == [{"kind": "answer", "why": "request 1 and 'two' did share a batch."}]
 
 
-def test_a_model_a_recording_and_files_have_the_same_view(heard: Heard, tmp_path: Path) -> None:
-    text = repr(open_view(heard.recording, "timeline"))
-    assert repr(tritonlab.view(heard.recording.save(tmp_path / "day.npz"))) == text
+def test_a_model_a_recording_and_files_have_the_same_view(hooks: RecorderHooks, tmp_path: Path) -> None:
+    text = repr(open_view(hooks.recording, "timeline"))
+    assert repr(tritonlab.view(hooks.recording.save(tmp_path / "day.npz"))) == text
     trace = tmp_path / "trace.json"
     stamps = (
         "REQUEST_START",
@@ -158,13 +158,13 @@ def test_a_model_a_recording_and_files_have_the_same_view(heard: Heard, tmp_path
     trace.write_text(json.dumps([{"id": 1, "model_name": "real", "model_version": 1}, *entries]))
     assert repr(tritonlab.view(trace)).startswith("Timeline of real: 1 request in 1 batch ")
     with pytest.raises(InvalidArgumentError, match="view 'graphs' does not exist: did you mean 'graph'"):
-        open_view(heard.recording, "graphs")
+        open_view(hooks.recording, "graphs")
     with pytest.raises(InvalidArgumentError, match="the recording has no model 'none', only add"):
-        open_view(heard.recording, model="none")
+        open_view(hooks.recording, model="none")
     with pytest.raises(RecordingError):
         open_view(Path(__file__))
     with pytest.raises(RecordingError, match="neither a recording nor a trace file of Triton"):
-        open_view(heard.recording.perfetto(tmp_path / "perfetto.json"))
+        open_view(hooks.recording.perfetto(tmp_path / "perfetto.json"))
 
 
 def test_a_model_in_service_is_seen_as_it_is(lab: Lab) -> None:
@@ -204,7 +204,7 @@ def test_a_request_of_an_open_timeline_tells_its_values(lab: Lab, monkeypatch: p
     lab.server.unload(model)
 
 
-def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorder_that_raised_and_was_dropped_is_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     view = lab.server.model("any").view()
     recorder = Recorder.for_instruments(lab.server.instruments)
     sent: list[Any] = []

@@ -41,7 +41,7 @@ class Page:
         self.got: queue.SimpleQueue[tuple[Mapping[str, Any], Sequence[bytes]]] = queue.SimpleQueue()
         self.lanes = WhatIfLanes(subject, lambda content, buffers: self.got.put((content, buffers)))
 
-    def ask(self, **content: Any) -> Mapping[str, Any]:
+    def send(self, **content: Any) -> Mapping[str, Any]:
         self.lanes.reply(content)
         return self.next()[0]
 
@@ -56,7 +56,7 @@ def page() -> Page:
 
 
 def test_the_sliders_offer_what_there_is_and_more(page: Page) -> None:
-    document = page.ask(do="choices")
+    document = page.send(do="choices")
     assert document["what"] == "choices"
     assert document["now"] == Settings.from_config(CONFIG).to_dict()
     assert document["instances"] == list(range(1, 9))
@@ -66,8 +66,8 @@ def test_the_sliders_offer_what_there_is_and_more(page: Page) -> None:
 
 def test_of_a_model_on_two_gpus_the_sliders_offer_as_many_instances_on_each() -> None:
     config = config_of("max_batch_size: 4 instance_group { count: 1 kind: KIND_GPU gpus: [ 0, 1 ] }")
-    told = Page(FakeModel(config=config)).ask(do="choices")
-    assert told["instances"] == [2, 4, 6, 8]
+    reply = Page(FakeModel(config=config)).send(do="choices")
+    assert reply["instances"] == [2, 4, 6, 8]
 
 
 def test_first_comes_what_is_in_view_then_all(page: Page) -> None:
@@ -95,15 +95,15 @@ def test_in_view_only_those_that_were_refused_there_are_compared() -> None:
 
 
 def test_an_empty_record_says_what_to_do() -> None:
-    told = Page(FakeModel(0)).ask(do="replay", settings=Settings.from_config(CONFIG).to_dict(), window=[0, 1])
-    assert (told["what"], "send it requests first" in told["text"]) == ("problem", True)
+    reply = Page(FakeModel(0)).send(do="replay", settings=Settings.from_config(CONFIG).to_dict(), window=[0, 1])
+    assert (reply["what"], "send it requests first" in reply["text"]) == ("problem", True)
 
 
 def test_the_button_loads_the_model_with_the_settings() -> None:
     subject = FakeModel()
     page = Page(subject)
     assert (
-        page.ask(do="reload", settings={**Settings.from_config(CONFIG).to_dict(), "instances": 3})["what"]
+        page.send(do="reload", settings={**Settings.from_config(CONFIG).to_dict(), "instances": 3})["what"]
         == "reloading"
     )
     assert page.next()[0]["text"].startswith("Loaded with 3 instances")
@@ -114,9 +114,9 @@ def test_what_no_replay_can_tell_is_a_sentence(page: Page) -> None:
     groups = config_of("max_batch_size: 4 instance_group { count: 1 } instance_group { count: 1 }")
     subject = FakeModel()
     subject.config = subject.authored = groups
-    told = Page(subject).ask(
+    reply = Page(subject).send(
         do="replay", settings={**Settings.from_config(groups).to_dict(), "instances": 5}, window=[0, 1]
     )
-    assert (told["what"], "several instance groups" in told["text"]) == ("problem", True)
+    assert (reply["what"], "several instance groups" in reply["text"]) == ("problem", True)
     page.lanes.reply({"do": "nothing we know"})
     assert page.got.empty()

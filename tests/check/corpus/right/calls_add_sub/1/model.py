@@ -1,4 +1,4 @@
-"""Asks add_sub by asynchronous BLS calls, two at a time."""
+"""Calls add_sub by asynchronous BLS calls, two at a time."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
-    async def ask(self, a, b, wanted):
+    async def call(self, a, b, wanted):
         request = pb_utils.InferenceRequest(
             model_name="add_sub",
             requested_output_names=[wanted],
@@ -21,6 +21,6 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
-            summed, zero = await asyncio.gather(self.ask(x, x, "OUTPUT0"), self.ask(x, x, "OUTPUT1"))
+            summed, zero = await asyncio.gather(self.call(x, x, "OUTPUT0"), self.call(x, x, "OUTPUT1"))
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("DOUBLE", summed + zero)]))
         return responses

@@ -1,4 +1,4 @@
-"""Answers as often as it is asked to, not at all too."""
+"""Answers as often as TIMES says, not at all too."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
