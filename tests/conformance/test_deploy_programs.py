@@ -128,4 +128,4 @@ def test_every_metric_of_rules_and_dashboard_is_reported(client: Client) -> None
     drawn = [data.evaluate(target["expr"].replace("$__rate_interval", "1m")) for p in panels for target in p["targets"]]
     assert firing == [] and all(drawn)
     assert data.evaluate(adapted) == {frozenset({("pod", "p")}): 0.0}
-    assert data.asked <= set(scraped)
+    assert data.metrics <= set(scraped)
