@@ -56,15 +56,13 @@ def run(**variables: str) -> list[str]:
 
 
 def test_the_serving_thread_reads_the_sockets_and_models_do_not_hear_of_it() -> None:
+    """Who has set the switches is left alone; grpcio's own threads run for every call then."""
     variable, ran = run()
     assert variable == "None"
-    assert int(ran) < 200
-
-
-def test_who_has_set_the_switches_is_left_alone() -> None:
-    variable, ran = run(GRPC_EXPERIMENTS="event_engine_listener")
+    variable, ran_for_each = run(GRPC_EXPERIMENTS="event_engine_listener")
     assert variable == "event_engine_listener"
-    assert int(ran) > 200
+    assert int(ran_for_each) > 200
+    assert int(ran) < int(ran_for_each) / 2  # some run by the clock, and more on a busy machine
 
 
 @pytest.fixture(autouse=True)
