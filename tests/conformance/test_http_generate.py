@@ -178,7 +178,7 @@ def test_what_is_not_one_answer(http: RawHTTP, sent: list[str], status: int, bod
             "missing required input(s) ['IN']. Please provide all required input(s).",
         ),
         ("nobody", {}, 404, "Request for unknown model: 'nobody' is not found"),
-        ("tells/versions/4", {}, 404, "Request for unknown model: 'tells' version 4 is not found"),
+        ("reports/versions/4", {}, 404, "Request for unknown model: 'reports' version 4 is not found"),
     ],
 )
 def test_what_is_refused(http: RawHTTP, name: str, document: Any, status: int, text: str) -> None:

@@ -39,7 +39,7 @@ def test_matching_headers_become_parameters_named_as_they_were_sent(http: RawHTT
         "X-Tenant": "a b",
         "x-other": "1",
     }
-    assert http.post("/v2/models/tells/generate", {}, X_Tenant="a").document["OUT"] == "{}"  # not there (measured)
+    assert http.post("/v2/models/reports/generate", {}, X_Tenant="a").document["OUT"] == "{}"  # not there (measured)
 
 
 @rule("6.14")
@@ -64,4 +64,4 @@ def test_a_restricted_endpoint_wants_its_header(http: RawHTTP, path: str) -> Non
         )
     assert http.request("DELETE", path).status == 403
     assert http.request("GET", path, headers={"kEy": "secret"}).status in (200, 400)
-    assert http.get("/v2/models/tells").status == 200
+    assert http.get("/v2/models/reports").status == 200
