@@ -1,6 +1,6 @@
 // Builds the bundles again and fails if one byte differs from the committed ones, which they then replace.
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const BUNDLE = "../tritonlab/labextension";
@@ -19,16 +19,32 @@ function differences(before, now) {
   return names.filter((name) => !before.has(name) || !now.has(name) || !before.get(name).equals(now.get(name)));
 }
 
-rmSync(BEFORE, { recursive: true, force: true });
+/** Puts the bundle back, with the times it had, for make. */
+function putBack() {
+  rmSync(BUNDLE, { recursive: true, force: true });
+  renameSync(BEFORE, BUNDLE);
+}
+
+if (existsSync(BEFORE)) putBack(); // a run that was killed has left it
 if (existsSync(BUNDLE)) renameSync(BUNDLE, BEFORE);
 const views = contents(VIEWS);
-execFileSync("jlpm", ["build"], { stdio: ["ignore", "ignore", "inherit"] });
+process.on("SIGINT", () => undefined); // the build ends by it, too, and that is an error here
+try {
+  execFileSync("jlpm", ["build"], { stdio: ["ignore", "ignore", "inherit"] });
+} catch {
+  if (existsSync(BEFORE)) putBack();
+  for (const name of differences(views, contents(VIEWS))) {
+    if (views.has(name)) writeFileSync(join(VIEWS, name), views.get(name));
+    else rmSync(join(VIEWS, name));
+  }
+  console.error("The build failed; the bundles are as they were.");
+  process.exit(1);
+}
 const differ = [...differences(contents(BEFORE), contents(BUNDLE)), ...differences(views, contents(VIEWS))];
 if (differ.length) {
   rmSync(BEFORE, { recursive: true, force: true });
   console.error(`The bundles were not those of the sources; they are now, to be committed: ${differ.join(", ")}`);
   process.exitCode = 1;
 } else {
-  rmSync(BUNDLE, { recursive: true, force: true });
-  renameSync(BEFORE, BUNDLE); // with the times it had, for make
+  putBack();
 }

@@ -13,6 +13,7 @@ from .check.check_result import CheckResult, junit_xml
 from .check.run import CheckOptions, check_model
 from .clients.golden import GoldenSet
 from .core.status import TritonError
+from .repository.layout import model_names
 from .server.api.server import Server
 
 #: Exit statuses: nothing was found, something was, or a model could not be checked.
@@ -58,7 +59,7 @@ class CheckRun:
     def _models(self) -> list[str]:
         if not self.repository.is_dir():
             raise FileNotFoundError(f"there is no model repository {self.repository}")
-        known = sorted(path.name for path in self.repository.iterdir() if _is_model(path))
+        known = model_names(self.repository)
         for name in self.names:
             if name not in known:
                 raise FileNotFoundError(f"{self.repository} has no model '{name}'; it has {', '.join(known) or 'none'}")
@@ -70,9 +71,9 @@ class CheckRun:
         options = CheckOptions(
             self.seconds, self.seed, self.relations, side_effects=self.side_effects, progress=self._progress(name)
         )
-        kept = GoldenSet(self.repository.with_name(f"{self.repository.name}.golden"))
+        golden = GoldenSet(self.repository.with_name(f"{self.repository.name}.golden"))
         try:
-            return check_model(server.load(name), options, golden=kept)
+            return check_model(server.load(name), options, golden=golden)
         except TritonError as error:
             return error.symptom().strip().partition("\n")[0]
 
@@ -101,9 +102,3 @@ class CheckRun:
         if any(isinstance(one, str) or not one.checked or one.stopped for one in checks):
             return NOTHING
         return PASSED
-
-
-def _is_model(path: Path) -> bool:
-    if not path.is_dir():
-        return False
-    return (path / "config.pbtxt").is_file() or any(child.name.isdecimal() for child in path.iterdir())

@@ -61,15 +61,15 @@ def _suites(path: Path, timeout: float) -> Iterator[Suite]:
     for notebook in sorted(path.glob("*.ipynb")):
         if notebook.with_suffix(".golden").is_dir():
             yield _run_notebook(notebook, timeout)
-    kept = path.with_name(path.name + ".golden")
-    if kept.is_dir():
-        yield _run_repository(path, kept)
+    golden = path.with_name(path.name + ".golden")
+    if golden.is_dir():
+        yield _run_repository(path, golden)
 
 
-def _run_repository(path: Path, kept: Path) -> Suite:
+def _run_repository(path: Path, golden: Path) -> Suite:
     try:
         with Server(path) as server:
-            return Suite(str(path), GoldenSet(kept, asks_of(server)).check().to_dict())
+            return Suite(str(path), GoldenSet(golden, asks_of(server)).check().to_dict())
     except (TritonError, ValueError) as error:
         return Suite(str(path), str(error))
 

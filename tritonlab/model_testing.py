@@ -21,11 +21,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .core.config.model_config import ModelConfig, parse_pbtxt
+from .core.config.model_config import ModelConfig, parse_pbtxt, read_config
 from .core.config.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
 from .core.inference.tensor import Tensor as ServerTensor
 from .core.metrics.metric_registry import MetricRegistry
 from .core.status import TritonError
+from .repository.layout import CONFIG_FILE, MODEL_FILE
 from .stub._pb_stub.api import bridge
 from .stub._pb_stub.api.infer_request import InferenceRequest
 from .stub._pb_stub.api.infer_response import InferenceResponse
@@ -33,7 +34,6 @@ from .stub._pb_stub.api.parameters_text import encode_parameters
 from .stub._pb_stub.api.pb_tensor import Tensor
 from .stub._pb_stub.wire.message_bodies import IsModelReady, MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 
-_MODEL_FILE = "model.py"
 _handles = itertools.count(1)
 
 #: What answers a BLS call: a model object with `execute`, or a function of the request.
@@ -68,11 +68,11 @@ def build_args(
     """
     if not isinstance(config, str) or "\n" not in config:
         directory = Path(config)
-        written = _config_of(directory)
+        written = read_config(directory / CONFIG_FILE)
         version = _newest_version(directory, written)
     else:
         directory, written, version = Path(name), parse_pbtxt(config, "the config text"), 1
-    message = autofill(written, model_name=name or directory.name or "model", files=[_MODEL_FILE])
+    message = autofill(written, model_name=name or directory.name or "model", files=[MODEL_FILE])
     full = normalize_instance_groups(message, gpu_ids=gpu_ids)
     return instance_args(full, instance_specs(full)[instance], model_directory=str(directory), version=version)
 
@@ -238,17 +238,12 @@ def _model_file(path: Path) -> Path:
     path = path.resolve()
     if not path.is_dir():
         return path
-    config = _config_of(path)
-    return path / str(_newest_version(path, config)) / (config.default_model_filename or _MODEL_FILE)
-
-
-def _config_of(directory: Path) -> ModelConfig:
-    file = directory / "config.pbtxt"
-    return parse_pbtxt(file.read_text(encoding="utf-8") if file.is_file() else "", str(file))
+    config = read_config(path / CONFIG_FILE)
+    return path / str(_newest_version(path, config)) / (config.default_model_filename or MODEL_FILE)
 
 
 def _newest_version(directory: Path, config: ModelConfig) -> int:
-    name = config.default_model_filename or _MODEL_FILE
+    name = config.default_model_filename or MODEL_FILE
     versions = [int(p.name) for p in directory.iterdir() if p.name.isdecimal() and (p / name).is_file()]
     if not versions:
         raise FileNotFoundError(f"{directory} is not a model directory: it has no <version>/{name}")

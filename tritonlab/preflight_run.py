@@ -15,6 +15,7 @@ from .export.preflight.finding import Finding, Prediction, Preflight
 from .export.preflight.judge import judge
 from .export.preflight.of_model import preflight, subject_in
 from .export.releases import UnknownTarget, find_target
+from .repository.layout import is_model_directory, model_names
 from .server.api.server import Server
 
 #: Exit statuses: nothing stops the models, something does, or there was nothing to judge.
@@ -22,12 +23,12 @@ PASSED, FAILED, NOTHING = 0, 1, 2
 _REPOSITORY = Path("model_repository")
 
 
-def run(place: str, target: str, *, as_json: bool = False) -> int:
+def run(folder: str, target: str, *, as_json: bool = False) -> int:
     """Judge the model directory, the models of the repository, or the model of that name in ./model_repository, and
     print what is found. Return the exit status."""
     try:
         find_target(target)
-        repository, names = _models(Path(place))
+        repository, names = _models(Path(folder))
     except (UnknownTarget, FileNotFoundError) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
@@ -39,28 +40,24 @@ def run(place: str, target: str, *, as_json: bool = False) -> int:
     return PASSED if all(each.passed for each in found) else FAILED
 
 
-def _models(place: Path) -> tuple[Path, list[str]]:
+def _models(folder: Path) -> tuple[Path, list[str]]:
     """Return the repository and the names of its models that are to be judged. Raises FileNotFoundError."""
-    if not place.is_dir() and (_REPOSITORY / place).is_dir():
-        place = _REPOSITORY / place
-    if not place.is_dir():
-        raise FileNotFoundError(f"there is no model directory, nor a repository, {place}")
-    place = place.resolve()
-    if _is_model(place):
-        return place.parent, [place.name]
-    names = sorted(path.name for path in place.iterdir() if path.is_dir() and _is_model(path))
+    if not folder.is_dir() and (_REPOSITORY / folder).is_dir():
+        folder = _REPOSITORY / folder
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no model directory, nor a repository, {folder}")
+    folder = folder.resolve()
+    if is_model_directory(folder):
+        return folder.parent, [folder.name]
+    names = model_names(folder)
     if not names:
-        raise FileNotFoundError(f"{place} is not a model directory: it has no config.pbtxt and no version directory")
-    return place, names
-
-
-def _is_model(path: Path) -> bool:
-    return (path / "config.pbtxt").is_file() or any(child.name.isdecimal() for child in path.iterdir())
+        raise FileNotFoundError(f"{folder} is not a model directory: it has no config.pbtxt and no version directory")
+    return folder, names
 
 
 def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:
     with Server(repository, model_control_mode="explicit", warm=0) as server:
-        kept = GoldenSet(repository.with_name(f"{repository.name}.golden"), ask=asks_of(server))
+        golden = GoldenSet(repository.with_name(f"{repository.name}.golden"), ask=asks_of(server))
         for name in names:
             try:
                 server.load(name)
@@ -69,7 +66,7 @@ def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflig
                 continue
 
             def replay(name: str = name) -> object:
-                return kept.check(model=name)
+                return golden.check(model=name)
 
             yield preflight(server.model(name), target, replay=replay)
 

@@ -162,9 +162,9 @@ def load(
 
     Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
-    given = ConfigOptions.from_keywords(**options) if options else None
+    config_options = ConfigOptions.from_keywords(**options) if options else None
     default_workspace().load(
-        name, source, config=config, files=files, version=version, options=given, base=base, sample=sample
+        name, source, config=config, files=files, version=version, options=config_options, base=base, sample=sample
     )
     return default_server().model(name)
 
@@ -253,8 +253,8 @@ def export(
 
 def _own_workspace(models: Model | str | Sequence[Model | str], is_written: bool) -> Workspace | None:
     """Return the workspace where models are named, or written again; None where nothing needs one."""
-    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
-    return default_workspace() if is_written or any(isinstance(each, str) for each in given) else None
+    chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
+    return default_workspace() if is_written or any(isinstance(each, str) for each in chosen) else None
 
 
 def recording(server: Server | None = None) -> Recording:

@@ -4,9 +4,10 @@ import { Dialog } from "@jupyterlab/apputils";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import { ReactNode, useEffect, useState } from "react";
 
-import { artifactsOf, Fields, findingsAt, Found, Place, PREFIX, size, stops } from "./exportOptions.js";
+import { artifactsOf, Fields, findingsAt, Found, Place, PREFIX, stops } from "./exportOptions.js";
 import { Around, Done, ExportTask } from "./exportTask.js";
 import { Choices, Plan, Refusal } from "./protocol.js";
+import { size } from "./views/text.js";
 
 const TYPING_MS = 250;
 

@@ -128,10 +128,3 @@ export function findingsAt(place: Place, plans: readonly Plan[]): Found[] {
 export function stops(finding: Finding): boolean {
   return finding.outcome !== "attention";
 }
-
-/** "12 kB", "3.4 MB", "1.2 GB" */
-export function size(bytes: number): string {
-  const steps: [number, string][] = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]];
-  const step = steps.find(([least]) => bytes >= least);
-  return step ? `${Number((bytes / step[0]).toPrecision(2))} ${step[1]}` : `${bytes} bytes`;
-}

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { artifactsOf, defaults, findingsAt, optionsOf, pythonCall, size } from "../lib/exportOptions.js";
+import { artifactsOf, defaults, findingsAt, optionsOf, pythonCall } from "../lib/exportOptions.js";
 
 const CHOICES = { targets: [], target: "2.51", environments: ["requirements", "dir", "archive", "none"], kinds: ["docker", "k8s", "kserve"] };
 
@@ -51,8 +51,4 @@ test("a finding stands beside its choice, those that stop a model first", () => 
   const plans = [{ name: "m", findings: [finding("P8", "attention"), finding("P7", "does not load"), finding("P1", "fails"), finding("P99", "fails")] }];
   assert.deepEqual(findingsAt("target", plans).map((one) => [one.model, one.row]), [["m", "P7"], ["m", "P99"], ["m", "P8"]]);
   assert.deepEqual(findingsAt("capture", plans).map((one) => one.row), ["P1"]);
-});
-
-test("sizes", () => {
-  assert.deepEqual([900, 12_345, 3_400_000, 1.25e9].map(size), ["900 bytes", "12 kB", "3.4 MB", "1.3 GB"]);
 });

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.models import answers, streams
-from tritonlab.clients.outcome import Outcome, Split
+from tritonlab.clients.outcome import Outcome, PhaseTimes
 from tritonlab.clients.sending import RequestWatch, Sending
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.metrics.execute_times import ExecuteTimes
@@ -89,6 +89,6 @@ def test_the_watch_splits_the_time_of_its_requests_only() -> None:
     watch.execute_finished("m_1", 7, ExecuteTimes(1, 1, 1), 165)
     watch.execute_finished("m_0", 7, ExecuteTimes(1, 2, 3), 170)
     outcome = watch.outcome(mine, None)
-    assert outcome.split == Split(queue=60, compute_input=1, compute_infer=2, compute_output=3)
+    assert outcome.split == PhaseTimes(queue=60, compute_input=1, compute_infer=2, compute_output=3)
     assert outcome.batch_size == 2
     assert changes == []

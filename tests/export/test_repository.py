@@ -112,22 +112,26 @@ dynamic_batching { }
 def exported_text(tmp_path: Path, text: str, source: str = SOURCE) -> tuple[str, ExportReport]:
     """Return the config.pbtxt of an export, of which today's server makes the same, and the report."""
     write_model(tmp_path / "source", "m", source)
-    (tmp_path / "source" / "m" / "config.pbtxt").write_bytes(text.encode())
+    (tmp_path / "source" / "m" / "config.pbtxt").write_bytes(text.encode("utf-8", "surrogateescape"))
     with Server(tmp_path / "source", warm=0) as server:
         report = export(server.model("m"), tmp_path / "models")
         config = server.model("m").config()
     with Server(tmp_path / "models", warm=0) as server:
         assert server.model("m").config() == config
-    return (tmp_path / "models" / "m" / "config.pbtxt").read_bytes().decode(), report
+    return (tmp_path / "models" / "m" / "config.pbtxt").read_bytes().decode("utf-8", "surrogateescape"), report
 
 
-@pytest.mark.parametrize("text", [COMPLETE, COMPLETE.replace("\n", "\r\n")], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    "text",
+    [COMPLETE, COMPLETE.replace("\n", "\r\n"), COMPLETE.replace("eighth", "caf\udce9")],
+    ids=["lf", "crlf", "latin-1"],
+)
 def test_a_complete_config_is_exported_byte_for_byte(tmp_path: Path, text: str) -> None:
     found, report = exported_text(tmp_path, text)
     assert found == text
     assert report.plan.warnings == ()
     with zipfile.ZipFile(report.zip().path) as packed:
-        assert packed.read("models/m/config.pbtxt") == text.encode()
+        assert packed.read("models/m/config.pbtxt") == text.encode("utf-8", "surrogateescape")
 
 
 def test_what_a_config_lacks_is_added_to_the_authors_text(tmp_path: Path) -> None:

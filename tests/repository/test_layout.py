@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import write_model
-from tritonlab.repository.layout import fingerprint, model_files, read_contents, version_numbers
+from tritonlab.repository.layout import fingerprint, model_names, read_contents, version_numbers
 
 SOURCE = "class TritonPythonModel:\n    pass\n"
 
@@ -72,9 +72,8 @@ def test_a_directory_that_is_gone_cannot_be_read(repository: Path) -> None:
         read_contents(repository / "gone")
 
 
-def test_files_of_a_model_are_named_without_what_tools_leave_behind(repository: Path) -> None:
-    directory = write_model(repository, "m", SOURCE)
-    for left in ("1/__pycache__/model.cpython-311.pyc", "1/.ipynb_checkpoints/model.py", "1/old.pyc"):
-        (directory / left).parent.mkdir(exist_ok=True)
-        (directory / left).touch()
-    assert model_files(directory) == ["1/model.py"]
+def test_a_directory_is_a_models_if_it_has_a_config_or_a_version(repository: Path) -> None:
+    for path in ("config/config.pbtxt", "version/7/model.py", "neither/07/model.py", "file/1"):
+        (repository / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / path).touch()
+    assert model_names(repository) == ["config", "version"]

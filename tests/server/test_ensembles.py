@@ -14,7 +14,7 @@ from tests.ensembles import ensemble_text, model_text, step
 from tests.serving import eventually
 from tritonlab.core.status import EnsembleError, ModelLoadError
 from tritonlab.server.api.server import Server
-from tritonlab.server.observe.watchdog import Way
+from tritonlab.server.observe.watchdog import WaitReport
 
 #: Waits for the file GATE, if there is one to wait for; adds 1.
 ADD = """
@@ -143,7 +143,7 @@ def test_the_way_of_a_request_leads_through_the_steps_of_ensembles(server: Serve
     gate.unlink(missing_ok=True)
     responses = server.model("waits").infer(inputs={"X": x(9)})
     held = server.core.requests()
-    way = Way([one for one in held if one.version.name == "waits"], held, [])
+    way = WaitReport([one for one in held if one.version.name == "waits"], held, [])
     gate.touch()
     list(responses)
     assert [line.partition(": request")[0] for line in way.lines] == ["  Ensemble 'waits' waits for model 'slow'"]

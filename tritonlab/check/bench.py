@@ -60,7 +60,7 @@ class Bench:
         self,
         scratch: ScratchModel,
         generator: Generator,
-        given: Sequence[Sample],
+        examples: Sequence[Sample],
         random: np.random.Generator,
         *,
         is_random: bool = False,
@@ -82,7 +82,7 @@ class Bench:
         #: called before each request; raises Stopped
         self.poll: Callable[[], None] = lambda: None
         self.sent = 0
-        self.given = given
+        self.examples = examples
         self._is_random = is_random
         self._clock = clock
         self._ids = itertools.count(1)
@@ -97,6 +97,10 @@ class Bench:
 
     def over(self) -> bool:
         return self.left <= 0
+
+    def limit(self, seconds: float) -> None:
+        """Let what is done now have so many seconds."""
+        self.deadline = self._clock() + seconds
 
     def need(self, seconds: float) -> None:
         """Let what is done now have so many seconds more, at least."""
@@ -200,9 +204,9 @@ class Bench:
             self._learn_of(self.pool[0].sample, 2)
 
     def _fill_pool(self) -> None:
-        for sample in self.given:
+        for sample in self.examples:
             self._try(sample)
-        if self.pool and self.given and not self.generator.has_given and len(self.pool) >= _POOL:
+        if self.pool and self.examples and not self.generator.has_given and len(self.pool) >= _POOL:
             return
         for fill in FILLS:
             taken = len(self.pool)

@@ -205,11 +205,11 @@ def _side_by_side(finding: CheckFinding) -> str:
             continue
         if difference is not None and difference.kind == "value" and answer.good:
             tensor = answer.responses[difference.response].get(difference.output)
-            shown = tensor_cell(tensor, difference.index)
+            html = tensor_cell(tensor, difference.index)
             label = f"{difference.output} {words}"
         else:
-            shown, label = cell(answer.text(), look="text-align:left;white-space:normal"), words
-        span = shown.replace("<td", f"<td colspan='{len(case.samples)}'", 1)
+            html, label = cell(answer.text(), look="text-align:left;white-space:normal"), words
+        span = html.replace("<td", f"<td colspan='{len(case.samples)}'", 1)
         table.append(f"<tr>{cell(label, kind='th', look='text-align:left')}{span}</tr>")
     return f"<div style='overflow-x:auto'><table class='tl-tensors'><tbody>{''.join(table)}</tbody></table></div>"
 

@@ -36,8 +36,8 @@ class AnswerDifference:
     def place(self) -> str:
         """The element in words: `OUT[0, 2]`."""
         index = str(list(self.index)) if self.index else ""
-        which = f" of response {self.response + 1}" if self.response else ""
-        return f"{self.output}{index}{which}"
+        response = f" of response {self.response + 1}" if self.response else ""
+        return f"{self.output}{index}{response}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "index": list(self.index)}

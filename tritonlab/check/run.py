@@ -125,8 +125,8 @@ def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = 
             "check(side_effects=True) does it nevertheless"
         )
     run = _Run(model, options, cite)
-    given = [*_examples(model, options.example), *_goldens(model, golden), *_last(model), *_failed(model)]
-    return run.check(relations, given, contacts)
+    examples = [*_examples(model, options.example), *_goldens(model, golden), *_last(model), *_failed(model)]
+    return run.check(relations, examples, contacts)
 
 
 class _Run:
@@ -143,13 +143,13 @@ class _Run:
         self._tried: list[Tried] = []
         self._notes: list[str] = []
 
-    def check(self, relations: Sequence[Relation], given: Sequence[Sample], contacts: Contacts) -> CheckResult:
+    def check(self, relations: Sequence[Relation], examples: Sequence[Sample], contacts: Contacts) -> CheckResult:
         stopped, sent = "", 0
         bench: Bench | None = None
         try:
             self._say("copying the model")
-            with open_scratch(self._model, given) as scratch:
-                bench = self._bench(scratch, given)
+            with open_scratch(self._model, examples) as scratch:
+                bench = self._bench(scratch, examples)
                 self._go(bench, relations)
         except KeyboardInterrupt:
             stopped = "interrupted"
@@ -184,13 +184,13 @@ class _Run:
             stopped=stopped,
         )
 
-    def _bench(self, scratch: ScratchModel, given: Sequence[Sample]) -> Bench:
-        bench = make_bench(scratch, self._model, self._options, given)
+    def _bench(self, scratch: ScratchModel, examples: Sequence[Sample]) -> Bench:
+        bench = make_bench(scratch, self._model, self._options, examples)
         bench.say, bench.poll = self._say, self._poll
         scratch.timeout = max(scratch.timeout, self._options.seconds * _FIRST)
         self._say("starting the copy")
         scratch.start()
-        bench.deadline = time.monotonic() + max(self._options.seconds * _LEARN, _LEARN_LEAST)
+        bench.limit(max(self._options.seconds * _LEARN, _LEARN_LEAST))
         return bench
 
     def _go(self, bench: Bench, relations: Sequence[Relation]) -> None:
@@ -215,7 +215,8 @@ class _Run:
                 continue
             rest = sum(one.weight for one in left if not one.why_not(bench))
             share = max(end - time.monotonic(), 0.0) * relation.weight / (relation.weight + rest)
-            self._relation, bench.deadline = relation.name, time.monotonic() + share
+            self._relation = relation.name
+            bench.limit(share)
             if share < 0.05:
                 continue
             is_whole = self._try(bench, relation, share)
@@ -297,13 +298,13 @@ class _Run:
             self._say(self._text)
 
 
-def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, given: Sequence[Sample]) -> Bench:
+def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, examples: Sequence[Sample]) -> Bench:
     """Return a bench for a copy that is not started yet."""
     scratch.base = _batching(scratch)
     random = np.random.default_rng(options.seed)
     shape = RequestShape(scratch.config)
     generator = Generator(shape, random, drawing(options.strategies, options.seed))
-    return Bench(scratch, generator, given, random, is_random=uses_random(model.directory))
+    return Bench(scratch, generator, examples, random, is_random=uses_random(model.directory))
 
 
 def _batching(scratch: ScratchModel) -> dict[str, Any]:
@@ -311,8 +312,8 @@ def _batching(scratch: ScratchModel) -> dict[str, Any]:
     said yet that requests are to be joined. Sequences do not expire where the machine is busy."""
     config = scratch.config
     if config.HasField("sequence_batching"):
-        kept = max(int(config.sequence_batching.max_sequence_idle_microseconds), _SEQUENCE_IDLE)
-        return {"sequence_batching": {**scratch.written()["sequence_batching"], "max_sequence_idle_microseconds": kept}}
+        idle = max(int(config.sequence_batching.max_sequence_idle_microseconds), _SEQUENCE_IDLE)
+        return {"sequence_batching": {**scratch.written()["sequence_batching"], "max_sequence_idle_microseconds": idle}}
     if config.max_batch_size > 1 and not is_ensemble(config):
         if not config.HasField("dynamic_batching"):
             return {"dynamic_batching": {}}
@@ -323,12 +324,12 @@ def _batching(scratch: ScratchModel) -> dict[str, Any]:
     return {}
 
 
-def open_scratch(model: Model, given: Sequence[Sample] = ()) -> ScratchModel:
+def open_scratch(model: Model, examples: Sequence[Sample] = ()) -> ScratchModel:
     """Return a copy of a model that serves, and of those that it needs, also for the requests that are given."""
     core = model.server.core
     version = core.find(model.name, model.version)
     others = []
-    for name in _needed(model, given):
+    for name in _needed(model, examples):
         with suppress(TritonError):
             others.append((name, core.find(name).files.directory))
     is_python = not is_ensemble(version.config) and version.config.backend == "python"
@@ -342,14 +343,14 @@ def open_scratch(model: Model, given: Sequence[Sample] = ()) -> ScratchModel:
     )
 
 
-def _needed(model: Model, given: Sequence[Sample]) -> list[str]:
+def _needed(model: Model, examples: Sequence[Sample]) -> list[str]:
     """Return the models that it consists of or has called, or that its source or a request names, and what these
     need."""
     core = model.server.core
     found: list[str] = []
     todo = [model.name]
     known = {one.identifier for one in core.models()}
-    in_requests = [text for one in given for text in one.texts() if text in known]
+    in_requests = [text for one in examples for text in one.texts() if text in known]
     while todo:
         name = todo.pop()
         with suppress(TritonError):
@@ -412,7 +413,7 @@ def _failed(model: Model) -> list[Sample]:
 
 
 def _nothing_taken(bench: Bench) -> str:
-    if (example := next(iter(bench.refused), None)) is not None and example.sample in bench.given:
+    if (example := next(iter(bench.refused), None)) is not None and example.sample in bench.examples:
         return f"Nothing could be checked: the model refuses the request that was given: {example.answer.summary}."
     refused = bench.refused[-1].answer.summary if bench.refused else "no answer"
     return (
@@ -446,12 +447,12 @@ def check_case(
     case: the directory beside a test that `to_pytest` of a finding has written. model: a model directory, or a model
     that serves. Raises FileNotFoundError for a directory that is not there.
     """
-    kept = read_from(os.fspath(case))
+    kept_case = read_from(os.fspath(case))
     options = CheckOptions(side_effects=side_effects)
     if isinstance(model, Model):
-        judgement = repeat(model, kept, options)
+        judgement = repeat(model, kept_case, options)
     else:
-        judgement = _repeat_directory(Path(model), kept, options)
+        judgement = _repeat_directory(Path(model), kept_case, options)
     if judgement is not None:
         raise AssertionError(judgement.sentence)
 

@@ -64,9 +64,9 @@ class Sample:
 
     def text(self) -> str:
         """Return the inputs in one line, the first values of each."""
-        shown = (f"{name}: {tensor_text(one)}" for name, one in self.inputs.items())
+        texts = (f"{name}: {tensor_text(one)}" for name, one in self.inputs.items())
         more = [f"{name}={value!r}" for name, value in self.fields.items()]
-        return "; ".join([*shown, *more])
+        return "; ".join([*texts, *more])
 
     def to_dict(self) -> dict[str, Any]:
         return {"inputs": plain(dict(self.inputs)), **plain(dict(self.fields))}
@@ -118,9 +118,9 @@ class ModelAnswer:
             return "no answer in time" if not self.responses else f"{len(self.responses)} responses, and no end"
         if self.error:
             return f"error: {self.summary}"
-        shown = ["; ".join(f"{name}: {tensor_text(one)}" for name, one in each.items()) for each in self.responses[:3]]
-        more = len(self.responses) - len(shown)
-        return " | ".join([*shown, *([f"and {more} more"] if more else [])]) or "a response without outputs"
+        texts = ["; ".join(f"{name}: {tensor_text(one)}" for name, one in each.items()) for each in self.responses[:3]]
+        more = len(self.responses) - len(texts)
+        return " | ".join([*texts, *([f"and {more} more"] if more else [])]) or "a response without outputs"
 
     @property
     def summary(self) -> str:

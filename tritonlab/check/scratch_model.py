@@ -115,7 +115,7 @@ class ScratchModel:
             _copy(origin, self.path / each)
         if probe is not None:
             probe.attach(self.path / name, config.default_model_filename or "model.py")
-        kept = replace(
+        own_options = replace(
             options,
             model_control_mode="explicit",
             startup_models=(),
@@ -127,7 +127,7 @@ class ScratchModel:
             model_namespacing=False,
             exit_on_error=True,
         )
-        self.server = Server(self.path, kept)
+        self.server = Server(self.path, own_options)
         self.server.instruments.add(self.watch)
         self._others = [each for each, _ in others]
         #: whether the others are what it consists of, whose processes begin and end with it

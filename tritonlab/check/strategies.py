@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.config.model_config import ModelConfig, from_json, parse_pbtxt
+from ..core.config.model_config import ModelConfig, from_json, parse_pbtxt, read_config
 from ..core.inference.data_type import DataType
 from ..core.status import InvalidArgumentError
+from ..repository.layout import CONFIG_FILE
 
 #: The most values that are drawn from one strategy at once, before they are used again.
 _DRAWN = 200
@@ -111,8 +112,9 @@ def _message(config: Any) -> ModelConfig:
     text = str(config)
     if "\n" not in text and "{" not in text and ":" not in text:
         path = Path(config)
-        path = path / "config.pbtxt" if path.is_dir() else path
-        return parse_pbtxt(path.read_text(encoding="utf-8", errors="surrogateescape"), str(path))
+        path = path / CONFIG_FILE if path.is_dir() else path
+        path.stat()  # raises for what is not there
+        return read_config(path)
     return parse_pbtxt(text, "the config text")
 
 

@@ -26,12 +26,12 @@ def tensor_cell(tensor: Tensor | None, marked: tuple[int, ...] | None = None) ->
     flat = array.reshape(-1)
     place = int(np.ravel_multi_index(marked, array.shape)) if marked else (0 if marked == () else -1)
     first = max(0, min(place - _ELEMENTS // 2, flat.size - _ELEMENTS)) if place >= 0 else 0
-    shown = []
+    elements = []
     for number in range(first, min(first + _ELEMENTS, flat.size)):
         text = escape(_element(tensor, flat[number]))
-        shown.append(f"<span style='{_MARKED}'>{text}</span>" if number == place else text)
+        elements.append(f"<span style='{_MARKED}'>{text}</span>" if number == place else text)
     before, after = "… " * (first > 0), " …" * (first + _ELEMENTS < flat.size)
-    values = f"{before}{', '.join(shown)}{after}"
+    values = f"{before}{', '.join(elements)}{after}"
     kind = f"<span class='tl-dim'>{tensor.datatype.name} {escape(str(list(tensor.shape)))}</span> "
     return f"<td style='{_LOOK}'>{kind}[{values}]</td>"
 

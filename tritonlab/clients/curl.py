@@ -28,15 +28,15 @@ def curl_command(request: RequestSpec, address: str, header_file: str, outputs: 
     binary = any(outputs.get(name) in NOT_IN_JSON for name in names)
     document = request_document(request, binary)
     command = f"curl -sS{header} {shlex.quote(url)}"
-    kept = f" -D {request.model_name}.head -o {request.model_name}.answer" if binary else ""
+    saving = f" -D {request.model_name}.head -o {request.model_name}.answer" if binary else ""
     values = {name: json_value(tensor) if is_read(tensor) else None for name, tensor in request.inputs.items()}
     if None not in values.values():
         for entry in document["inputs"]:
             entry["data"] = values[entry["name"]]
-        return f"{command}{kept} -d {shlex.quote(json.dumps(document, ensure_ascii=False))}\n"
+        return f"{command}{saving} -d {shlex.quote(json.dumps(document, ensure_ascii=False))}\n"
     for entry in document["inputs"]:
         entry["parameters"] = {"binary_data_size": request.inputs[entry["name"]].byte_size}
     head = json.dumps(document).encode()
     body = head + b"".join(tensor.data.tobytes() for tensor in request.inputs.values())
     length = f"-H 'Inference-Header-Content-Length: {len(head)}' -H 'Content-Type: application/octet-stream'"
-    return f"base64 -d <<'END' | {command}{kept} {length} --data-binary @-\n{base64_lines(body)}\nEND\n"
+    return f"base64 -d <<'END' | {command}{saving} {length} --data-binary @-\n{base64_lines(body)}\nEND\n"

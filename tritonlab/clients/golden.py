@@ -132,12 +132,12 @@ class GoldenSet:
         """Send the cases again and compare. `ask`: another way to send, such as `RemoteModel.send` of another server.
         `seconds`: after so long no further case is sent.
         """
-        way = ask or self._ask
-        if way is None:
+        send = ask or self._ask
+        if send is None:
             raise ValueError(
                 "there is no server to send the cases to: give check() or update() a function that sends a request"
             )
-        return _checked(self.cases(model), way, seconds)
+        return _checked(self.cases(model), send, seconds)
 
     def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
         """Send the cases again and keep the answers that differ. Returns their files. Raises ValueError for a case that

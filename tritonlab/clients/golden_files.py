@@ -132,9 +132,9 @@ def _bytes(value: Any) -> bytes:
 
 def _holds(path: Path, arrays: Mapping[str, NDArray[Any]]) -> bool:
     try:
-        with np.load(path) as kept:
-            return set(kept) == set(arrays) and all(
-                kept[name].dtype == array.dtype and kept[name].tobytes() == array.tobytes()
+        with np.load(path) as stored:
+            return set(stored) == set(arrays) and all(
+                stored[name].dtype == array.dtype and stored[name].tobytes() == array.tobytes()
                 for name, array in arrays.items()
             )
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ _RECEIVE = 1 << 18
 _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
-class Called(NamedTuple):
+class CallTimes(NamedTuple):
     """The times of one call, in nanoseconds of the monotonic clock, and what came: the number of responses that
     are not empty, and the text of an error.
     """
@@ -40,7 +40,7 @@ class Called(NamedTuple):
 class Caller(Protocol):
     """The calls of one thread to a model, one request at a time. An error is in what it returns."""
 
-    def call(self, request: InferenceRequest) -> Called: ...
+    def call(self, request: InferenceRequest) -> CallTimes: ...
 
 
 class CallLink(Protocol):
@@ -95,7 +95,7 @@ class HttpCaller:
         self._socket: socket.socket | None = None
         self._closed = False
 
-    def call(self, request: InferenceRequest) -> Called:
+    def call(self, request: InferenceRequest) -> CallTimes:
         message = self._bodies.get(request) or self._bodies.keep(request, self._message(request))
         sent = monotonic_ns()
         try:
@@ -110,12 +110,14 @@ class HttpCaller:
                 reply.feed(connection.recv(_RECEIVE))
         except (OSError, httptools.HttpParserError) as problem:
             self._drop()
-            return Called(sent, 0, monotonic_ns(), error=f"{self._link.address} does not answer over HTTP: {problem}")
+            return CallTimes(
+                sent, 0, monotonic_ns(), error=f"{self._link.address} does not answer over HTTP: {problem}"
+            )
         if not reply.keeps_alive:
             self._drop()
         done = monotonic_ns()
         error = error_text(reply.body, reply.status) if reply.status != 200 else ""
-        return Called(sent, first, done, send=written - sent, receive=done - first, error=error)
+        return CallTimes(sent, first, done, send=written - sent, receive=done - first, error=error)
 
     def _message(self, request: InferenceRequest) -> bytes:
         body, head = request_body(request, self._link.binary)
@@ -199,10 +201,10 @@ class GrpcCalls:
         if self._streams is not None:
             self._streams.close()
 
-    def call(self, request: InferenceRequest) -> Called:
+    def call(self, request: InferenceRequest) -> CallTimes:
         return self._call_stream(request) if self._decoupled else self._call_unary(request)
 
-    def _call_unary(self, request: InferenceRequest) -> Called:
+    def _call_unary(self, request: InferenceRequest) -> CallTimes:
         began = monotonic_ns()
         message = self._bodies.get(request)
         if message is None:
@@ -211,13 +213,13 @@ class GrpcCalls:
         try:
             self._infer(message, metadata=self._link.headers, timeout=self._link.timeout)
         except grpc.RpcError as problem:
-            return Called(began, 0, monotonic_ns(), error=grpc_error(problem).message)
+            return CallTimes(began, 0, monotonic_ns(), error=grpc_error(problem).message)
         except ValueError as problem:  # the channel was closed
-            return Called(began, 0, monotonic_ns(), error=str(problem))
+            return CallTimes(began, 0, monotonic_ns(), error=str(problem))
         done = monotonic_ns()
-        return Called(began, done, done, sent - began)
+        return CallTimes(began, done, done, sent - began)
 
-    def _call_stream(self, request: InferenceRequest) -> Called:
+    def _call_stream(self, request: InferenceRequest) -> CallTimes:
         assert self._streams is not None
         sent, first, count, error = monotonic_ns(), 0, 0, ""
         try:
@@ -231,4 +233,4 @@ class GrpcCalls:
             error = problem.message
         except ValueError as problem:  # the channel was closed
             error = str(problem)
-        return Called(sent, first, monotonic_ns(), responses=count, error=error)
+        return CallTimes(sent, first, monotonic_ns(), responses=count, error=error)

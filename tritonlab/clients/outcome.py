@@ -15,7 +15,7 @@ from ..ipc.processes.stub_log import LogRecord
 
 
 @dataclass(frozen=True)
-class Split:
+class PhaseTimes:
     """The nanoseconds of one request, split: in the queue, marshalling in, in `execute`, marshalling out (rule
     3.11.3)."""
 
@@ -41,7 +41,7 @@ class Outcome:
     request: InferenceRequest
     arrivals: tuple[Arrival, ...] = ()
     error: TritonError | None = None
-    split: Split | None = None
+    split: PhaseTimes | None = None
     batch_size: int = 0
     printed: tuple[LogRecord, ...] = ()
 

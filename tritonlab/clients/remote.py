@@ -23,7 +23,7 @@ from ..load_testing.load_run import LoadTest
 from ..load_testing.load_tested import LoadTested
 from .grpc_link import GrpcLink
 from .http_link import HttpLink
-from .outcome import Arrival, Outcome, Split, addressed
+from .outcome import Arrival, Outcome, PhaseTimes, addressed
 from .remote_target import RemoteTarget
 
 Link = HttpLink | GrpcLink
@@ -171,8 +171,8 @@ class RemoteModel(LoadTested):
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Send one request and return its one answer. Raises the server's TritonError."""
         types = {tensor["name"]: DataType[tensor["datatype"]] for tensor in self.metadata()["inputs"]}
-        given = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
-        tensors = {name: tensor.to_host() for name, tensor in given.items()}
+        typed = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
+        tensors = {name: tensor.to_host() for name, tensor in typed.items()}
         outcome = self.send(InferenceRequest(self.name, tensors), decoupled=False)
         if outcome.error is not None:
             raise outcome.error
@@ -226,13 +226,13 @@ class RemoteModel(LoadTested):
         return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"
 
 
-def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Split | None:
+def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> PhaseTimes | None:
     """Return the times of the one request that was counted between `before` and `after`; None if it was not exactly
     one.
     """
     if before is None or after is None or _moved(before, after, "queue", "count") != 1:
         return None
-    return Split(*(_moved(before, after, field.name, "ns") for field in fields(Split)))
+    return PhaseTimes(*(_moved(before, after, field.name, "ns") for field in fields(PhaseTimes)))
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any], name: str, unit: str) -> int:

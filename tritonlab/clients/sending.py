@@ -15,7 +15,7 @@ from ..core.metrics.execute_times import ExecuteTimes
 from ..core.observe.instrument import Instrument
 from ..core.status import TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
-from .outcome import Arrival, Outcome, Split
+from .outcome import Arrival, Outcome, PhaseTimes
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -45,7 +45,7 @@ class RequestWatch(Instrument):
         self._changed = changed
         self._arrivals: dict[int, list[Arrival]] = {id(request): [] for request in requests}
         self._executing: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        self._splits: dict[int, Split] = {}
+        self._splits: dict[int, PhaseTimes] = {}
         self._batch_sizes: dict[int, int] = {}
         self._printed: deque[LogRecord] = deque(maxlen=_KEPT_LINES)
 
@@ -69,7 +69,7 @@ class RequestWatch(Instrument):
     def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
         with self._lock:
             for ident, queue in self._executing.pop((instance, batch_id), ()):
-                self._splits[ident] = Split(queue, times.compute_input, times.compute_infer, times.compute_output)
+                self._splits[ident] = PhaseTimes(queue, times.compute_input, times.compute_infer, times.compute_output)
             self._executed.notify_all()
 
     def wait_executed(self, timeout: float) -> None:

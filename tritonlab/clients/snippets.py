@@ -142,11 +142,11 @@ def _grpc(example: Example) -> Snippet:
         + f'with tritonclient.InferenceServerClient("{example.address.grpc}") as client:\n'
     )
     name = f"{example.request.model_name}_grpc.py"
-    shown = 'print(output.name, answer.as_numpy(output.name), sep="\\n")\n'
+    statement = 'print(output.name, answer.as_numpy(output.name), sep="\\n")\n'
     if not example.decoupled:
         call = f"    answer = client.infer({_arguments(example, headers=True)})\n"
-        return Snippet(name, head + call + "for output in answer.get_response().outputs:\n    " + shown)
-    body = f"        for output in message.outputs:\n            {shown}"
+        return Snippet(name, head + call + "for output in answer.get_response().outputs:\n    " + statement)
+    body = f"        for output in message.outputs:\n            {statement}"
     return Snippet(name, head + _stream(example, "    ", body))
 
 
@@ -177,7 +177,7 @@ def _pytest(example: Example) -> Snippet:
     name = f"test_{example.request.model_name}"
     wanted = _wanted(example)
     text = _test_head(example, name, wanted) + _test_function(example, name, wanted)
-    return Snippet(f"{name}.py", text, {f"{name}.npz": _npz(_kept(example, wanted))})
+    return Snippet(f"{name}.py", text, {f"{name}.npz": _npz(_arrays(example, wanted))})
 
 
 def _wanted(example: Example) -> list[InferenceResponse]:
@@ -185,17 +185,17 @@ def _wanted(example: Example) -> list[InferenceResponse]:
     return [response for response in example.responses if response.outputs or not example.decoupled]
 
 
-def _kept(example: Example, wanted: Sequence[InferenceResponse], prefix: str = "") -> dict[str, Any]:
+def _arrays(example: Example, wanted: Sequence[InferenceResponse], prefix: str = "") -> dict[str, Any]:
     """Return the arrays that a test reads, by their names in its `.npz`."""
-    kept = {f"{prefix}input.{key}": _stored(tensor) for key, tensor in example.request.inputs.items()}
+    arrays = {f"{prefix}input.{key}": _stored(tensor) for key, tensor in example.request.inputs.items()}
     for number, response in enumerate(wanted):
-        kept |= {f"{prefix}output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
-    return kept
+        arrays |= {f"{prefix}output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
+    return arrays
 
 
-def _npz(kept: Mapping[str, Any]) -> bytes:
+def _npz(arrays: Mapping[str, Any]) -> bytes:
     file = io.BytesIO()
-    np.savez_compressed(file, **kept)
+    np.savez_compressed(file, **arrays)
     return file.getvalue()
 
 
@@ -205,7 +205,7 @@ def recorded_tests(
     address: Address | None = None,
 ) -> Snippet:
     """Return one test for each request, response and config of its model, as a program of that name."""
-    kept: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     every: dict[str, Tensor] = {}
     answers: list[InferenceResponse] = []
     tests, decoupled = "", False
@@ -216,10 +216,10 @@ def recorded_tests(
         wanted = _wanted(example)
         answers += wanted
         decoupled |= example.decoupled
-        kept |= _kept(example, wanted, prefix)
+        arrays |= _arrays(example, wanted, prefix)
         tests += _test_function(example, f"test_{request.model_name}_{number}", wanted, prefix)
     merged = Example(InferenceRequest(name, every), address or Address(), decoupled, batching=False, outputs={})
-    return Snippet(f"{name}.py", _test_head(merged, name, answers) + tests, {f"{name}.npz": _npz(kept)})
+    return Snippet(f"{name}.py", _test_head(merged, name, answers) + tests, {f"{name}.npz": _npz(arrays)})
 
 
 def failure_test(
@@ -231,12 +231,12 @@ def failure_test(
     model = requests[0].model_name
     name = f"test_{model}_failure"
     several = len(requests) > 1
-    kept: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     tests = ""
     for number, request in enumerate(requests):
         example = _example(request, config, (), address)
         prefix = f"input.{number}." if several else "input."
-        kept |= {prefix + key: _stored(tensor) for key, tensor in request.inputs.items()}
+        arrays |= {prefix + key: _stored(tensor) for key, tensor in request.inputs.items()}
         tests += (
             f"\n\ndef {_identifier(name)}{f'_{number}' * several}():\n"
             + f"    # it failed with {error!r}\n"
@@ -248,7 +248,7 @@ def failure_test(
             tests += "    assert answers\n"
     every = {f"{n}.{key}": tensor for n, request in enumerate(requests) for key, tensor in request.inputs.items()}
     head = _test_head(_example(InferenceRequest(model, every), config, (), address), name)
-    return Snippet(f"{name}.py", head + tests, {f"{name}.npz": _npz(kept)})
+    return Snippet(f"{name}.py", head + tests, {f"{name}.npz": _npz(arrays)})
 
 
 def _test_head(example: Example, name: str, wanted: Sequence[InferenceResponse] = ()) -> str:
@@ -322,15 +322,15 @@ def _test_function(example: Example, name: str, wanted: Sequence[InferenceRespon
 
 
 def _check(number: int, key: str, tensor: Tensor, prefix: str = "") -> str:
-    found, kept = f'answers[{number}].as_numpy("{key}")', f'DATA["{prefix}output.{number}.{key}"]'
+    got, stored = f'answers[{number}].as_numpy("{key}")', f'DATA["{prefix}output.{number}.{key}"]'
     if tensor.datatype is DataType.BYTES:
-        return f"assert {found}.ravel().tolist() == deserialize_bytes_tensor({kept}.tobytes()).tolist()"
+        return f"assert {got}.ravel().tolist() == deserialize_bytes_tensor({stored}.tobytes()).tolist()"
     if tensor.datatype is DataType.BF16:
-        return f"np.testing.assert_allclose({found}.astype('f4'), {kept}.view(ml_dtypes.bfloat16).astype('f4'), 0.01)"
+        return f"np.testing.assert_allclose({got}.astype('f4'), {stored}.view(ml_dtypes.bfloat16).astype('f4'), 0.01)"
     if tensor.datatype.numpy.kind != "f":
-        return f"np.testing.assert_array_equal({found}, {kept})"
+        return f"np.testing.assert_array_equal({got}, {stored})"
     rtol, atol = tolerance(tensor.datatype)
-    return f"np.testing.assert_allclose({found}, {kept}, rtol={rtol:g}, atol={atol:g})"
+    return f"np.testing.assert_allclose({got}, {stored}, rtol={rtol:g}, atol={atol:g})"
 
 
 def _stored(tensor: Tensor) -> NDArray[Any]:
@@ -387,8 +387,8 @@ def _arguments(example: Example, headers: bool = False) -> str:
         "parameters": repr(dict(request.parameters)) if request.parameters else "",
         "headers": "headers" if headers and example.address.header_file else "",
     }
-    given = "".join(f", {name}={value}" for name, value in arguments.items() if value)
-    return f'"{request.model_name}", inputs{given}'
+    keywords = "".join(f", {name}={value}" for name, value in arguments.items() if value)
+    return f'"{request.model_name}", inputs{keywords}'
 
 
 def _curl(example: Example) -> Snippet:

@@ -28,7 +28,7 @@ def by_number(name: str) -> tuple[list[str | int], str]:
     """Return a sort key that orders names as people do: model_2 before model_10."""
     # texts and digits in turns, so that like is compared with like
     pieces = re.split("([0-9]+)", name)
-    parts: list[str | int] = [int(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
+    parts: list[str | int] = [int(piece) if index % 2 else piece for index, piece in enumerate(pieces)]
     return parts, name
 
 

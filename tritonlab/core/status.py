@@ -296,8 +296,8 @@ class ModelLoadError(ModelError):
         """Return one error for several models of one name. It has the texts of all that are not INTERNAL (such
         a model could not be read at all), and `reason`, `exception` and `log` of the first of these; if all are
         INTERNAL it is like the first."""
-        shown = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
-        first, text = shown[0], "".join(error.message for error in shown)
+        reported = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
+        first, text = reported[0], "".join(error.message for error in reported)
         return ModelLoadError(text, code=first.code, reason=first.reason, exception=first.exception, log=first.log)
 
     @staticmethod

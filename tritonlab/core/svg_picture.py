@@ -152,12 +152,12 @@ def clock_text(at: int, step: int, zone: Callable[[float], time.struct_time] = t
     digits = max(9 - int(math.log10(step)), 0)
     unit = 10 ** (9 - digits)
     at = (at + unit // 2) // unit * unit
-    moment = zone(at // _SECOND)
+    local_time = zone(at // _SECOND)
     if step >= _DAY:
-        return time.strftime("%d %b", moment)
+        return time.strftime("%d %b", local_time)
     if step >= 60 * _SECOND:
-        return time.strftime("%H:%M", moment)
-    text = time.strftime("%H:%M:%S", moment)
+        return time.strftime("%H:%M", local_time)
+    text = time.strftime("%H:%M:%S", local_time)
     return f"{text}.{at % _SECOND:09d}"[: len(text) + 1 + digits] if digits else text
 
 
@@ -236,8 +236,8 @@ class SvgPicture:
         self.path(f"M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}", f"stroke='{tone}' {look}", max(y, to_y))
 
     def polyline(self, points: Sequence[tuple[float, float]], tone: str, look: str = "stroke-width='1.5'") -> None:
-        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self._add(f"<polyline points='{way}' fill='none' stroke='{tone}' {look}/>", max(y for _, y in points))
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self._add(f"<polyline points='{path}' fill='none' stroke='{tone}' {look}/>", max(y for _, y in points))
 
     def dot(self, x: float, y: float, radius: float, tone: str, *, filled: bool = True) -> None:
         fill = tone if filled else "none"

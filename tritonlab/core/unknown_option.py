@@ -33,9 +33,9 @@ class UnknownOption(Explained, TypeError):
         return self._advice
 
     @staticmethod
-    def check(call: str, given: Iterable[str], known: Collection[str]) -> None:
-        """Raise UnknownOption for the first of `given` that is not `known`."""
-        for name in sorted(given):
+    def check(call: str, names: Iterable[str], known: Collection[str]) -> None:
+        """Raise UnknownOption for the first of `names` that is not `known`."""
+        for name in sorted(names):
             if name not in known:
                 advice = did_you_mean(name, known) or f"it takes {', '.join(known)}"
                 raise UnknownOption(f"{call}() has no option '{name}': {advice}", advice, f"{call}({name}=…)")

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import IO
 
 from ..core.explained import Explained
 from ..core.status import Code
@@ -42,6 +43,24 @@ class CommandFailed(Explained, OSError):
         return self._remedy
 
 
+def start_command(
+    command: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes], env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start the command in `/` as a process group of its own, without an input. Raises CommandFailed."""
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=env,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CommandFailed(f"'{command[0]}' cannot be run: {error.strerror or error}") from error
+
+
 def run_command(
     command: Sequence[str],
     *,
@@ -56,18 +75,8 @@ def run_command(
     """
     deadline = time.monotonic() + timeout
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env={name: value for name, value in (env or os.environ).items() if name not in _COLOURS},
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise CommandFailed(f"'{command[0]}' cannot be run: {error.strerror or error}") from error
+        plain = {name: value for name, value in (env or os.environ).items() if name not in _COLOURS}
+        process = start_command(command, stdout=out, stderr=err, env=plain)
         try:
             while process.poll() is None:
                 if cancel.wait(_LOOK):

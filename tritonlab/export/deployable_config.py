@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..core.config.model_config import ModelConfig, messages
+from ..core.config.model_config import ModelConfig, messages, with_only
 from ..core.config.model_config_rules import autofill, normalize_instance_groups
 from .machine_bound import forget_backend_directory
 
@@ -42,7 +42,7 @@ def _shorter(config: ModelConfig, authored: ModelConfig) -> Iterator[ModelConfig
         shorter = ModelConfig()
         shorter.CopyFrom(config)
         shorter.ClearField(descriptor.name)
-        shorter.MergeFrom(_only(authored, descriptor.name))
+        shorter.MergeFrom(with_only(authored, descriptor.name))
         yield shorter
     for field in _FILLED_IN:
         if not _wrote(authored, field):
@@ -55,16 +55,6 @@ def _shorter(config: ModelConfig, authored: ModelConfig) -> Iterator[ModelConfig
         shorter.CopyFrom(config)
         shorter.dynamic_batching.ClearField("preferred_batch_size")
         yield shorter
-
-
-def _only(config: ModelConfig, field: str) -> ModelConfig:
-    """Return a message with this one field."""
-    only = ModelConfig()
-    only.CopyFrom(config)
-    for descriptor, _ in config.ListFields():
-        if descriptor.name != field:
-            only.ClearField(descriptor.name)
-    return only
 
 
 def _top(file: str) -> str:

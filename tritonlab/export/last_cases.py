@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..clients.golden_files import GoldenCase, non_default_fields
-from ..core.inference.infer_request import InferenceRequest
-from ..core.observe.failure_capsule import KeptRequest
 from ..core.status import TritonError
 from ..profile.recorder import Recorder
+from ..server.api.failures import request_again
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -19,25 +18,10 @@ def last_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
     """Yield the requests that the recorder of the models' servers has kept; none where nothing is recorded."""
     for model in models:
         recorder = next((each for each in model.server.instruments if isinstance(each, Recorder)), None)
-        kept = recorder.last_requests.of_models().get(model.name, ()) if recorder is not None else ()
-        for number, request in enumerate(kept, 1):
+        last = recorder.last_requests.of_models().get(model.name, ()) if recorder is not None else ()
+        for number, kept in enumerate(last, 1):
             try:
-                yield _case(model, request, f"last request {number}")
+                request = request_again(model, kept)
             except TritonError:  # it was for a version with other inputs
                 continue
-
-
-def _case(model: Model, kept: KeptRequest, name: str) -> GoldenCase:
-    tensors = {name: each.tensor for name, each in kept.inputs.items() if each.tensor is not None}
-    request = InferenceRequest(
-        model.name,
-        model.server.core.find(model.name, model.version).rules.as_sent(tensors),
-        request_id=kept.request_id,
-        correlation_id=kept.correlation_id,
-        flags=kept.flags,
-        priority=kept.priority,
-        timeout=kept.timeout,
-        requested_outputs=kept.requested_outputs,
-        parameters=dict(kept.parameters) or None,
-    )
-    return GoldenCase(model.name, name, request.inputs, non_default_fields(request))
+            yield GoldenCase(model.name, f"last request {number}", request.inputs, non_default_fields(request))

@@ -21,9 +21,9 @@ def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
     if hidden:
         more = len(hidden) - _NAMED
         named = ", ".join(hidden[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        which = hidden[0].rstrip("/") if len(hidden) == 1 else "NAME"
+        name = hidden[0].rstrip("/") if len(hidden) == 1 else "NAME"
         was, each_of = ("is hidden and was", "it") if len(hidden) == 1 else ("are hidden and were", "one")
-        yield f"{named} {was} left out: include=[{which!r}] (--include {which}) exports {each_of}"
+        yield f"{named} {was} left out: include=[{name!r}] (--include {name}) exports {each_of}"
     for entry in each:
         if entry.reason is Omission.LARGE:
             path, size = entry.path, f"{int(entry.detail) / 1e6:,.0f} MB"

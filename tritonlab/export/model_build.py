@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.config.completed_text import CompletedText, completed_text
-from ..core.config.model_config import parse_pbtxt
+from ..core.config.model_config import config_bytes, parse_pbtxt, read_config_text
 from ..repository.layout import CONFIG_FILE
 from ..repository.model_tree import KEEPS
 from ..server.models.backend_choice import choice_words
@@ -76,8 +76,8 @@ class ModelBuild:
         source, tree = self.subject.directory, self.subject.tree
         new.mkdir(parents=True)
         tree.copy(new, besides=self._not_copied, copied=copied)
+        served = self.subject.config
         if self._is_kept:
-            served = parse_pbtxt(self.model.config_pbtxt(), "the served config")
             found = (*warnings(served, source, ()), *never_ran(choice_words(served)))
             return (*found, *left_out.sentences(tree.left_out))
         files, authored = tree.files, source / CONFIG_FILE
@@ -85,12 +85,12 @@ class ModelBuild:
             (new / version).mkdir(exist_ok=True)
             if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there
                 (new / version / KEEPS).touch()
-        text = authored.read_bytes().decode("utf-8") if authored.is_file() else ""
-        served, written = parse_pbtxt(self.model.config_pbtxt(), "the served config"), parse_pbtxt(text, str(authored))
+        text = read_config_text(authored)
+        written = parse_pbtxt(text, str(authored))
         answers = choice_words(served)
         config = deployable_config(written if answers else served, written, files=files)
         completed = completed_text(text, config)
-        (new / CONFIG_FILE).write_bytes(completed.text.encode("utf-8"))
+        (new / CONFIG_FILE).write_bytes(config_bytes(completed.text))
         if authored.is_file():
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, source, files), *_rewritten(text, completed))

@@ -115,7 +115,7 @@ def _undo(move: _Move) -> None:
     if move.aside is not None and move.aside.exists() and not move.target.exists():
         os.replace(move.aside, move.target)
     if move.copy is not None:
-        _remove(move.copy)
+        remove(move.copy)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -125,8 +125,9 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
+def remove(path: Path) -> None:
+    """Remove a file, a link or a directory, as far as that can be."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -223,13 +223,13 @@ class ExportArchive:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        shown = escape(str(self))
+        text = escape(str(self))
         try:
             relative = self.path.relative_to(Path.cwd())
         except (ValueError, OSError):
-            return f"<div class='tl-export'>{shown}</div>"
+            return f"<div class='tl-export'>{text}</div>"
         # with `download`, because JupyterLab would open the file in a tab instead, and cannot show a zip file
-        link = f"<a href='{quote(relative.as_posix())}' download='{escape(self.path.name)}'>{shown}</a>"
+        link = f"<a href='{quote(relative.as_posix())}' download='{escape(self.path.name)}'>{text}</a>"
         return f"<div class='tl-export'>{link}</div>"
 
 
@@ -258,13 +258,13 @@ def _attention(plan: ExportPlan) -> list[str]:
 
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
     """Return sorted relative paths as lines, each directory once."""
-    shown: tuple[str, ...] = ()
+    former: tuple[str, ...] = ()
     for file in shortened(files):
         *folders, name = file.split("/")
         for depth in range(len(folders)):
-            if tuple(folders[: depth + 1]) != shown[: depth + 1]:
+            if tuple(folders[: depth + 1]) != former[: depth + 1]:
                 yield f"{indent}{'  ' * depth}{folders[depth]}/"
-        shown = tuple(folders)
+        former = tuple(folders)
         if not name:  # an empty directory
             continue
         yield f"{indent}{'  ' * len(folders)}{name}"

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from .environment.placed import PlacedEnvironment
 
 #: In the directory that an export is built in: the models, and the files that go beside their repository.
-_MODELS, _BESIDE = "models", "beside"
+MODELS, BESIDE = "models", "beside"
 #: Called with the bytes written so far and those of all models; what it raises cancels the export.
 Progress = Callable[[int, int], object]
 #: Puts an environment into the new directories of the models, and files that go beside the repository into a directory.
-Furnish = Callable[[Mapping[Path, "Model"], Path], "PlacedEnvironment | None"]
+Furnish = Callable[[Mapping[Path, ModelBuild], Path], "PlacedEnvironment | None"]
 
 
 @explains_unknown
@@ -83,16 +83,16 @@ def export(
     Raises NoRepository where no repository can be, UnknownTarget.
     """
     place = find_target(target)
-    given = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
-    for each in given:
+    chosen = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
+    for each in chosen:
         _check_model(each)
-    if not given:
+    if not chosen:
         raise InvalidArgumentError("there is no model to export: name one at least")
     path = repository_path(directory)
     made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     wanted = [include] if isinstance(include, str) else list(include)
     try:
-        group = _Group.of(given, alone)
+        group = _Group.of(chosen, alone)
         builds = [ModelBuild.of(each, wanted, place) for each in group.exported]
         work = _Work(group, builds, furnish, progress=progress, cancel=cancel or threading.Event())
         if dry_run:
@@ -105,7 +105,7 @@ def export(
                 folder.rmdir()
         if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error)) is None:
             raise
-        raise NoRepository(path, f"'{given[0].name}' was not exported to {path}: {limit}") from error
+        raise NoRepository(path, f"'{chosen[0].name}' was not exported to {path}: {limit}") from error
 
 
 def _check_model(model: object) -> None:
@@ -125,10 +125,10 @@ class _Group:
     absent: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, given: Sequence[Model], alone: bool) -> _Group:
-        exported = {model.name: model for model in given}
+    def of(cls, chosen: Sequence[Model], alone: bool) -> _Group:
+        exported = {model.name: model for model in chosen}
         absent: dict[str, list[str]] = {}
-        for model in given:
+        for model in chosen:
             needed = needed_models(model)
             for other in needed.loaded:
                 if not alone:
@@ -178,29 +178,22 @@ class _Work:
             if in_the_way and not overwrite:
                 raise ExportConflict(in_the_way[0])
             raise_if_cancelled(self._cancel)
-            with Placement(repository) as placement:
-                backups = [
-                    placement.place(scratch / _MODELS / plan.path.name, plan.path) if _is_to_place(plan) else None
-                    for plan in built.plans
-                ]
-                for name in (*built.beside.added, *built.beside.changed):
-                    placement.place_file(scratch / _BESIDE / name, built.beside.path / name)
+            backups = put_in_place(repository, scratch, built.plans, built.beside)
             return self.report(built, backups)
 
     def build(self, scratch: Path, repository: Path) -> _Built:
         """Build the models, with all that comes with them, in `scratch`, and compare them with what is there."""
-        files = scratch / _BESIDE
+        files = scratch / BESIDE
         files.mkdir()
-        places = {build.model.name: scratch / _MODELS / build.model.name for build in self._builds}
-        found = [build.write(places[build.model.name], self._copied) for build in self._builds]
-        environment = self._furnish({places[build.model.name]: build.model for build in self._builds}, files)
+        places = {scratch / MODELS / build.model.name: build for build in self._builds}
+        found = [build.write(place, self._copied) for place, build in places.items()]
+        environment = self._furnish(places, files)
         preflights = [build.judged(environment) for build in self._builds]
         plans = []
-        for build, warnings, preflight in zip(self._builds, found, preflights, strict=True):
-            name = build.model.name
-            plan = compare_trees(places[name], repository / name)
+        for place, warnings, preflight in zip(places, found, preflights, strict=True):
+            plan = compare_trees(place, repository / place.name)
             about = (*warnings, *stops(preflight))
-            plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(name, ()))))
+            plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
         return _Built(plans, preflights, compare_files(files, repository.parent), environment)
 
     def _copied(self, file: str, size: int) -> None:
@@ -227,8 +220,19 @@ class _Work:
         return replace(own, composing=tuple(others), beside=built.beside, environment=built.environment)
 
 
-def _is_to_place(plan: ExportPlan) -> bool:
-    return plan.differs or not plan.path.exists()
+def put_in_place(repository: Path, scratch: Path, plans: Sequence[ExportPlan], beside: ExportPlan) -> list[Path | None]:
+    """Move the models and the files beside them that were built in `scratch` (MODELS, BESIDE) to their places, all or
+    none, and return the backups of the models that were replaced."""
+    with Placement(repository) as placement:
+        backups = [
+            placement.place(scratch / MODELS / plan.path.name, plan.path)
+            if plan.differs or not plan.path.exists()
+            else None
+            for plan in plans
+        ]
+        for name in (*beside.added, *beside.changed):
+            placement.place_file(scratch / BESIDE / name, beside.path / name)
+    return backups
 
 
 @contextlib.contextmanager

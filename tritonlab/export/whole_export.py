@@ -21,7 +21,7 @@ from .child_command import Cancelled, Say
 from .deploy.facts import Deployment
 from .deploy.files import KINDS, write_deploy_files
 from .deploy.of_models import deployment_of
-from .environment.lock import has_imports, imports_of
+from .environment.lock import imported
 from .environment.placed import (
     CHOICES,
     LOCK,
@@ -31,6 +31,7 @@ from .environment.placed import (
     planned_environment,
 )
 from .last_cases import last_cases
+from .model_build import ModelBuild
 from .report import ExportReport
 from .repository import Progress, export
 from .verify.verification import verify
@@ -105,17 +106,20 @@ class WholeExport:
         repository = repository_path(directory)
         lock = LOCK if self.deploy else f"{repository.name}.{LOCK}"
 
-        def furnish(places: Mapping[Path, Model], beside: Path) -> PlacedEnvironment | None:
+        def furnish(places: Mapping[Path, ModelBuild], beside: Path) -> PlacedEnvironment | None:
             placed = None
             if self.environment.choice != "none":
-                found = {place: imports_of(model) for place, model in places.items() if has_imports(model)}
+                subjects = {place: build.subject for place, build in places.items()}
+                # nothing is imported by an ensemble, nor by code of the model's own where an engine runs it
+                found = {place: imported(each.third_party) for place, each in subjects.items() if each.modules}
                 if dry_run:
                     placed = planned_environment(found, self.environment, say)
                 else:
                     placed = place_environment(found, self.environment, lock=beside / lock, say=say, cancel=cancel)
             if self.deploy:
                 needs_lock = self.environment.choice == "requirements"
-                deployed = deployment_of([*places.values()], self.target, cases=self.cases, has_lock=needs_lock)
+                exported = [build.model for build in places.values()]
+                deployed = deployment_of(exported, self.target, cases=self.cases, has_lock=needs_lock)
                 _deploy(beside, deployed, self.deploy)
             return placed
 

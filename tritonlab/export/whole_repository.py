@@ -13,14 +13,10 @@ from ..repository.model_tree import ModelTree, read_tree, shortened
 from ..repository.place import make_repository, scratch_place
 from . import left_out
 from .compared_trees import compare_files, compare_trees
-from .placement import Placement
 from .preflight.judge import DEFAULT_TARGET
 from .releases import find_target
 from .report import ExportConflict, ExportPlan, ExportReport
-from .repository import scratch_directory
-
-#: Where the files beside the models are built.
-_BESIDE = ".beside"
+from .repository import BESIDE, MODELS, put_in_place, scratch_directory
 
 
 @dataclass(frozen=True)
@@ -93,23 +89,18 @@ def export_whole(
         plans = []
         for name, model in models.items():
             tree = read_tree(model.directory, include=wanted)
-            (scratch / name).mkdir()
-            tree.copy(scratch / name)
+            new = scratch / MODELS / name
+            new.mkdir(parents=True)
+            tree.copy(new)
             found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out))))
-            plan = replace(compare_trees(scratch / name, repository / name), warnings=found)
+            plan = replace(compare_trees(new, repository / name), warnings=found)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
             plans.append(plan)
-        files = _plan_beside(root, models, new=scratch / _BESIDE, repository=repository, include=wanted)
+        files = _plan_beside(root, models, new=scratch / BESIDE, repository=repository, include=wanted)
         if files.changed and not overwrite:
             raise ExportConflict(files)
-        with Placement(repository) as placement:
-            backups = [
-                placement.place(scratch / plan.path.name, plan.path) if plan.differs or not plan.path.exists() else None
-                for plan in plans
-            ]
-            for name in (*files.added, *files.changed):
-                placement.place_file(scratch / _BESIDE / name, repository / name)
+        backups = put_in_place(repository, scratch, plans, files)
         image = find_target(DEFAULT_TARGET).release.image
         reports = [
             ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
@@ -128,5 +119,5 @@ def _plan_beside(
     plan = compare_files(new, repository)
     hidden = sorted({file.partition("/")[0] for file in tree.files if "/" in file})
     kept_back = [f"the directory {name} is not a model and was left out" for name in hidden]
-    shown = (*left_out.sentences(tree.left_out), *kept_back)
-    return replace(plan, warnings=shown)
+    warnings = (*left_out.sentences(tree.left_out), *kept_back)
+    return replace(plan, warnings=warnings)

@@ -89,7 +89,7 @@ class EndpointOptions:
             "HTTP": (self.http, ListenAddress(self.http_address, self.http_port, self.http_options.reuse_port)),
             "Metrics": (self.metrics, ListenAddress(self.metrics_address or self.http_address, self.metrics_port)),
         }
-        return {name: place for name, (allowed, place) in places.items() if allowed}
+        return {name: address for name, (allowed, address) in places.items() if allowed}
 
     def guarded(self) -> AccessRules:
         """Return the access rules; a client may also name the address that the server listens on."""
@@ -99,15 +99,15 @@ class EndpointOptions:
     def check_free(self) -> None:
         """Raise what `Endpoints` would raise for a port that is in use, or used twice. Called before models are
         loaded, as that takes long."""
-        for (one, place), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
-            if place[:2] == another[:2] and place.port:
+        for (one, address), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
+            if address[:2] == another[:2] and address.port:
                 raise InvalidArgumentError(
                     f"The server cannot listen to {_WORDS[one]} requests and {_WORDS[other]} requests at the same "
-                    f"address and port {place.address}:{place.port}"
+                    f"address and port {address.address}:{address.port}"
                 )
-        for name, place in self.places().items():
+        for name, address in self.places().items():
             with _named(name):
-                check_free(place.address, place.port, place.shared)
+                check_free(address.address, address.port, address.shared)
 
 
 #: How Triton says it of two services at one port, and in this order.
@@ -276,7 +276,7 @@ class Endpoints:
             ("metrics  http://{}/metrics", self.metrics),
             (f"token    {'needed: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),
         )
-        return "\n".join(form.format(place) for form, place in forms if place) or "no endpoints"
+        return "\n".join(form.format(address) for form, address in forms if address) or "no endpoints"
 
 
 @contextlib.contextmanager

@@ -43,9 +43,9 @@ class BaseTritonPythonModel:
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:
-        given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         try:
-            outputs = self.predict(**given)
+            outputs = self.predict(**inputs)
             return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in outputs.items()])
         except Exception:  # of one request; the others of the batch are answered
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(traceback.format_exc()))

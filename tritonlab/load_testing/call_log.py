@@ -48,8 +48,8 @@ class CallLog:
             # requests end almost in order, so that older blocks have nothing for a late `begin`
             blocks = [block for block in self._blocks if int(block[-1, DONE]) > begin - _DISORDER]
         found = np.concatenate(blocks) if blocks else np.zeros((0, len(COLUMNS)), np.int64)
-        kept = found[:, DONE] > begin
-        return found[kept if end is None else kept & (found[:, DONE] <= end)]
+        in_window = found[:, DONE] > begin
+        return found[in_window if end is None else in_window & (found[:, DONE] <= end)]
 
     def errors(self, rows: Rows) -> dict[str, int]:
         """Return the texts of the errors in `rows` and how often each came, the most frequent first."""

@@ -23,30 +23,30 @@ def load_figure(model: str, mode: str, rows: Sequence[LoadRow]) -> str:
     """Return the medians and the 99th percentiles as SVG text, each with its level of load; empty for less than two
     rows.
     """
-    shown = [row for row in rows if row.latency is not None]
-    if len(shown) < 2:
+    answered = [row for row in rows if row.latency is not None]
+    if len(answered) < 2:
         return ""
     chart = LatencyChart(
         f"latency against throughput of {model}",
         [Key("line", tone, name) for name, tone in LINES],
-        most_rate=max(row.inferences_per_s for row in shown) * 1.05,
-        most_ms=max(row.latency.p99 for row in shown if row.latency) / 1e3 * 1.08,
+        most_rate=max(row.inferences_per_s for row in answered) * 1.05,
+        most_ms=max(row.latency.p99 for row in answered if row.latency) / 1e3 * 1.08,
         rate_name=f"throughput, inferences/s; numbers at the points: {HEADS[mode]}",
         latency_name="latency",
     )
     points = {
-        name: [chart.place(row.inferences_per_s, getattr(row.latency, name) / 1e3) for row in shown]
+        name: [chart.place(row.inferences_per_s, getattr(row.latency, name) / 1e3) for row in answered]
         for name, _ in LINES
     }
     for name, tone in LINES:
         chart.picture.polyline(points[name], tone, "stroke-width='1.5' opacity='.6'")
     for name, tone in LINES:
-        for row, (x, y) in zip(shown, points[name], strict=True):
+        for row, (x, y) in zip(answered, points[name], strict=True):
             level, rate = short_number(row.level), short_number(row.inferences_per_s)
             chart.point(
                 x, y, radius=3.5, tone=tone, title=f"{level}: {rate}/s, {name} {time_text(getattr(row.latency, name))}"
             )
-    for row, (x, y) in zip(shown, points["p99"], strict=True):
+    for row, (x, y) in zip(answered, points["p99"], strict=True):
         chart.label(x, y, short_number(row.level))
     return chart.picture.svg()
 

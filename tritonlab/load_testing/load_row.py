@@ -113,8 +113,8 @@ def row_of(
     """Make a row. `times`: the windows, and how many of the last ones count. `counted`: the server's statistics at
     their begin and end.
     """
-    windows, kept = times
-    begin, end = windows[-kept].begin, windows[-1].end
+    windows, count = times
+    begin, end = windows[-count].begin, windows[-1].end
     later, seconds = log.rows(begin), max((end - begin) / 1e9, 1e-9)
     rows = later[later[:, DONE] <= end]
     good = rows[rows[:, ERROR] == 0]

@@ -156,11 +156,11 @@ class _RowUnderWay:
             raise self._sender_problem
         if not self._windows:
             return None
-        kept = self._windows if plan.duration or plan.mode == ARRIVALS else self._windows[-STABLE_WINDOWS:]
-        counted = self._counted[-len(kept) - 1], self._counted[-1]
+        measured = self._windows if plan.duration or plan.mode == ARRIVALS else self._windows[-STABLE_WINDOWS:]
+        counted = self._counted[-len(measured) - 1], self._counted[-1]
         stable = is_stable(self._windows, plan.stability) if len(self._windows) >= STABLE_WINDOWS else None
         open_loop, decoupled = plan.mode != CONCURRENCY, target.inputs.decoupled
-        times = self._windows, len(kept)
+        times = self._windows, len(measured)
         return row_of(
             self._level,
             self._log,

@@ -81,8 +81,8 @@ def server_times(before: Mapping[str, Any] | None, after: Mapping[str, Any] | No
     if before is None or after is None:
         return None
 
-    def moved(*way: str) -> int:
-        return _sum(after, way) - _sum(before, way)
+    def moved(*path: str) -> int:
+        return _sum(after, path) - _sum(before, path)
 
     def mean(name: str) -> float:
         count = moved("inference_stats", name, "count")
@@ -103,12 +103,12 @@ def server_times(before: Mapping[str, Any] | None, after: Mapping[str, Any] | No
     )
 
 
-def _sum(statistics: Mapping[str, Any], way: Sequence[str]) -> int:
+def _sum(statistics: Mapping[str, Any], path: Sequence[str]) -> int:
     """Add up a counter of all versions; gRPC's JSON writes 64-bit integers as text, and leaves out what is empty."""
     total = 0
     for found in statistics.get("model_stats", ()):
         value: Any = found
-        for name in way:
+        for name in path:
             value = value.get(name, {}) if isinstance(value, Mapping) else {}
         total += int(value or 0)
     return total

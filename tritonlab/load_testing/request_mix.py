@@ -178,7 +178,7 @@ class RequestMix:
         )
         request.batch_size = rows
         if self.model.sequences:
-            self._place(request, lane)
+            self._continue_sequence(request, lane)
         return request
 
     def last(self, lane: Lane) -> InferenceRequest | None:
@@ -190,7 +190,7 @@ class RequestMix:
         lane.position = self._length - 1
         return self.request(lane)
 
-    def _place(self, request: InferenceRequest, lane: Lane) -> None:
+    def _continue_sequence(self, request: InferenceRequest, lane: Lane) -> None:
         """Make the request the next one of the lane's sequence."""
         if lane.position == 0:
             lane.correlation_id = next(self._sequence_ids)

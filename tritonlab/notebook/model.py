@@ -119,8 +119,8 @@ class Model(LoadTested, served.Model):
         What its code read while it was loaded is known; its golden requests are sent again, and what it reads
         meanwhile is recorded, too. Raises UnknownTarget, which names the nearest.
         """
-        kept = GoldenSet(ask=asks_of(self._server))
-        found = preflight(self, target, replay=lambda: kept.check(model=self.name))
+        golden = GoldenSet(ask=asks_of(self._server))
+        found = preflight(self, target, replay=lambda: golden.check(model=self.name))
         return found.cited(self._workspace.cite) if self._workspace is not None else found
 
     def profile(
@@ -146,8 +146,8 @@ class Model(LoadTested, served.Model):
         from ..profile.line_profiling import profile_lines
 
         if load or (requests is not None and seconds is not None):
-            given = {"inputs": list(requests)} if requests is not None else {}
-            options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **given, **load}
+            fixed = {"inputs": list(requests)} if requests is not None else {}
+            options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **fixed, **load}
             found = profile_lines(
                 self,
                 self.server.instruments,

@@ -84,10 +84,10 @@ class _Search:
     def add_calls(self, call: Call, depth: int = 0) -> None:
         found = [made for record, facts in self._facts for made in self._made_for(call, record, facts)]
         found.sort(key=lambda made: (made.arrived, made.serial))
-        kept = found[: self._room] if depth < _DEPTH else []
-        self._room -= len(kept)
-        call.calls, call.left_out = kept, len(found) - len(kept)
-        for made in kept:
+        retained = found[: self._room] if depth < _DEPTH else []
+        self._room -= len(retained)
+        call.calls, call.left_out = retained, len(found) - len(retained)
+        for made in retained:
             self.add_calls(made, depth + 1)
 
     @staticmethod

@@ -24,7 +24,7 @@ class LastRequests:
     def __init__(self) -> None:
         #: by model, the time from which on the next request is kept; read for each execution
         self.due: dict[str, int] = {}
-        self._kept: dict[str, deque[KeptRequest]] = {}
+        self._records: dict[str, deque[KeptRequest]] = {}
 
     def keep(self, model: str, requests: Sequence[InferenceRequest], now: int) -> None:
         """Keep the first of the requests."""
@@ -32,20 +32,20 @@ class LastRequests:
         first = requests[0]
         if first.null or any(tensor.memory_type for tensor in first.inputs.values()):
             return
-        ((kept,), _) = keep_requests([first])
-        if not kept.cut:
-            self._kept.setdefault(model, deque(maxlen=MOST)).append(kept)
+        ((record,), _) = keep_requests([first])
+        if not record.cut:
+            self._records.setdefault(model, deque(maxlen=MOST)).append(record)
 
     def of_models(self) -> Mapping[str, list[KeptRequest]]:
         """Return the requests by their models, the oldest first. Those of a sequence whose first request is not kept
         are left out: alone they mean nothing."""
-        return {model: _whole([*kept]) for model, kept in [*self._kept.items()]}
+        return {model: _whole([*records]) for model, records in [*self._records.items()]}
 
 
-def _whole(kept: Sequence[KeptRequest]) -> list[KeptRequest]:
+def _whole(records: Sequence[KeptRequest]) -> list[KeptRequest]:
     found: list[KeptRequest] = []
     started: set[int | str] = set()
-    for request in kept:
+    for request in records:
         if request.flags & SEQUENCE_START:
             started.add(request.correlation_id)
         if not request.correlation_id or request.correlation_id in started:

@@ -10,13 +10,14 @@ from html import escape
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from ..core.axes import axes_of
+import numpy as np
+
+from ..core.axes import axes_of, name_lanes
 from ..core.html_table import cell
 from ..core.short_number import duration_text, short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line
-from ..core.svg_picture import BLUE
-from .line_plot import plot_lines
+from ..core.svg_picture import BLUE, ORANGE, PURPLE, RED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +33,8 @@ _EIGHTHS, _BLOCKS = " ▏▎▍▌▋▊▉█", 12
 _PLACE = re.compile(r"^(.*), line (\d+)")
 #: Less room than a table's cells have, so that most lines of code fit beside them.
 _CELL = "padding:1px 9px 1px 0;font-size:12px"
+#: The tones of a bar's pieces, in their order.
+_TONES = (BLUE, PURPLE, ORANGE, RED)
 _MONO = "font-size:12px;font-family:var(--jp-code-font-family,monospace)"
 _BESIDE = "threads beside it"
 
@@ -134,7 +137,9 @@ class LineProfile:
     def of(self, size: int) -> LineProfile:
         """Return the profile of batches of one size; 0 is what threads did beside `execute`."""
         lines = [
-            ProfiledLine(one.file, one.number, one.place, one.line, one.text, {size: one.times[size]})
+            ProfiledLine(
+                one.file, one.number, place=one.place, line=one.line, text=one.text, times={size: one.times[size]}
+            )
             for one in self.lines
             if size in one.times
         ]
@@ -184,14 +189,14 @@ class LineProfile:
             return "\n".join([self.title(), *self._advice()])
         heads = self.heads()
         widths = [max(len(row[n]) for row in [heads, *rows]) for n in range(len(heads) - 1)]
-        shown = [
+        displayed = [
             "  ".join([*(t.rjust(w) if n < len(widths) - 1 else t.ljust(w) for n, (t, w) in enumerate(pairs)), row[-1]])
             for row in [heads, *rows]
             for pairs in [list(zip(row, widths, strict=False))]
         ]
         left = len(self.lines) - len(rows)
         more = [f"… {left} more lines: to_dict()"] if left > 0 else []
-        return "\n".join([self.title(), *(line.rstrip() for line in shown), *more])
+        return "\n".join([self.title(), *(line.rstrip() for line in displayed), *more])
 
     def _advice(self) -> list[str]:
         if self.count or self.lines:
@@ -244,13 +249,13 @@ class LineProfile:
         ax = axes_of(ax)
         names = [f"{line.line}: {line.text.strip()}" for line in lines]
         if self.memory:
-            plot_lines(ax, names, [("kept", [line.kept / 1024 for line in lines])], "memory still held, KiB")
+            _plot_bars(ax, names, [("kept", [line.kept / 1024 for line in lines])], "memory still held, KiB")
         else:
             bars = [
                 (f"batch of {size}" if size else _BESIDE, [line.times.get(size, (0.0,))[0] * 1e3 for line in lines])
                 for size in self._columns()
             ]
-            plot_lines(ax, names, bars, "time of the line itself, ms")
+            _plot_bars(ax, names, bars, "time of the line itself, ms")
         ax.set_title(f"{'Memory of the' if self.memory else 'The'} lines of {self.model}")
         return ax
 
@@ -268,7 +273,7 @@ class LineProfile:
         heads = self._heads()
         head = "".join(cell(text, kind="th", number=bool(text), look=_CELL) for text in ["", *heads, "line", ""])
         rows, before = [], 0
-        for number in self._shown(file, lines):
+        for number in self._line_numbers(file, lines):
             if number != before + 1 and before:
                 rows.append(f"<tr><td colspan='{len(heads) + 3}' class='tl-dim'>⋮</td></tr>")
             before = number
@@ -279,7 +284,7 @@ class LineProfile:
         )
         return f"<div class='tl-dim'>{escape(name)}</div><div style='overflow-x:auto'>{table}</div>"
 
-    def _shown(self, file: str, lines: Mapping[int, ProfiledLine]) -> list[int]:
+    def _line_numbers(self, file: str, lines: Mapping[int, ProfiledLine]) -> list[int]:
         count = len(self._sources.get(file, ()))
         if not count:
             return sorted(lines)
@@ -292,12 +297,12 @@ class LineProfile:
     def _row(self, file: str, number: int, line: ProfiledLine | None, most: float) -> str:
         source = self._sources.get(file, ())
         text = source[number - 1] if number <= len(source) else line.text if line is not None else ""
-        shown = line.line if line is not None else place_of(file, number, self._cite)[1]
+        number_text = line.line if line is not None else place_of(file, number, self._cite)[1]
         numbers = self._numbers(line) if line is not None else [""] * len(self._heads())
         size = 0.0 if line is None else (line.kept if self.memory else line.own) / most
         blue = f"{_MONO};color:{BLUE};white-space:pre;padding:1px 9px 1px 0"
         bar = f"<td class='tl-margin' style='{blue}'>{_bar(size)}</td>"
-        cells = "".join(cell(value, number=True, look=_CELL) for value in [*numbers, str(shown)])
+        cells = "".join(cell(value, number=True, look=_CELL) for value in [*numbers, str(number_text)])
         # <pre> keeps the indentation where styles are dropped
         look = f"{_MONO};margin:0;padding:0;background:none;border:0;white-space:pre"
         code = f"<td><pre style='{look}'>{escape(text) or ' '}</pre></td>"
@@ -341,3 +346,18 @@ def _bytes(count: float) -> str:
             return f"{short_number(count)} {unit}"
         count /= 1024
     return ""
+
+
+def _plot_bars(ax: Axes, names: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]], what: str) -> None:
+    """Draw a bar for each line, of one piece for each of `bars`: its label, and its value at each line. `what`: the
+    quantity, with its unit.
+    """
+    left = np.zeros(len(names))
+    for (label, values), tone in zip(bars, _TONES, strict=False):
+        ax.barh(range(len(names)), values, left=left, height=0.7, color=tone, label=label)
+        left += np.asarray(values, float)
+    name_lanes(ax, list(names))
+    ax.set_xlim(left=0)
+    ax.set_xlabel(what)
+    if len(bars) > 1:
+        ax.legend(loc="lower right")

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core.inference.infer_request import InferenceRequest
 from ..core.metrics.execute_times import ExecuteTimes
@@ -16,13 +16,8 @@ from ..ipc.link.stub_link import Profiled
 from .line_profile import Cite, LineProfile, ProfiledLine, place_of, read_sources
 from .recorder import Recorder
 
-
-class HasLines(Protocol):
-    """The part of `Model` that is needed."""
-
-    name: str
-
-    def look_at_lines(self, begin: bool, memory: bool = False, timeout: float = 10.0) -> dict[int, Profiled]: ...
+if TYPE_CHECKING:
+    from ..server.api.model import Model
 
 
 class ExecutionCount(Instrument):
@@ -56,7 +51,7 @@ class ExecutionCount(Instrument):
 
 
 def profile_lines(
-    model: HasLines, instruments: Instruments, meanwhile: Callable[[], Any], memory: bool = False, cite: Cite = str
+    model: Model, instruments: Instruments, meanwhile: Callable[[], Any], memory: bool = False, cite: Cite = str
 ) -> LineProfile:
     """Look at the lines of a model while `meanwhile()` runs, and return what was found; an interrupt ends only
     `meanwhile`. `cite`: what names the cell in a text that names a line of a model's file.
@@ -80,7 +75,7 @@ def profile_lines(
             found = model.look_at_lines(False, memory)
         except NotFoundError:  # unloaded meanwhile
             found = {}
-    result = _result(model.name, counted, list(found.values()), memory, lasted, cite)
+    result = _result(model.name, counted, found=list(found.values()), memory=memory, seconds=lasted, cite=cite)
     for one in instruments:
         if isinstance(one, Recorder) and not memory:
             one.recording.line_profiles[model.name] = result
@@ -96,14 +91,14 @@ def _result(
     for file, number in places:
         place, line = place_of(file, number, cite)
         text = sources[file][number - 1] if file in sources and number <= len(sources[file]) else ""
-        rows[file, number] = ProfiledLine(file, number, place, line, text)
+        rows[file, number] = ProfiledLine(file, number, place=place, line=line, text=text)
     for one in found:
         for file, number, size, own, total, hits in one.times:
             times = rows[file, number].times
             before = times.get(size, (0.0, 0.0, 0))
             times[size] = before[0] + own / 1e9, before[1] + total / 1e9, before[2] + hits
-        for file, number, kept, blocks in one.memory:
-            rows[file, number].kept += kept
+        for file, number, retained, blocks in one.memory:
+            rows[file, number].kept += retained
             rows[file, number].blocks += blocks
     return LineProfile(
         name,

@@ -66,7 +66,7 @@ class Mark(NamedTuple):
     serial: int = 0
 
 
-class Cancelling:
+class Cancellation:
     """The record of a request and its cancellation; a time is 0 if that never happened."""
 
     __slots__ = ("asked", "noticed", "polls")
@@ -183,7 +183,7 @@ class ModelRecord:
         self.ids: deque[tuple[int, str]] = deque(maxlen=events)
         self.open: dict[int, OpenStream] = {}
         #: by serial, of requests that may still run; the oldest go first
-        self.cancelling: dict[int, Cancelling] = {}
+        self.cancelling: dict[int, Cancellation] = {}
 
     @property
     def batches(self) -> Ring:
@@ -225,17 +225,17 @@ class ModelRecord:
         self.marks.append(Mark(number=self.mark_count, time=time, kind=kind, text=text, serial=serial))
         self.mark_count += 1
 
-    def cancelling_of(self, serial: int) -> Cancelling:
+    def cancelling_of(self, serial: int) -> Cancellation:
         found = self.cancelling.get(serial)
         if found is None:
-            found = self.cancelling[serial] = Cancelling()
+            found = self.cancelling[serial] = Cancellation()
             if len(self.cancelling) > _WORDS:
                 del self.cancelling[next(iter(self.cancelling))]
         return found
 
     def end_stream(self, serial: int, stream: OpenStream, now: int, kind: int) -> None:
         self.open.pop(serial, None)
-        cancelling = self.cancelling.pop(serial, None) or Cancelling()
+        cancelling = self.cancelling.pop(serial, None) or Cancellation()
         span = stream.arrived, stream.executed, stream.first, stream.last, now
         facts = cancelling.polls, cancelling.asked, cancelling.noticed
         self.streams.add((serial, *span, stream.count, kind, *facts))

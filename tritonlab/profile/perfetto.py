@@ -48,13 +48,13 @@ def _batches(record: ModelRecord) -> Iterator[Event]:
         batch = dict(zip(record.batches.columns, row, strict=True))
         lane = _FIRST_INSTANCE + int(batch["instance"])
         reason = reasons[int(batch["reason"])] if batch["reason"] >= 0 else ""
-        shown = {"size": int(batch["size"]), "requests": int(batch["count"]), "closed": reason}
+        args = {"size": int(batch["size"]), "requests": int(batch["count"]), "closed": reason}
         name = f"{int(batch['size'])} · {reason}" if reason else f"{int(batch['size'])}"
-        yield _slice(lane, name, ns=batch["start"], took=batch["end"] - batch["start"], shown=shown)
+        yield _slice(lane, name, ns=batch["start"], took=batch["end"] - batch["start"], args=args)
         begin = batch["start"]
         for part in ("compute_input", "compute_infer", "compute_output"):
             if batch[part]:
-                yield _slice(lane, name=part.removeprefix("compute_"), ns=begin, took=batch[part], shown={})
+                yield _slice(lane, name=part.removeprefix("compute_"), ns=begin, took=batch[part], args={})
             begin += batch[part]
 
 
@@ -84,8 +84,8 @@ def _streams(record: ModelRecord) -> Iterator[Event]:
         yield {"ph": "n", "name": final, "ts": response["time"] / 1000, **ident}
 
 
-def _slice(lane: int, name: str, ns: float, took: float, shown: dict[str, Any]) -> Event:
-    return {"ph": "X", "cat": "execute", "name": name, "ts": ns / 1000, "dur": took / 1000, "tid": lane, "args": shown}
+def _slice(lane: int, name: str, ns: float, took: float, args: dict[str, Any]) -> Event:
+    return {"ph": "X", "cat": "execute", "name": name, "ts": ns / 1000, "dur": took / 1000, "tid": lane, "args": args}
 
 
 def _name(kind: str, pid: int, tid: int, name: str) -> Event:

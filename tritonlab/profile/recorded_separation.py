@@ -13,11 +13,11 @@ UNKNOWN = BatchConfig(max_batch_size=1 << 62, dynamic=True)
 def why_not_together(record: ModelRecord, one: int, other: int, config: BatchConfig = UNKNOWN) -> str:
     """Return one sentence about the requests of two rows; empty if one of them is no longer in the record."""
     with record.lock:
-        places = [_place(record, row, config.max_batch_size > 0) for row in (one, other)]
+        places = [_batch_place(record, row, config.max_batch_size > 0) for row in (one, other)]
     return why_apart(places[0], places[1], config) if places[0] and places[1] else ""
 
 
-def _place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | None:
+def _batch_place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | None:
     found = record.requests.rows(row)
     if row < record.requests.dropped or not len(found):
         return None

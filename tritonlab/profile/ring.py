@@ -62,11 +62,11 @@ class Ring:
         """Add rows, whole numbers, to a ring that is `whole`: all numbers of each column."""
         table = np.stack(columns, axis=1)
         data = np.frombuffer(self.reserve(), np.int64).reshape(self.capacity, -1)
-        kept = table[-self.capacity :]
-        begin = (self.total + len(table) - len(kept)) % self.capacity
-        before = min(len(kept), self.capacity - begin)
-        data[begin : begin + before] = kept[:before]
-        data[: len(kept) - before] = kept[before:]
+        newest = table[-self.capacity :]
+        begin = (self.total + len(table) - len(newest)) % self.capacity
+        before = min(len(newest), self.capacity - begin)
+        data[begin : begin + before] = newest[:before]
+        data[: len(newest) - before] = newest[before:]
         self.total += len(table)
 
     def since(self, row: int, limit: int | None = None) -> tuple[int, bytes]:
@@ -100,6 +100,6 @@ class Ring:
         """
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) or total < len(rows):
             raise ValueError(f"{rows.shape} numbers are not rows of {', '.join(self.columns)}")
-        kept = rows[-self.capacity :]
-        self.total = self._lost = total - len(kept)
-        self.add(kept.reshape(-1).tolist())
+        newest = rows[-self.capacity :]
+        self.total = self._lost = total - len(newest)
+        self.add(newest.reshape(-1).tolist())

@@ -25,7 +25,7 @@ _WINDOW, _LOOKS = 50_000_000, 50
 PER_SECOND = _LOOKS * 1_000_000_000 // _WINDOW
 
 
-class Seen(NamedTuple):
+class RequestValues(NamedTuple):
     """The values of one request: its inputs, and the outputs of the first of its `answers`."""
 
     inputs: dict[str, Tensor]
@@ -39,7 +39,7 @@ class TensorPeek(Instrument):
     def __init__(self, model: str) -> None:
         self._model = model
         self._lock = threading.Lock()  # guards everything below
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, RequestValues] = {}
         self._since = self._looks = 0
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
@@ -53,7 +53,7 @@ class TensorPeek(Instrument):
             self._looks += 1
             seen = self._seen.get(request.serial)
             if seen is None:
-                seen = Seen(_first(request.inputs), [], 0)
+                seen = RequestValues(_first(request.inputs), [], 0)
             if response.outputs and len(seen.responses) < _RESPONSES:
                 seen.responses.append(_first(response.outputs))
             self._seen[request.serial] = seen._replace(answers=seen.answers + bool(response.outputs))
@@ -68,8 +68,8 @@ class TensorPeek(Instrument):
             return []
         found = [f"got {_line(name, tensor)}" for name, tensor in seen.inputs.items()]
         for number, outputs in enumerate(seen.responses):
-            which = f" in response {number + 1}" if seen.answers > 1 else ""
-            found += [f"sent {_line(name, tensor)}{which}" for name, tensor in outputs.items()]
+            response = f" in response {number + 1}" if seen.answers > 1 else ""
+            found += [f"sent {_line(name, tensor)}{response}" for name, tensor in outputs.items()]
         more = seen.answers - len(seen.responses)
         return [*found, f"and {more} more response{'s' * (more > 1)}"] if more else found
 

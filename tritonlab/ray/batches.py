@@ -131,7 +131,7 @@ class ModelRows:
 
     def _rows(self, inputs: Columns, start: int, stop: int, answer: Any) -> Iterator[Columns | str]:
         """Yield the outputs of each row, or the text of its error."""
-        error, outputs = _of(answer)
+        error, outputs = _outcome(answer)
         if error and stop - start > 1:
             for row in range(start, stop):
                 yield from self._rows(inputs, row, row + 1, self._start(inputs, row, row + 1))
@@ -163,7 +163,7 @@ def _check(name: str, config: Mapping[str, Any]) -> None:
         )
 
 
-def _of(answer: Any) -> tuple[str, Columns]:
+def _outcome(answer: Any) -> tuple[str, Columns]:
     """Return the text of the error, empty if there is none, and the outputs of a request."""
     if isinstance(answer, Exception):
         return str(answer), {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray import serve
 
-from ..core.config.model_config import ModelConfig, parse_pbtxt
+from ..core.config.model_config import ModelConfig, read_config
 from ..core.status import InvalidArgumentError
 from .replica import Replica, check_config
 
@@ -88,7 +88,7 @@ def _at_once(repository: Path, models: Sequence[str]) -> int:
         name = file.parent.name
         if models and name not in models:
             continue
-        config = parse_pbtxt(file.read_text("utf-8"), str(file))
+        config = read_config(file)
         check_config(name, config)
         most = max(most, _executes(config))
     return most

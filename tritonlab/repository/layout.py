@@ -10,7 +10,7 @@ CONFIG_FILE = "config.pbtxt"
 #: The directory for configurations of other names (rule 5.1.7).
 CONFIGS = "configs"
 MODEL_FILE = "model.py"
-#: What Python leaves behind while a model runs is no change of the model (server issue 7489: Triton reloads for it).
+#: What Python leaves behind while a model runs is not a change of the model (server issue 7489: Triton reloads for it).
 _IGNORED = ("__pycache__",)
 #: What Python and Jupyter leave behind, which is not part of a model.
 LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
@@ -81,11 +81,11 @@ def _versions(entries: list[os.DirEntry[str]]) -> list[int]:
     return sorted(int(name) for name in names if str(int(name)) == name)
 
 
-def model_files(directory: Path) -> list[str]:
-    """Return the files of a model directory, relative and sorted, without what Python and Jupyter leave behind."""
-    found = []
-    for folder, folders, names in os.walk(directory, followlinks=True):
-        folders[:] = sorted(f for f in folders if f not in LEFT_BEHIND)
-        below = Path(folder).relative_to(directory)
-        found += [(below / name).as_posix() for name in names if not name.endswith((".pyc", ".pyo"))]
-    return sorted(found)
+def model_names(repository: Path) -> list[str]:
+    """Return the names of the directories in a repository that can be a model's, sorted."""
+    return sorted(path.name for path in repository.iterdir() if path.is_dir() and is_model_directory(path))
+
+
+def is_model_directory(path: Path) -> bool:
+    """Return whether the directory can be a model's: it has a config.pbtxt, or the directory of a version."""
+    return (path / CONFIG_FILE).is_file() or bool(version_numbers(path))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.config.model_config import ConfigError, parse_pbtxt
+from ..core.config.model_config import ConfigError, read_config
 from .layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from .place import scratch_name, scratch_place
 
@@ -82,7 +82,7 @@ def _name_in(config: Path | None) -> str:
     """Return the name in a config; "" if it has none that a directory could have."""
     if config is not None:
         with contextlib.suppress(ConfigError, OSError):
-            name = str(parse_pbtxt(config.read_text("utf-8", "surrogateescape"), str(config)).name)
+            name = str(read_config(config).name)
             return "" if "/" in name or name.startswith(".") else name
     return ""
 

@@ -80,9 +80,9 @@ class ModelDirectory:
                 shutil.copymode(content.like, target)
                 continue
             stamps[relative] = stamp_of(content)
-            kept = self.path / relative
-            if self._stamps.get(relative) == stamps[relative] and kept.is_file():
-                _link_or_copy(kept, target)
+            former = self.path / relative
+            if self._stamps.get(relative) == stamps[relative] and former.is_file():
+                _link_or_copy(former, target)
             else:
                 copy_file(content, target)
         return stamps

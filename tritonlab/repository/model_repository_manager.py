@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.config.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
+from ..core.config.model_config import ConfigError, ModelConfig, from_json, print_pbtxt, read_config
 from ..core.config.model_config_rules import identifier, polled
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
@@ -242,21 +242,21 @@ class ModelRepositoryManager:
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)
         override = json.dumps(config) if isinstance(config, dict) else config
-        given = None if override is None else from_json(override)
+        overriding = None if override is None else from_json(override)
         temporary = None
         if files:
-            if given is None:
+            if overriding is None:
                 raise poll_failure(name, "Load parameter 'config' must be specified for model file override")
             temporary = ScratchDirectory("model-")
             directory = temporary.path
             _write_files(directory, files)
             # as Triton does: the model finds its configuration there, whatever the files say
-            (directory / CONFIG_FILE).write_text(print_pbtxt(given), encoding="utf-8")
+            (directory / CONFIG_FILE).write_text(print_pbtxt(overriding), encoding="utf-8")
         else:
             directory = self._directory(namespace, name)
         contents = read_contents(directory)  # first: what changes while the model loads is a change for the next load
         config_file = self._config_file(directory)
-        found = self._read_config(directory / config_file) if given is None else given
+        found = self._read_config(directory / config_file) if overriding is None else overriding
         filled = polled(found, model_name=name, files=contents.first_files)
         return ModelFiles(
             name=name,
@@ -280,8 +280,7 @@ class ModelRepositoryManager:
                 raise ConfigError(f"failed to open text file for read {path}: No such file or directory")
             return ModelConfig()
         try:
-            # what is not UTF-8 may stand in a comment
-            return parse_pbtxt(path.read_text(encoding="utf-8", errors="surrogateescape"), str(path))
+            return read_config(path)
         except OSError as error:
             raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from error
 

@@ -11,10 +11,10 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from .layout import LEFT_BEHIND
+
 #: Larger files are left out unless they are requested: a repository in git or in an image is no place for them.
 LARGE = 100_000_000
-#: What Python and Jupyter leave behind; nobody misses it.
-_LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 #: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
 KEEPS = ".gitkeep"
 
@@ -173,7 +173,7 @@ def _keeps_directory(path: Path) -> bool:
 
 
 def _is_left_behind(name: str) -> bool:
-    return name in _LEFT_BEHIND or name.endswith((".pyc", ".pyo"))
+    return name in LEFT_BEHIND or name.endswith((".pyc", ".pyo"))
 
 
 def shortened(paths: Collection[str], most: int = 25) -> list[str]:
@@ -188,13 +188,13 @@ def _shortened(below: str, paths: list[str], most: int) -> Iterator[str]:
         head, slash, _ = path.removeprefix(below).partition("/")
         groups.setdefault(below + head + slash, []).append(path)
     files = [group for group in groups if not group.endswith("/")]
-    shown = files if len(files) <= most else files[: most // 2]
+    listed = files if len(files) <= most else files[: most // 2]
     for group, within in groups.items():
         if not group.endswith("/") or within == [group]:
-            if group in shown or group.endswith("/"):
+            if group in listed or group.endswith("/"):
                 yield group
-            if shown and group == shown[-1] and len(shown) < len(files):
-                yield f"{below}…  ({len(files) - len(shown):,} more files)"
+            if listed and group == listed[-1] and len(listed) < len(files):
+                yield f"{below}…  ({len(files) - len(listed):,} more files)"
         elif len(within) > most and not (below == "" and group[:-1].isdecimal()):
             yield f"{group}…  ({len(within):,} files)"
         else:

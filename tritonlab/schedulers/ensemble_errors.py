@@ -13,8 +13,8 @@ from .ensemble_progress import Run
 
 def failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleError:
     """Return the error of a step's request in the form that the ensemble's client gets (rule 5.7.5)."""
-    given = ", ".join(_inputs_text(graph, run))
-    reason = f"{run.step} of ensemble '{graph.name}' failed; its inputs: {given}"
+    inputs = ", ".join(_inputs_text(graph, run))
+    reason = f"{run.step} of ensemble '{graph.name}' failed; its inputs: {inputs}"
     text = f"in ensemble '{graph.name}', {error.message}"
     if not isinstance(error, ModelError):
         return EnsembleError(text, code=error.code, reason=reason)

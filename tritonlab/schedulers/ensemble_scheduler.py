@@ -136,7 +136,7 @@ class EnsembleRun:
         self._steps: dict[int, StepRequest] = {}  # by their identity
         self._outbox: deque[InferenceResponse] = deque()
         self._delivering = False
-        self._over = False
+        self._is_over = False
         self._failed = False
         self._times = ExecuteTimes(0, 0, 0)
 
@@ -151,10 +151,10 @@ class EnsembleRun:
     def _post(self, work: EnsembleWork) -> None:
         """Put the responses of `work` into the outbox, or the error of a deadlock."""
         if work.deadlock:
-            self._over = self._failed = True
+            self._is_over = self._failed = True
             self._outbox.append(self._error(deadlock(self._scheduler.graph, self.request, work.deadlock)))
             return
-        self._over = work.final
+        self._is_over = work.final
         request, scheduler = self.request, self._scheduler
         responses = [
             InferenceResponse(
@@ -199,7 +199,7 @@ class EnsembleRun:
             step=step.number,
         )
         with self._lock:
-            stale = self._over
+            stale = self._is_over
             if not stale:
                 self._steps[id(request)] = request
         if stale:
@@ -224,7 +224,7 @@ class EnsembleRun:
 
     def _go_on(self, run: Run, response: InferenceResponse) -> None:
         with self._lock:
-            if self._over:
+            if self._is_over:
                 return
             work = self._progress.responded(run, None if response.empty else response.outputs, response.final)
             self._post(work)
@@ -241,9 +241,9 @@ class EnsembleRun:
     def fail(self, error: TritonError) -> None:
         """End the request, unless it is over."""
         with self._lock:
-            if self._over:
+            if self._is_over:
                 return
-            self._over = self._failed = True
+            self._is_over = self._failed = True
             self._outbox.append(self._error(error))
         self._deliver()
 
@@ -259,7 +259,7 @@ class EnsembleRun:
     def executed(self, times: ExecuteTimes) -> None:
         """Add the times of a step's execution to the ensemble's."""
         with self._lock:
-            late = self._over
+            late = self._is_over
             if not late:
                 total = self._times
                 total.compute_input += times.compute_input

@@ -117,9 +117,9 @@ class ArrivalQueue(deque[InferenceRequest]):
 
     def take_out(self, requests: Collection[InferenceRequest]) -> None:
         gone = {id(request) for request in requests}
-        kept = [request for request in self if id(request) not in gone]
+        remaining = [request for request in self if id(request) not in gone]
         self.clear()
-        self.extend(kept)
+        self.extend(remaining)
 
 
 class PolicyQueue:

@@ -15,12 +15,12 @@ _log = logging.getLogger(__name__)
 class _Turn:
     """The responses of one request until it is its turn."""
 
-    __slots__ = ("callback", "held", "over")
+    __slots__ = ("callback", "held", "is_over")
 
     def __init__(self, callback: ResponseCallback | None) -> None:
         self.callback = callback
         self.held: list[InferenceResponse] = []
-        self.over = False
+        self.is_over = False
 
 
 class ResponseOrder:
@@ -49,7 +49,7 @@ class ResponseOrder:
         with self._lock:
             _, turn = self._turns[id(request)]
             turn.held.append(response)
-            turn.over = response.final
+            turn.is_over = response.final
         self._deliver()
 
     def _deliver(self) -> None:
@@ -77,7 +77,7 @@ class ResponseOrder:
                 request, turn = self._turns[key]
                 ready += [(turn.callback, request, response) for response in turn.held]
                 turn.held = []
-                if not turn.over:
+                if not turn.is_over:
                     break
                 del self._turns[key]
             if not ready:

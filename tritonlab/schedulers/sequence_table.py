@@ -79,13 +79,13 @@ class SequenceTable:
     def slots(self, host: int) -> list[Slot]:
         return self._slots[host]
 
-    def abandon(self, host: int, kept: Container[Slot], error: TritonError, now: int) -> Failures:
+    def abandon(self, host: int, staying: Container[Slot], error: TritonError, now: int) -> Failures:
         """End the sequences of an instance that lost their state; their waiting requests fail with `error`. Sequences
-        that have executed nothing stay: those whose START waits, and those in the slots `kept`.
+        that have executed nothing stay: those whose START waits, and those in the slots `staying`.
         """
         failures: Failures = []
         for slot in self._slots[host]:
-            if slot in kept:
+            if slot in staying:
                 continue
             slot.busy = False
             if slot.sequence is not None and not (slot.queue and slot.queue[0].flags & SEQUENCE_START):

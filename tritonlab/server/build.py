@@ -112,9 +112,9 @@ def build(
     instances = InstanceServices(
         pool,
         clock,
-        instruments,
-        announcer.log,
-        cores,
+        instruments=instruments,
+        log=announcer.log,
+        cores=cores,
         on_call=calls,
         on_link_end=calls.end,
         later=later,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-if __package__:  # in the kernel: tritonlab.stub.c_python_backend_utils
+if __package__:  # in the server: tritonlab.stub.c_python_backend_utils
     from ._pb_stub.api import bridge as _bridge
     from ._pb_stub.api.argument_check import mismatch as _mismatch
     from ._pb_stub.api.enums import MemoryType, MetricKind

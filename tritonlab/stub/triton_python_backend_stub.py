@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _die_with_parent(life_fd: int) -> None:
-    """Let the operating system kill this process group when the kernel process, which holds the other end of this
+    """Let the operating system kill this process group when the server process, which holds the other end of this
     pipe, ends.
 
     The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no GIL.

@@ -13,7 +13,7 @@ import typing as _t
 
 import numpy as np
 
-if __package__:  # in the kernel: tritonlab.stub.triton_python_backend_utils
+if __package__:  # in the server: tritonlab.stub.triton_python_backend_utils
     from ._pb_stub.wire import serialization as _serialization
 else:  # in a stub: the directory is on sys.path
     from _pb_stub.wire import serialization as _serialization  # type: ignore[import-not-found,no-redef]

@@ -1,13 +1,11 @@
-"""`MeasurableModel`, the interface to a model that can be loaded with settings and measured under load, and
-`LiveModel`, which is a model of a server in this process.
-"""
+"""A model of a server in this process that is loaded with settings and measured under load."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic_ns, process_time_ns
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -48,46 +46,6 @@ class Measurement:
     think: int = 0
 
 
-class MeasurableModel(Protocol):
-    """The interface to a model that the tuner needs."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def config(self) -> ModelConfig:
-        """The normalised configuration that serves now."""
-        ...
-
-    @property
-    def authored(self) -> ModelConfig:
-        """The same with the instance groups as their author wrote them."""
-        ...
-
-    @property
-    def ensembles(self) -> Mapping[str, int]:
-        """The `max_batch_size` of each ensemble that needs the model to have as much."""
-        ...
-
-    def check(self) -> None:
-        """Send one request of the load. Raises TritonError if it cannot be sent, is refused, or fails in the model."""
-        ...
-
-    def load(self, settings: Settings) -> None:
-        """Load the model with settings. Raises what a load does."""
-        ...
-
-    def measure(self, load: Load, seconds: float) -> Measurement:
-        """Offer a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
-        requests failed.
-        """
-        ...
-
-    def restore(self) -> None:
-        """Load the model as it was in the beginning, unless it is."""
-        ...
-
-
 class LiveModel:
     """A model measured with `Model.load_test`; `options` are more of its options, such as `inputs`."""
 
@@ -109,17 +67,21 @@ class LiveModel:
 
     @property
     def config(self) -> ModelConfig:
+        """The normalised configuration that serves now."""
         return self._subject.config
 
     @property
     def authored(self) -> ModelConfig:
+        """The same with the instance groups as their author wrote them."""
         return self._subject.authored
 
     @property
     def ensembles(self) -> Mapping[str, int]:
+        """The `max_batch_size` of each ensemble that needs the model to have as much."""
         return self._subject.ensembles
 
     def check(self) -> None:
+        """Send one request of the load. Raises TritonError if it cannot be sent, is refused, or fails in the model."""
         mix = LoadPlan.from_options(self._options, self.name).requests(
             LocalTarget(self._model).inputs, self._model.version
         )
@@ -127,16 +89,21 @@ class LiveModel:
             pass
 
     def load(self, settings: Settings) -> None:
+        """Load the model with settings. Raises what a load does."""
         if settings != Settings.from_config(self.config):
             self._changed = True
             self._subject.reload(settings)
 
     def restore(self) -> None:
+        """Load the model as it was in the beginning, unless it is."""
         if self._changed:
             self._restore()
             self._changed = False
 
     def measure(self, load: Load, seconds: float) -> Measurement:
+        """Offer a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
+        requests failed.
+        """
         record, began, busy = self._subject.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
         how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}

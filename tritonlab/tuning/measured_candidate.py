@@ -82,9 +82,9 @@ class Noise:
     def contradicts(self, one: MeasuredCandidate) -> bool:
         """Return whether a candidate's measurement contradicts its prediction."""
         for figure in (rate_of, p99_of):
-            live, predicted = figure(one.live.numbers), figure(one.predicted.numbers)
+            measured, predicted = figure(one.live.numbers), figure(one.predicted.numbers)
             error = max(_ERRORS * self._shares[figure] / math.sqrt(len(one.windows)), _OFF)
-            if not abs(live - predicted) <= error * max(live, predicted):
+            if not abs(measured - predicted) <= error * max(measured, predicted):
                 return True
         return False
 

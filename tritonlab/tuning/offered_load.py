@@ -110,8 +110,8 @@ def loads_of(
     """Return the requested levels of load; by default clients in powers of two up to `most`. Raises
     InvalidArgumentError.
     """
-    given = [value for value in (concurrency, request_rate, arrivals) if value is not None]
-    if len(given) > 1:
+    loads = [value for value in (concurrency, request_rate, arrivals) if value is not None]
+    if len(loads) > 1:
         raise InvalidArgumentError("give only one of concurrency, request_rate and arrivals")
     if concurrency is not None:
         if concurrency < 1:

@@ -122,7 +122,7 @@ class RecordedExecutions:
         """Return the requests as they came to the batcher."""
         made = [*self._executed_arrivals(), *self._rejected_arrivals()]
         serials = np.concatenate([self.request_column("serial"), self.rejected[:, REJECTED.index("serial")]])
-        return [made[place] for place in np.lexsort((serials, np.array([one.queue_start for one in made])))]
+        return [made[index] for index in np.lexsort((serials, np.array([one.queue_start for one in made])))]
 
     def _executed_arrivals(self) -> list[ReplayedRequest]:
         sizes = self.batches[self._batch, BATCHES.index("size")].astype(int)
@@ -140,8 +140,8 @@ class RecordedExecutions:
         made = [ReplayedRequest(number, *facts) for number, facts in enumerate(columns)]
         for arrival, number in zip(made, self.request_column("shapes").astype(int).tolist(), strict=True):
             arrival.inputs = self._shapes[number] if number >= 0 else {}
-        for place, (priority, timeout) in self._extras.items():
-            made[place].priority, made[place].timeout = priority, timeout
+        for index, (priority, timeout) in self._extras.items():
+            made[index].priority, made[index].timeout = priority, timeout
         return made
 
     def _rejected_arrivals(self) -> list[ReplayedRequest]:
@@ -243,7 +243,7 @@ def _median(times: Floats) -> int:
 def _extras(extras: Floats, rows: NDArray[np.int64]) -> dict[int, tuple[int, int]]:
     """Return priorities and own timeouts by the place of their request in `rows`."""
     columns = [EXTRAS.index(name) for name in ("row", "priority", "timeout")]
-    given = {
+    by_row = {
         int(row): (int(priority), int(timeout)) for row, priority, timeout in extras[:, columns] if priority or timeout
     }
-    return {place: given[row] for place, row in enumerate(rows.tolist()) if row in given} if given else {}
+    return {index: by_row[row] for index, row in enumerate(rows.tolist()) if row in by_row} if by_row else {}

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Gain = tuple[str, float | None, float | None]
 
 
-def plot_front(ax: Axes, name: str, front: Sequence[Trial], live: Sequence[Trial], p99_ms: float | None) -> None:
+def plot_front(ax: Axes, name: str, front: Sequence[Trial], measured: Sequence[Trial], p99_ms: float | None) -> None:
     """Draw p99 latency against throughput: the front, the measured trials, of which the first is the best, and the
     limit.
     """
     if front:
         places = [(one.numbers.rate, one.numbers.p99 / 1e6) for one in front]
         ax.plot(*zip(*places, strict=True), color=PURPLE, marker=".", label="predicted front")
-    for trials, face, label in ((live[:1], BLUE, "the best, measured"), (live[1:], "none", "others, measured")):
+    for trials, face, label in ((measured[:1], BLUE, "the best, measured"), (measured[1:], "none", "others, measured")):
         if trials:
             rates, times = [one.numbers.rate for one in trials], [one.numbers.p99 / 1e6 for one in trials]
             ax.scatter(rates, times, s=45, facecolors=face, edgecolors=BLUE, zorder=3, label=label)
@@ -80,11 +80,11 @@ def plot_lanes(ax: Axes, name: str, recorded: RecordedExecutions, replayed: Repl
     """
     start, end = recorded.batch_column("start")[-BATCHES:], recorded.batch_column("end")[-BATCHES:]
     began, ended = np.array(replayed.start, float), np.array(replayed.end, float)
-    shown = (began >= start.min()) & (began <= end.max())
-    lanes = np.array(replayed.lane, int)[shown]
+    in_span = (began >= start.min()) & (began <= end.max())
+    lanes = np.array(replayed.lane, int)[in_span]
     runs = [
         ("recorded", BLUE, np.array(recorded.lanes[-BATCHES:], int), start, end),
-        ("what if", PURPLE, lanes, began[shown], ended[shown]),
+        ("what if", PURPLE, lanes, began[in_span], ended[in_span]),
     ]
     names = lane_names(recorded, replayed)
     for row, (label, tone, numbers, left, right) in enumerate(runs):

@@ -99,8 +99,8 @@ def best_first(
     found = sorted(candidates, key=lambda one: trial(one).rank(p99_ms), reverse=True)
     ordered = [one for one in found if trial(one).is_ranked_by_rate(p99_ms)]
     others = [one for one in found if not trial(one).is_ranked_by_rate(p99_ms)]
-    for within in (True, False):
-        by_p99 = [one for one in others if trial(one).keeps(p99_ms) is within]
+    for is_kept in (True, False):
+        by_p99 = [one for one in others if trial(one).keeps(p99_ms) is is_kept]
         for near in _groups(by_p99, lambda one, other: are_tied(one, other, p99_of)):
             fastest = sorted(near, key=lambda one: trial(one).numbers.rate, reverse=True)
             for same in _groups(fastest, lambda one, other: are_tied(one, other, rate_of)):
@@ -191,11 +191,11 @@ class SearchResult:
 
     def front(self) -> list[Trial]:
         """Return the candidates of which none has both a shorter p99 and a higher throughput, by rising p99."""
-        kept: list[Trial] = []
+        best: list[Trial] = []
         for one in sorted(self.candidates.values(), key=lambda one: (one.numbers.p99, -one.numbers.rate)):
-            if not kept or one.numbers.rate > kept[-1].numbers.rate:
-                kept.append(one)
-        return kept
+            if not best or one.numbers.rate > best[-1].numbers.rate:
+                best.append(one)
+        return best
 
 
 def search(

@@ -54,10 +54,10 @@ class ServiceTimes:
     def __call__(self, size: int) -> float:
         found = self._known.get(size)
         if found is None:
-            found = self._known[size] = self._of(size)
+            found = self._known[size] = self._estimate(size)
         return found
 
-    def _of(self, size: int) -> float:
+    def _estimate(self, size: int) -> float:
         first, last = self._sizes[0], self._sizes[-1]
         if size > last:
             return float(self._times[-1] + self._slope * (size - last))

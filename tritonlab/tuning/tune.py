@@ -19,7 +19,7 @@ from ..ipc.link.interrupts import shielded
 from ..server.api.model import Model
 from .ablation import PartGain, taken_back
 from .applied_settings import Reload
-from .live_model import LiveModel, MeasurableModel, Measurement, NothingMeasured
+from .live_model import LiveModel, Measurement, NothingMeasured
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .offered_load import Load, RequestPattern, loads_of
 from .replay import Numbers
@@ -121,20 +121,20 @@ class _RunState:
         return any((one.live.settings, one.live.load) == (trial.settings, trial.load) for one in self.measured)
 
 
-def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
+def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
     """Tune a model, and leave it loaded as it was. An interrupt, the end of the budget, or a time in which no request
     was answered, ends the run with what was found until then.
     """
-    config, authored = live.config, live.authored
+    config, authored = model.config, model.authored
     present = Settings.from_config(config)
-    ensembles = live.ensembles
+    ensembles = model.ensembles
     goal = goal.checked(present, ensembles)
     loads, work = goal.loads(), _RunState()
-    live.check()  # before anything is loaded
+    model.check()  # before anything is loaded
     began = clock()
     deadline = Deadline(goal.budget_s, clock)
     try:
-        work.calibration = calibrate(live, goal, deadline, work.notes)
+        work.calibration = calibrate(model, goal, deadline, work.notes)
         least = max(ensembles.values(), default=0)
         if least > 2:
             work.notes.append(_kept_serving(max(ensembles, key=lambda name: ensembles[name]), least))
@@ -148,22 +148,22 @@ def tune(live: MeasurableModel, goal: Goal, reload: Reload, clock: Callable[[], 
             p99_ms=_limit(goal.p99_ms),
             until=until,
         )
-        confirm(live, config, goal=goal, work=work, deadline=deadline)
-        measure_rivals(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
-        ablate(live, config, goal=goal, work=work, deadline=deadline)
+        confirm(model, config, goal=goal, work=work, deadline=deadline)
+        measure_rivals(model, goal, work, deadline, spare=goal.budget_s * _ABLATION)
+        ablate(model, config, goal=goal, work=work, deadline=deadline)
     except KeyboardInterrupt:
         work.stopped = "interrupted"
     except NothingMeasured as error:
         work.stopped = "out of time"
         work.notes.append(f"{error.message}: set a larger budget_s, or tune when the machine has less else to do.")
     finally:
-        shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
+        shielded(model.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
     result = tuple(work.measured), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped
     found = TuneRun(work.calibration, work.found, *result)
-    return TuneResult(live.name, present, authored, goal.p99_ms, run=found, reload=reload)
+    return TuneResult(model.name, present, authored, goal.p99_ms, run=found, reload=reload)
 
 
-def calibrate(live: MeasurableModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
+def calibrate(model: LiveModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
     """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
     batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in `notes`.
     """
@@ -172,13 +172,13 @@ def calibrate(live: MeasurableModel, goal: Goal, deadline: Deadline, notes: list
     each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
     until = deadline.expires_within(goal.budget_s * _PROBES)
     probed: dict[int, ProbeResult] = {}
-    present = Settings.from_config(live.config)
+    present = Settings.from_config(model.config)
     for instances in present.counts(most):
         if until() and probed:
             notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
             break
         try:
-            live.load(_batching(present.on(instances), largest))
+            model.load(_batching(present.on(instances), largest))
         except TritonError as error:
             if not probed:
                 raise
@@ -188,7 +188,7 @@ def calibrate(live: MeasurableModel, goal: Goal, deadline: Deadline, notes: list
         measured: list[Measurement] = []
         for size in (1, *sizes[:0:-1]):  # the ends first: sizes between them can be interpolated
             if len(measured) < 2 or not until():
-                measured.append(live.measure(Load(concurrency=size * instances), each))
+                measured.append(model.measure(Load(concurrency=size * instances), each))
         probed[instances] = _probed(measured)
     return Calibration(probed)
 
@@ -212,7 +212,7 @@ def _probed(measured: Sequence[Measurement]) -> ProbeResult:
     return ProbeResult(times, RequestPattern(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
 
 
-def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
+def confirm(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Measure the best candidates live, each under the load under which it is predicted to do best, and the present
     settings under all loads. If the best miss the limit, latencies are longer than predicted: the best of those that
     keep it then are measured, too. If measurements contradict predictions, the predicted load may be the wrong one.
@@ -221,20 +221,18 @@ def confirm(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSt
     chosen = _different([one for one in best if one.settings != Settings.from_config(config)])
     share = 1.0 if goal.p99_ms is None else 0.7
     # after the best: what is not measured any more when the time is over should be the least interesting
-    _measure(live, chosen=chosen[:1], work=work, deadline=deadline, share=share / (len(chosen) + 1))
-    measure_present(live, config, goal=goal, work=work, deadline=deadline)
-    _measure(live, chosen=chosen[1:], work=work, deadline=deadline, share=share)
+    _measure(model, chosen=chosen[:1], work=work, deadline=deadline, share=share / (len(chosen) + 1))
+    measure_present(model, config, goal=goal, work=work, deadline=deadline)
+    _measure(model, chosen=chosen[1:], work=work, deadline=deadline, share=share)
     better = [one for one in work.measured if one.live.settings != Settings.from_config(config)]
     if goal.p99_ms is not None and better and not any(one.live.keeps(goal.p99_ms) for one in better):
         longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in better)
         again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
-        _measure(live, _different([one for one in again if not work.has_measured(one)]), work, deadline)
-    measure_other_loads(live, config, goal=goal, work=work, deadline=deadline)
+        _measure(model, _different([one for one in again if not work.has_measured(one)]), work, deadline)
+    measure_other_loads(model, config, goal=goal, work=work, deadline=deadline)
 
 
-def measure_present(
-    live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline
-) -> None:
+def measure_present(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Measure the present settings live under all loads, the predicted one and the most clients first, as long as there
     is time: where they do best is not left to a prediction, and latency need not rise with load.
     """
@@ -246,17 +244,15 @@ def measure_present(
     for number, one in enumerate(dict.fromkeys((expected, *reversed(trials)))):
         if number >= _SURELY and until():
             break
-        _measure_load(live, one, each, work)
+        _measure_load(model, one, each, work)
     if not any(one.live.settings == present for one in work.measured):
         return
     measure_rivals(
-        live, goal, work, deadline, spare=max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), settings=present
+        model, goal, work, deadline, spare=max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), settings=present
     )
 
 
-def measure_other_loads(
-    live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline
-) -> None:
+def measure_other_loads(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Measure the candidates under the other loads, too, if any measurement contradicts its prediction."""
     noise = Noise(work.measured, goal.p99_ms)
     if not any(noise.contradicts(one) for one in work.measured):
@@ -268,13 +264,13 @@ def measure_other_loads(
             if until():
                 return
             if not work.has_measured(one):
-                _measure_load(live, one, _PROBE[1], work)
+                _measure_load(model, one, _PROBE[1], work)
 
 
-def _measure_load(live: MeasurableModel, one: Trial, seconds: float, work: _RunState) -> None:
+def _measure_load(model: LiveModel, one: Trial, seconds: float, work: _RunState) -> None:
     """Measure settings under one of several loads; where all requests fail, say so and go on."""
     try:
-        work.measured.append(MeasuredCandidate(one, (_window(live, one, seconds),)))
+        work.measured.append(MeasuredCandidate(one, (_window(model, one, seconds),)))
     except TritonError as error:
         work.notes.append(_not_measured(one, error))
 
@@ -300,7 +296,7 @@ def _limit(p99_ms: float | None) -> float | None:
 
 
 def _measure(
-    live: MeasurableModel, chosen: Sequence[Trial], work: _RunState, deadline: Deadline, share: float = 1.0
+    model: LiveModel, chosen: Sequence[Trial], work: _RunState, deadline: Deadline, share: float = 1.0
 ) -> None:
     """Measure candidates live within a share of the time that is left, at least one."""
     each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
@@ -308,17 +304,17 @@ def _measure(
         if not deadline.left and work.measured:
             work.stopped = "the budget was used up"
             return
-        window = _window(live, candidate, float(np.clip(each, *_WINDOW)))
+        window = _window(model, candidate, float(np.clip(each, *_WINDOW)))
         work.measured.append(MeasuredCandidate(candidate, (window,)))
 
 
-def _window(live: MeasurableModel, candidate: Trial, seconds: float) -> Numbers:
-    live.load(candidate.settings)
-    return live.measure(candidate.load, seconds).numbers
+def _window(model: LiveModel, candidate: Trial, seconds: float) -> Numbers:
+    model.load(candidate.settings)
+    return model.measure(candidate.load, seconds).numbers
 
 
 def measure_rivals(
-    live: MeasurableModel,
+    model: LiveModel,
     goal: Goal,
     work: _RunState,
     deadline: Deadline,
@@ -341,20 +337,20 @@ def measure_rivals(
             before = deadline.left
             if before <= spare + cost:
                 return
-            again = one.with_window(_window(live, one.predicted, _WINDOW[1] / 2))
+            again = one.with_window(_window(model, one.predicted, _WINDOW[1] / 2))
             work.measured[work.measured.index(one)] = again
             cost = max(cost, before - deadline.left)
         if not rivals:
             return
 
 
-def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
+def ablate(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
     """Take back one part of the best settings at a time. What does better without a part than with it is confirmed as
     the others are; if another is the best then, its own parts are taken back.
     """
     while True:
         best = ranked(work.measured, goal.p99_ms)[0]
-        work.gains = _part_gains(live, config, best=best.predicted, work=work, deadline=deadline)
+        work.gains = _part_gains(model, config, best=best.predicted, work=work, deadline=deadline)
         fewer = [MeasuredCandidate(one.without, (one.live.numbers,)) for one in work.gains if one.live is not None]
         work.measured += [
             one
@@ -363,14 +359,14 @@ def ablate(live: MeasurableModel, config: ModelConfig, goal: Goal, work: _RunSta
             and goal.allows(one.live.settings)
             and ranked([best, one], goal.p99_ms)[0] is one
         ]
-        measure_rivals(live, goal, work, deadline)
+        measure_rivals(model, goal, work, deadline)
         now_best = ranked(work.measured, goal.p99_ms)[0].live
         if (now_best.settings, now_best.load) == (best.live.settings, best.live.load):
             return
 
 
 def _part_gains(
-    live: MeasurableModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
+    model: LiveModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
 ) -> list[PartGain]:
     """Replay the best settings without each part, and measure that live as long as there is time."""
     known, cost, found = work.calibration, 0.0, []
@@ -381,7 +377,7 @@ def _part_gains(
         before, measured = deadline.left, None
         if before > cost:
             try:
-                measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
+                measured = replace(without, numbers=_window(model, without, float(np.clip(before / 8, *_WINDOW))))
             except TritonError as error:
                 work.notes.append(_not_measured(without, error))
             cost = max(cost, before - deadline.left)

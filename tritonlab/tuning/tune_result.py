@@ -68,8 +68,8 @@ class TuneResult:
         self._authored = authored
         self._application = AppliedSettings(name, reload)
         self.noise = Noise(run.measured, p99_ms)
-        self.confirmed = live = leaders(ranked(run.measured, p99_ms))
-        self.best: Trial | None = live[0].live if live else next(iter(run.found.best(p99_ms)), None)
+        self.confirmed = measured = leaders(ranked(run.measured, p99_ms))
+        self.best: Trial | None = measured[0].live if measured else next(iter(run.found.best(p99_ms)), None)
         # an interrupted ablation may have been that of another
         own = (one for one in run.gains if self._is_best(one.with_it))
         self.gains = [one for one in own if one.live is not None or not self._is_replay_wrong]
@@ -172,14 +172,14 @@ class TuneResult:
         return f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, {how}{rest}."
 
     def _cells(self, one: MeasuredCandidate) -> tuple[str, ...]:
-        live, foreseen = one.live.numbers, one.predicted.numbers
+        measured, foreseen = one.live.numbers, one.predicted.numbers
         now = " (now)" if one.live.settings == self.present else ""
         return (
             f"{one.live.settings}{now}",
             str(one.live.load),
-            f"{live.rate:,.0f}",
-            short_number(live.p50 / 1e6),
-            short_number(live.p99 / 1e6),
+            f"{measured.rate:,.0f}",
+            short_number(measured.p50 / 1e6),
+            short_number(measured.p99 / 1e6),
             self._compared(one),
             f"{foreseen.rate:,.0f}",
             short_number(foreseen.p99 / 1e6),
@@ -205,13 +205,13 @@ class TuneResult:
         )
 
     def _gain_cells(self, one: PartGain) -> tuple[str, ...]:
-        live, p99 = one.live_gain(self.confirmed[0].live), (one.live or one.without).numbers.p99
+        gain, p99 = one.live_gain(self.confirmed[0].live), (one.live or one.without).numbers.p99
         what = "requests/s" if one.with_it.load.closed else "off the p99"
         return (
             f"{one.part} {one.was} -> {one.became}",
             what,
             "wrong" if self._is_contradicted(one) else f"{one.gain:+.0%}",
-            "" if live is None else "within noise" if self._is_noise(one) else f"{live:+.0%}",
+            "" if gain is None else "within noise" if self._is_noise(one) else f"{gain:+.0%}",
             short_number(p99 / 1e6) + (" (replayed)" if one.live is None else ""),
         )
 
@@ -222,12 +222,12 @@ class TuneResult:
 
     def _is_contradicted(self, one: PartGain) -> bool:
         """Return whether the measurement contradicts the replayed gain of a part."""
-        live = one.live_gain(self.confirmed[0].live)
-        if one.live is None or live is None:
+        gain = one.live_gain(self.confirmed[0].live)
+        if one.live is None or gain is None:
             return False
         if self._is_noise(one):
             return abs(one.gain) > _NO_GAIN and self.noise.contradicts(_without(one, one.live))
-        return abs(one.gain - live) > max(abs(live), _NO_GAIN) / 2
+        return abs(one.gain - gain) > max(abs(gain), _NO_GAIN) / 2
 
     def _is_tied(self, one: MeasuredCandidate, other: MeasuredCandidate, figure: Figure) -> bool:
         return self.noise.are_tied(one, other, figure)
@@ -254,7 +254,7 @@ class TuneResult:
         """
         self._winner()
         ax = axes_of(ax)
-        plot_front(ax, self.name, self.front, live=[one.live for one in self.confirmed], p99_ms=self.p99_ms)
+        plot_front(ax, self.name, self.front, measured=[one.live for one in self.confirmed], p99_ms=self.p99_ms)
         return ax
 
     def plot_gains(self, ax: Axes | None = None) -> Axes:
@@ -306,13 +306,13 @@ class TuneResult:
         }
 
     def _gain_dict(self, one: PartGain) -> dict[str, Any]:
-        live = one.live_gain(self.confirmed[0].live)
+        gain = one.live_gain(self.confirmed[0].live)
         return {
             "setting": one.part,
             "was": one.was,
             "became": one.became,
             "gain_percent": one.gain * 100,
-            "live_gain_percent": None if live is None else live * 100,
+            "live_gain_percent": None if gain is None else gain * 100,
             "within_noise": self._is_noise(one),
             "contradicts_prediction": self._is_contradicted(one),
             "without": _dict(one.without),
@@ -322,9 +322,9 @@ class TuneResult:
     def html(self) -> str:
         lines = self.text().split("\n")
         begins = ("  best", "  no ", "  now", "  execution", "  The replay", f"  {len(self.as_good) + 1} may")
-        shown = [line.strip() for line in lines[1:] if line.startswith(begins)]
-        shown += [note for note in self.run.notes if note not in shown]
-        notes = "".join(f"<div>{escape(line)}</div>" for line in shown)
+        notes_shown = [line.strip() for line in lines[1:] if line.startswith(begins)]
+        notes_shown += [note for note in self.run.notes if note not in notes_shown]
+        notes = "".join(f"<div>{escape(line)}</div>" for line in notes_shown)
         gains = ""
         if self.gains:
             cells = [self._gain_cells(one) for one in self.gains]

@@ -35,6 +35,17 @@ export function goLive(model: Model, el: HTMLElement): Cleanup {
   };
 }
 
+/** Draws a view's state now and at each change, and makes `el` its live form. Returns what ends both. */
+export function drawState(model: Model, el: HTMLElement, draw: () => void): Cleanup {
+  draw();
+  model.on("change:state", draw);
+  const end = goLive(model, el);
+  return () => {
+    model.off("change:state", draw);
+    end();
+  };
+}
+
 /** Calls `end` for a model that a notebook has kept (papermill and nbconvert store them): it has no kernel. */
 async function endIfRestored(model: Model, end: () => void): Promise<void> {
   const id = model.get("own_id");
@@ -110,6 +121,14 @@ export function addButton(parent: HTMLElement, text: string, title = ""): HTMLBu
   button.type = "button";
   button.title = title;
   return button;
+}
+
+/** Appends the frame of a view, the HTML text `markup` with its title. */
+export function addFrame(parent: HTMLElement, markup: string, title: string): HTMLElement {
+  const frame = add(parent, "div", "tl-view");
+  frame.innerHTML = markup;
+  find(frame, ".tl-name").textContent = title;
+  return frame;
 }
 
 /** The element of an HTML text that has it. */

@@ -1,6 +1,6 @@
 // The card of a model. `views/live_card.py` decides what it shows: HTML, buttons, and how a button failed.
 import { Cleanup, Model, RenderContext } from "./anywidget.js";
-import { add, goLive, send } from "./base.js";
+import { add, drawState, send } from "./base.js";
 
 interface Button {
   do: string;
@@ -43,13 +43,10 @@ function render({ model, el }: RenderContext<State>): Cleanup {
     problem.hidden = !state.problem;
     drawButtons(bar, state, (button) => void press(model, button));
   };
-  draw();
-  model.on("change:state", draw);
+  const end = drawState(model, el, draw);
   const ticking = setInterval(() => tick(body), TICK_MS);
-  const end = goLive(model, el);
   return () => {
     clearInterval(ticking);
-    model.off("change:state", draw);
     end();
   };
 }

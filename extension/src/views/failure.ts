@@ -1,6 +1,6 @@
 // The pane of a failure. `views/failure_pane.py` decides what it shows: HTML, the result of a replay, the test of it.
 import { Cleanup, RenderContext } from "./anywidget.js";
-import { add, addButton, goLive, send } from "./base.js";
+import { add, addButton, drawState, send } from "./base.js";
 
 interface State {
   html: string;
@@ -41,13 +41,7 @@ function render({ model, el }: RenderContext<State>): Cleanup {
     for (const button of buttons) button.disabled = state.busy === button.dataset.do;
     drawProgram(program, state);
   };
-  draw();
-  model.on("change:state", draw);
-  const end = goLive(model, el);
-  return () => {
-    model.off("change:state", draw);
-    end();
-  };
+  return drawState(model, el, draw);
 }
 
 /** The test as text, with a button that copies it and links to its files. */

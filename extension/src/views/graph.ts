@@ -1,7 +1,7 @@
 // A request and the calls made for it, and the slots of sequences. `views/graph_figure.py` draws both, here and in saved
 // notebooks: some dozens of boxes are few enough for SVG, which is sharp and readable for screen readers as it is.
 import { Cleanup, RenderContext } from "./anywidget.js";
-import { closest, element, factsTable, find, goLive, problemLine, send } from "./base.js";
+import { addFrame, closest, factsTable, find, goLive, problemLine, send } from "./base.js";
 import { GraphMessage, GraphStore } from "./graphStore.js";
 import { elided } from "./legend.js";
 import { FOREIGN, RecordState, ViewMessage, connect, recordOf } from "./recordLink.js";
@@ -89,10 +89,7 @@ function render({ model, el }: RenderContext<RecordState, ViewMessage>): Cleanup
 }
 
 function build(el: HTMLElement, title: string): Page {
-  const root = element("div", "", "tl-view");
-  root.innerHTML = MARKUP;
-  find(root, ".tl-name").textContent = title;
-  el.append(root);
+  const root = addFrame(el, MARKUP, title);
   return {
     root,
     picture: find(root, ".tl-graph"),

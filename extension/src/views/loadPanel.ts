@@ -1,6 +1,6 @@
 // A load test: the form that starts one, its progress with Stop, and its result (`views/load_panel.py`).
 import { Cleanup, RenderContext } from "./anywidget.js";
-import { add, addButton, element, goLive, send } from "./base.js";
+import { add, addButton, drawState, element, send } from "./base.js";
 
 interface FormFacts {
   /** what is recorded, or "" */
@@ -81,12 +81,9 @@ function render({ model, el }: RenderContext<State, Progress>): Cleanup {
     if (kernel && !kernel.supportsSubshells && !model.get("state").form) await kernel.interrupt();
     else await send(model, { do: "stop" });
   };
-  draw();
-  model.on("change:state", draw);
+  const end = drawState(model, el, draw);
   model.on("msg:custom", onProgress);
-  const end = goLive(model, el);
   return () => {
-    model.off("change:state", draw);
     model.off("msg:custom", onProgress);
     end();
   };

@@ -1,7 +1,7 @@
 // The table of a repository that was opened. Where the extension is, each model has a button that brings it into cells;
 // one whose backend is missing has buttons that choose what answers in its place.
 import { Cleanup, Model, RenderContext } from "./anywidget.js";
-import { add, addButton, element, goLive, send } from "./base.js";
+import { add, addButton, drawState, element, send } from "./base.js";
 
 /** Asks the page for cells of a model, below the output in which the event begins. Who does that prevents its default. */
 const CELLS = "tritonlab:cells";
@@ -77,13 +77,7 @@ function render({ model, el }: RenderContext<{ html: string }>): Cleanup {
     for (const place of panel.querySelectorAll<HTMLElement>("[data-choose]")) offer(model, place, typed);
     if (focused.row) focusAgain(panel, focused);
   };
-  draw();
-  model.on("change:state", draw);
-  const end = goLive(model, el);
-  return () => {
-    model.off("change:state", draw);
-    end();
-  };
+  return drawState(model, el, draw);
 }
 
 export default { render };

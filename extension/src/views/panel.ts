@@ -1,6 +1,6 @@
 // HTML that the kernel draws. While it is in sight, it requests once a second what no change would report: counts.
 import { Cleanup, RenderContext } from "./anywidget.js";
-import { add, goLive, send } from "./base.js";
+import { add, drawState, send } from "./base.js";
 
 const REFRESH_MS = 1000;
 
@@ -18,14 +18,11 @@ function render({ model, el }: RenderContext<{ html: string }>): Cleanup {
     isWaiting = true;
     void send(model, { do: "refresh" });
   };
-  draw();
-  model.on("change:state", draw);
+  const end = drawState(model, el, draw);
   model.on("msg:custom", onReply);
   const timer = setInterval(refresh, REFRESH_MS);
-  const end = goLive(model, el);
   return () => {
     clearInterval(timer);
-    model.off("change:state", draw);
     model.off("msg:custom", onReply);
     end();
   };

@@ -43,9 +43,17 @@ export function seconds(value: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** Bytes for people. */
+/** Bytes of memory: "12 KiB", "3.42 MiB". */
 export function bytes(value: number): string {
-  const units: [number, string][] = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
-  const step = units.find(([size]) => Math.abs(value) >= size);
-  return step ? `${Number((value / step[0]).toPrecision(3))} ${step[1]}` : `${value} B`;
+  return scaled(value, [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]], "B", 3);
+}
+
+/** Bytes of files, as `size_text` of the kernel counts them: "12 kB", "3.4 MB". */
+export function size(value: number): string {
+  return scaled(value, [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]], "bytes", 2);
+}
+
+function scaled(value: number, steps: [number, string][], least: string, digits: number): string {
+  const step = steps.find(([one]) => Math.abs(value) >= one);
+  return step ? `${Number((value / step[0]).toPrecision(digits))} ${step[1]}` : `${value} ${least}`;
 }

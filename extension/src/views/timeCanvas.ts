@@ -1,7 +1,7 @@
 // The frame of a view over time: buttons, a canvas that is zoomed and moved with mouse, wheel and keys, a line of words,
 // and a table twin. Subclasses draw.
 import { Cleanup, Model, RenderContext } from "./anywidget.js";
-import { Tone, closest, colour, element, find, goLive, problemLine } from "./base.js";
+import { Tone, addFrame, closest, colour, element, find, goLive, problemLine } from "./base.js";
 import { Clock, axisBeforeNow } from "./clock.js";
 import { Key, LINE, Placed, drawMark, elided, placeKeys } from "./legend.js";
 import { FOREIGN, RecordState, ViewMessage, connect, recordOf } from "./recordLink.js";
@@ -81,10 +81,7 @@ export function renderer<State extends RecordState, R extends CanvasRecord, S ex
 }
 
 function build(el: HTMLElement, title: string): CanvasPage {
-  const root = element("div", "", "tl-view");
-  root.innerHTML = MARKUP;
-  find(root, ".tl-name").textContent = title;
-  el.append(root);
+  const root = addFrame(el, MARKUP, title);
   return {
     root,
     canvas: find<HTMLCanvasElement>(root, "canvas"),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { duration, quantile, seconds, short } from "../../lib/views/text.js";
+import { bytes, duration, quantile, seconds, short, size } from "../../lib/views/text.js";
 
 test("what people read", () => {
   assert.deepEqual([0, 999, 1500, 12_340_000, 250e6, 61e9].map(duration), ["0 µs", "0.999 µs", "1.5 µs", "12.3 ms", "250 ms", "61 s"]); // as the kernel
@@ -17,4 +17,9 @@ test("seconds never make sixty", () => {
 
 test("a rate has three digits and no power of ten", () => {
   assert.deepEqual([0, 0.4, 12.54, 999.7, 1240.2].map(short), ["0", "0.4", "12.5", "1,000", "1,240"]);
+});
+
+test("memory counts by 1024, files by 1000", () => {
+  assert.deepEqual([900, 12_345, 3.5 * 2 ** 20, -(2 ** 31)].map(bytes), ["900 B", "12.1 KiB", "3.5 MiB", "-2 GiB"]);
+  assert.deepEqual([900, 12_345, 3_400_000, 1.25e9].map(size), ["900 bytes", "12 kB", "3.4 MB", "1.3 GB"]);
 });

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step, tensor
-from tritonlab.core.config.ensemble_graph import Reading
+from tritonlab.core.config.ensemble_graph import TensorRead
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
 
@@ -96,7 +96,7 @@ def test_a_batch_dimension_of_1_comes_and_goes_between_batching_models_and_other
     dims: tuple[int, ...], batch: int, shape: tuple[int, ...], read: tuple[int, ...]
 ) -> None:
     tensor = fp32(*shape)
-    got = Reading("IN", "Z", dims, batch).read(tensor)
+    got = TensorRead("IN", "Z", dims, batch).read(tensor)
     assert got.shape == read
     assert got.data is tensor.data
     assert (got is tensor) == (read == shape)
@@ -115,7 +115,7 @@ def test_a_batch_dimension_of_1_comes_and_goes_between_batching_models_and_other
 def test_an_output_of_the_ensemble_is_reshaped_where_it_fits(
     reshape: tuple[int, ...], dims: tuple[int, ...], shape: tuple[int, ...], read: tuple[int, ...]
 ) -> None:
-    assert Reading("Y", "Y", dims, 0, reshape).read(fp32(*shape)).shape == read
+    assert TensorRead("Y", "Y", dims, 0, reshape).read(fp32(*shape)).shape == read
 
 
 def test_readings_know_which_side_batches() -> None:

@@ -10,10 +10,13 @@ from tritonlab.core.config import model_config
 from tritonlab.core.config.model_config import (
     ConfigError,
     ModelConfig,
+    config_bytes,
     dims_text,
     from_json,
     parse_pbtxt,
     print_pbtxt,
+    read_config,
+    read_config_text,
     to_dict,
     to_json,
 )
@@ -109,6 +112,18 @@ def test_parse_error_says_where() -> None:
         parse_pbtxt('backend: "python"\nmax_batch: 4\n', "m/config.pbtxt")
     assert str(caught.value) == "failed to read text proto from m/config.pbtxt"
     assert caught.value.detail.startswith("2:1 :")
+
+
+def test_a_file_is_read_whatever_bytes_are_in_its_comments(tmp_path: Path) -> None:
+    file = tmp_path / "config.pbtxt"
+    assert (read_config_text(file), read_config(file)) == ("", ModelConfig())
+    file.write_bytes(b'# caf\xe9\r\nbackend: "python"')
+    assert read_config(file).backend == "python"
+    assert config_bytes(read_config_text(file)) == file.read_bytes()
+    file.write_bytes(b'# names\nbackend: "caf\xe9"')
+    with pytest.raises(ConfigError) as caught:
+        read_config(file)
+    assert caught.value.detail == "line 2 is not UTF-8; save the file as UTF-8"
 
 
 def test_the_message_class_is_tritonclients_own_without_its_grpc_client() -> None:

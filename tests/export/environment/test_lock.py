@@ -8,6 +8,7 @@ import pytest
 
 from tritonlab.export.environment.lock import Distribution, EnvironmentRefused, Pin, imported, lock_text, pins
 from tritonlab.export.environment.python_prefix import own_python
+from tritonlab.export.loaded_modules import third_party_modules
 
 NUMPY_2 = Distribution("numpy", "2.4.6", 7, "numpy")
 
@@ -21,7 +22,7 @@ def test_modules_lead_to_the_distributions_that_they_came_from(tmp_path: Path) -
         "helper": str(tmp_path / "model" / "1" / "helper.py"),
         "beside": str(tmp_path / "beside.py"),
     }
-    found = imported(modules, [tmp_path / "model"])
+    found = imported(third_party_modules(modules, [tmp_path / "model"]))
     ((name, version, size, why),) = found.distributions
     assert (name, version, why) == ("numpy", np.__version__, "numpy")
     assert size > 10_000_000

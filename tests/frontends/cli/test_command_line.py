@@ -36,7 +36,7 @@ def refusal(*arguments: str) -> str:
 def test_an_absent_flag_has_its_default() -> None:
     line = CommandLine(OWN, [])
     assert line.values == {"ports": {"http": 8000, "addresses": []}}
-    assert (line.inert, line.given) == ([], set())
+    assert (line.inert, line.flags_used) == ([], set())
 
 
 def test_a_value_follows_or_is_joined_by_an_equals_sign() -> None:
@@ -78,8 +78,8 @@ def test_help_shows_every_flag_with_its_value_and_default() -> None:
 
 def test_flags_of_ours_leave_the_beginnings_of_tritonservers_alone() -> None:
     line = CommandLine(GROUPS, ["--allow-m=false"])
-    assert line.given == {"allow-metrics"}
-    assert CommandLine(GROUPS, ["--allow-model-control=false"]).given == {"allow-model-control"}
+    assert line.flags_used == {"allow-metrics"}
+    assert CommandLine(GROUPS, ["--allow-model-control=false"]).flags_used == {"allow-model-control"}
     with pytest.raises(CommandLineError, match="unrecognized option"):
         CommandLine(GROUPS, ["--allow-model=false"])
 

@@ -39,7 +39,7 @@ class Bench:
         self.stub.link.devices.brought = False
         instruments = Instruments()
         services: Any = SimpleNamespace(
-            clock=self.clock, instruments=instruments, cores=self.cores, failures=MagicMock(kept=0)
+            clock=self.clock, instruments=instruments, cores=self.cores, failures=MagicMock(capacity=0)
         )
         plan: Any = SimpleNamespace(source=SimpleNamespace(version=1), label="m_0_0", reshapes=None, decoupled=False)
         self.events: Any = SimpleNamespace(reschedule=None, iterative=False, leads=False, idle=lambda: None)

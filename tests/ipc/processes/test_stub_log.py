@@ -25,7 +25,7 @@ def test_records_are_kept_in_order_by_model() -> None:
 
 
 def test_the_oldest_records_go_first() -> None:
-    book = LogBook(kept=3)
+    book = LogBook(capacity=3)
     for number in range(5):
         book.add(record(str(number)))
     assert [r.text for r in book.records()] == ["2", "3", "4"]
@@ -48,7 +48,7 @@ def test_a_line_that_is_too_long_by_itself_is_kept_until_the_next() -> None:
 
 def test_the_listener_hears_every_record() -> None:
     texts: list[str] = []
-    book = LogBook(lambda r: texts.append(r.text), kept=1)
+    book = LogBook(lambda r: texts.append(r.text), capacity=1)
     book.add(record("1"))
     book.add(record("2"))
     assert texts == ["1", "2"]

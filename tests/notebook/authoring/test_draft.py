@@ -10,7 +10,7 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigText
-from tritonlab.notebook.authoring.draft import Draft, model_path
+from tritonlab.notebook.authoring.draft import Draft, model_path, read_model
 from tritonlab.notebook.authoring.errors import FileError, OptionError, SourceError
 from tritonlab.notebook.authoring.source_map import Segment
 from tritonlab.tuning.settings import Settings
@@ -37,6 +37,16 @@ def test_text_of_a_cell_knows_its_lines() -> None:
     assert draft.source is not None
     assert draft.source.segments == (Segment(1, 4, "<cell>", 3),)
     assert draft.tree["1/model.py"].text() == SOURCE
+
+
+def test_a_directory_keeps_the_bytes_of_a_comment_that_is_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.py").write_text(SOURCE)
+    (tmp_path / "config.pbtxt").write_bytes(b"# caf\xe9\nmax_batch_size: 2\n")
+    draft = read_model("m", tmp_path)
+    assert draft.config.message.max_batch_size == 2
+    assert draft.config_content is not None
+    assert draft.config_content.startswith((tmp_path / "config.pbtxt").read_bytes())
 
 
 def test_a_new_source_drops_what_came_with_the_last_load_call(tmp_path: Path) -> None:

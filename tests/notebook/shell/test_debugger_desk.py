@@ -45,7 +45,7 @@ def lines() -> CellLines:
     ],
 )
 def test_places_and_listings_are_the_cells(lines: CellLines, printed: str, expected: str) -> None:
-    assert lines.shown(printed, "/m/1/model.py") == expected
+    assert lines.with_cells(printed, "/m/1/model.py") == expected
 
 
 @pytest.mark.parametrize(

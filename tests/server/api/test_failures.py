@@ -183,7 +183,7 @@ def test_large_tensors_are_cut(failing: Model) -> None:
     fail(failing, X=np.full(MOST_TENSOR // 4 + 1, -1, np.float32))
     (request,) = failing.failures[-1].capsule.requests
     assert request.cut == ["X"] and request.inputs["X"].tensor is None
-    assert request.inputs["X"].shown.startswith("FP32 [262145] [-1., -1., ")
+    assert request.inputs["X"].text.startswith("FP32 [262145] [-1., -1., ")
     assert "[cut]" in repr(failing.failures[-1])
     with pytest.raises(UnsupportedError, match=r"'X' \(1,048,580 bytes\) was too large to be kept"):
         failing.failures[-1].replay()
@@ -284,7 +284,7 @@ def test_a_process_that_dies(script: Script) -> None:
     failure = script.model.failures[-1]
     assert error.capsule is failure.capsule and script.model.failures.total == before + 1
     assert f"signal {signal.SIGKILL.value}" in failure.text or "SIGKILL" in failure.text
-    assert failure.capsule.requests[0].inputs["X"].shown == "FP32 [1] [5.]"
+    assert failure.capsule.requests[0].inputs["X"].text == "FP32 [1] [5.]"
     eventually(script.model.ready)
 
 

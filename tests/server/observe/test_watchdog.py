@@ -17,7 +17,7 @@ from tritonlab.instances.debugging.debug_session import DebugSession, DebugSessi
 from tritonlab.instances.life.model_instance import ModelInstance
 from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.server.observe.requests_in_flight import HeldRequest, survey
-from tritonlab.server.observe.watchdog import Watchdog, Way
+from tritonlab.server.observe.watchdog import WaitReport, Watchdog
 from tritonlab.testing import MS, FakeTimer, MockClock, RecordingInstrument
 
 SECOND = 1000 * MS
@@ -329,7 +329,7 @@ def test_a_call_that_was_answered_meanwhile_is_left_out() -> None:
     world.request("a_0_0")
     called = world.request("b_0_0", caller="a_0_0")
     held = [one for one in world.survey() if one.request is not called]
-    assert Way(held, held, world.calls).lines == []
+    assert WaitReport(held, held, world.calls).lines == []
 
 
 def test_the_survey_names_the_caller_and_the_state() -> None:

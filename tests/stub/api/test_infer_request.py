@@ -195,7 +195,7 @@ def test_release_flags_are_kept_whatever_they_say() -> None:
 @pytest.mark.rule("1.11.1")
 def test_a_trace_is_handed_on() -> None:
     assert built().trace().get_context() is None
-    trace = InferenceTrace._of('{"traceparent":"00"}', 7)
+    trace = InferenceTrace._from_context('{"traceparent":"00"}', 7)
     request = built(trace=trace)
     assert request.trace() is trace
     assert request._bls_fields().trace == (7, '{"traceparent":"00"}')

@@ -19,7 +19,7 @@ ORPHAN = (
 
 def deletions(bridge: FakeBridge) -> list[Any]:
     """Return the dead families that the server knows of; wait for those that are on their way."""
-    metric_family._undertaker.bury()
+    metric_family._reaper.bury()
     return [body for command, body in bridge.calls if command == "METRIC_FAMILY_DEL"]
 
 
@@ -155,7 +155,7 @@ def test_a_new_family_waits_for_the_burial_of_the_old_one(fake_bridge: FakeBridg
 def test_a_destructor_makes_no_call_of_its_own(fake_bridge: FakeBridge) -> None:
     """It may run in the middle of a call to the server, on the very thread that would have to answer."""
     family = MetricFamily("n", "d", MetricFamily.GAUGE)
-    with metric_family._undertaker._lock:
+    with metric_family._reaper._lock:
         del family
         gc.collect()
         assert [command for command, _ in fake_bridge.calls] == ["METRIC_FAMILY_NEW"]

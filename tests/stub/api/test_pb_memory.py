@@ -22,8 +22,8 @@ def test_the_type_is_an_enumeration_member(arguments: tuple[Any, ...]) -> None:
 
 @pytest.mark.rule("1.11.1")
 def test_a_trace_has_a_context_or_none() -> None:
-    assert InferenceTrace._of(None).get_context() is None
-    assert InferenceTrace._of("{}").get_context() == "{}"
+    assert InferenceTrace._from_context(None).get_context() is None
+    assert InferenceTrace._from_context("{}").get_context() == "{}"
     with pytest.raises(TypeError, match="No constructor defined!"):
         InferenceTrace()
 

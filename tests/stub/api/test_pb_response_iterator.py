@@ -27,7 +27,7 @@ class UnknownEnd:
 
 @pytest.mark.rule("1.10.2", "1.10.3")
 def test_iterating_again_replays() -> None:
-    iterator = ResponseIterator._of(FakeCall([A, B, C]))
+    iterator = ResponseIterator._from_call(FakeCall([A, B, C]))
     assert next(iterator) is A
     assert list(iterator) == [B, C]
     assert list(iterator) == [A, B, C]
@@ -38,36 +38,36 @@ def test_iterating_again_replays() -> None:
 
 @pytest.mark.rule("1.10.3")
 def test_a_new_loop_starts_over_as_soon_as_the_last_response_came() -> None:
-    iterator = ResponseIterator._of(FakeCall([A, B]))
+    iterator = ResponseIterator._from_call(FakeCall([A, B]))
     assert [next(iterator), next(iterator)] == [A, B]
     assert list(iterator) == [A, B]
 
 
 @pytest.mark.rule("1.10.3")
 def test_a_replay_is_not_started_over_in_its_middle() -> None:
-    iterator = ResponseIterator._of(FakeCall([A, B, C]))
+    iterator = ResponseIterator._from_call(FakeCall([A, B, C]))
     assert list(iterator) == [A, B, C]
     assert next(iter(iterator)) is A
     assert list(iterator) == [B, C]
 
 
 def test_a_call_that_does_not_know_its_end() -> None:
-    iterator = ResponseIterator._of(UnknownEnd([A]))
+    iterator = ResponseIterator._from_call(UnknownEnd([A]))
     assert [list(iterator), list(iterator)] == [[A], [A]]
 
 
 @pytest.mark.rule("1.10.6")
 def test_cancel_reaches_an_unfinished_call_only() -> None:
     unfinished, finished = FakeCall([A]), FakeCall([A])
-    ResponseIterator._of(unfinished).cancel()
-    iterator = ResponseIterator._of(finished)
+    ResponseIterator._from_call(unfinished).cancel()
+    iterator = ResponseIterator._from_call(finished)
     list(iterator)
     iterator.cancel()
     assert (unfinished.cancelled, finished.cancelled) == (True, False)
 
 
 def test_a_lost_server_is_an_exception() -> None:
-    iterator = ResponseIterator._of(FakeCall([A, refusal("gone")]))
+    iterator = ResponseIterator._from_call(FakeCall([A, refusal("gone")]))
     assert next(iterator) is A
     with pytest.raises(TritonModelException, match=r"^gone$"):
         next(iterator)

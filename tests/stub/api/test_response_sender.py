@@ -49,7 +49,7 @@ def outcome(sender: InferenceResponseSender, arguments: tuple[Any, ...]) -> str:
 def test_what_may_be_sent(
     fake_bridge: FakeBridge, decoupled: bool, sends: list[tuple[Any, ...]], outcomes: list[str]
 ) -> None:
-    sender = InferenceResponseSender._of(4, decoupled)
+    sender = InferenceResponseSender._from_handle(4, decoupled)
     assert [outcome(sender, arguments) for arguments in sends] == outcomes
     allowed = [(4, *arguments) for arguments, out in zip(sends, outcomes, strict=True) if out == "sent"]
     assert fake_bridge.sent == allowed
@@ -60,7 +60,7 @@ def test_what_may_be_sent(
     "arguments", [(1,), ([RESPONSE],), (RESPONSE, "1"), (RESPONSE, -1), (RESPONSE, 1.0), (RESPONSE, None)]
 )
 def test_arguments_of_other_types(fake_bridge: FakeBridge, arguments: tuple[Any, ...]) -> None:
-    sender = InferenceResponseSender._of(4, True)
+    sender = InferenceResponseSender._from_handle(4, True)
     with pytest.raises(TypeError, match="incompatible function arguments"):
         sender.send(*arguments)
     assert outcome(sender, LAST) == "sent"
@@ -68,7 +68,7 @@ def test_arguments_of_other_types(fake_bridge: FakeBridge, arguments: tuple[Any,
 
 @pytest.mark.rule("1.9.2", "1.7.9")
 def test_a_request_of_the_models_own_has_nobody_to_answer(fake_bridge: FakeBridge) -> None:
-    sender = InferenceResponseSender._of(NO_HANDLE, False)
+    sender = InferenceResponseSender._from_handle(NO_HANDLE, False)
     assert [outcome(sender, a) for a in ((None, 0), (RESPONSE, 2), ONE, FINAL)] == [NOTHING, UNSUPPORTED, OWN, OWN]
     with pytest.raises(TritonModelException, match="Cannot determine request cancellation"):
         sender.is_cancelled()
@@ -77,12 +77,12 @@ def test_a_request_of_the_models_own_has_nobody_to_answer(fake_bridge: FakeBridg
 @pytest.mark.rule("1.9.6")
 def test_a_failure_on_the_way_is_raised(fake_bridge: FakeBridge) -> None:
     fake_bridge.answers["RESPONSE"] = refusal("Failed to increase the shared memory pool")
-    assert outcome(InferenceResponseSender._of(4, False), ONE) == "Failed to increase the shared memory pool"
+    assert outcome(InferenceResponseSender._from_handle(4, False), ONE) == "Failed to increase the shared memory pool"
 
 
 @pytest.mark.rule("1.9.1")
 def test_the_server_knows_of_cancellation(fake_bridge: FakeBridge) -> None:
-    sender = InferenceResponseSender._of(4, True)
+    sender = InferenceResponseSender._from_handle(4, True)
     assert not sender.is_cancelled()
     fake_bridge.cancelled.add(4)
     assert sender.is_cancelled()
@@ -107,7 +107,7 @@ def test_nothing_overtakes_a_response_that_is_on_its_way(fake_bridge: FakeBridge
         plain(handle, response, flags)
 
     fake_bridge.send_response = slow  # type: ignore[method-assign]
-    sender = InferenceResponseSender._of(4, True)
+    sender = InferenceResponseSender._from_handle(4, True)
     first = threading.Thread(target=sender.send, args=ONE)
     first.start()
     assert entered.wait(60)
@@ -128,7 +128,7 @@ def test_nothing_overtakes_a_response_that_is_on_its_way(fake_bridge: FakeBridge
 def test_a_sender_that_goes_without_its_final_flag_says_so(
     fake_bridge: FakeBridge, sends: list[tuple[Any, ...]], answered: list[bool]
 ) -> None:
-    sender = InferenceResponseSender._of(77, True)  # those of other tests may be collected meanwhile
+    sender = InferenceResponseSender._from_handle(77, True)  # those of other tests may be collected meanwhile
     for arguments in sends:
         outcome(sender, arguments)
     assert (77, False) not in fake_bridge.dropped
@@ -137,13 +137,13 @@ def test_a_sender_that_goes_without_its_final_flag_says_so(
 
 
 def test_a_sender_of_a_request_that_the_author_built_owes_nothing(fake_bridge: FakeBridge) -> None:
-    sender = InferenceResponseSender._of(NO_HANDLE, True)
+    sender = InferenceResponseSender._from_handle(NO_HANDLE, True)
     del sender
     assert NO_HANDLE not in [handle for handle, _ in fake_bridge.dropped]
 
 
 def test_a_final_that_could_not_be_sent_leaves_the_sender_open(fake_bridge: FakeBridge) -> None:
-    sender = InferenceResponseSender._of(4, False)
+    sender = InferenceResponseSender._from_handle(4, False)
     fake_bridge.answers["RESPONSE"] = refusal("no room")
     assert outcome(sender, LAST) == "no room"
     del fake_bridge.answers["RESPONSE"]

@@ -492,10 +492,10 @@ def _response(message: Any) -> Response:
         if output.datatype not in NUMPY and output.datatype != "BYTES":
             raise _Refused(f"output '{output.name}' is {output.datatype}, which is not carried from another server")
         outputs.append(RawTensor(output.name, output.datatype, tuple(output.shape), data))
-    kept = {key: getattr(each, each.WhichOneof("parameter_choice")) for key, each in message.parameters.items()}
+    custom = {key: getattr(each, each.WhichOneof("parameter_choice")) for key, each in message.parameters.items()}
     parameters = {
         key: value
-        for key, value in kept.items()
+        for key, value in custom.items()
         if key not in _TRANSPORT and not key.startswith("sequence_") and not isinstance(value, float)
     }
     return Response(outputs, parameters)

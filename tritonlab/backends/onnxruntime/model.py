@@ -83,7 +83,7 @@ class TritonPythonModel:
         initializers = _tensors(self._session.get_overridable_initializers())
         _check_inputs(config, inputs, initializers)
         for each in config["output"]:
-            check_tensor(config, each, outputs, "output", _TYPES.values())
+            check_tensor(config, described=each, known=outputs, role="output", data_types=_TYPES.values())
         self._inputs = {**inputs, **initializers}
         self._strings = {name for name, each in self._inputs.items() if each.data_type == "TYPE_STRING"}
         self._outputs = [each["name"] for each in config["output"]]
@@ -207,9 +207,9 @@ def _providers(config: Mapping[str, Any], kind: str) -> list[Any]:
     return [*found, "CPUExecutionProvider"]
 
 
-def _tensorrt_options(given: Mapping[str, str]) -> dict[str, str]:
+def _tensorrt_options(parameters: Mapping[str, str]) -> dict[str, str]:
     options = {}
-    for key, value in given.items():
+    for key, value in parameters.items():
         if key == "precision_mode":
             if value not in ("FP32", "FP16", "BF16", "INT8"):
                 raise BackendError(f"unsupported precision mode '{value}' is requested")
@@ -235,7 +235,7 @@ def _check_inputs(
     model, batches = config["name"], config["max_batch_size"] > 0
     controls = _controls(config)
     for name, data_type in controls:
-        _check_control(model, name, data_type, inputs.get(name), batches)
+        _check_control(model, name, data_type=data_type, tensor=inputs.get(name), batches=batches)
     check_count(config, sum(not each.get("optional") for each in config["input"]) + len(controls), len(inputs))
     known = {**inputs, **initializers}
     for each in config["input"]:
@@ -244,7 +244,7 @@ def _check_inputs(
                 f"unable to load model '{model}', optional input '{each['name']}' is not supported for models that "
                 "support batching",
             )
-        check_tensor(config, each, known, "input", _TYPES.values())
+        check_tensor(config, described=each, known=known, role="input", data_types=_TYPES.values())
 
 
 def _controls(config: Mapping[str, Any]) -> list[tuple[str, str]]:

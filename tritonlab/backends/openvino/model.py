@@ -91,7 +91,7 @@ class TritonPythonModel:
         check_count(config, len(config["input"]), len(inputs))
         for role, known in (("input", inputs), ("output", outputs)):
             for each in config[role]:
-                check_tensor(config, each, known, role, _TYPES.values())
+                check_tensor(config, described=each, known=known, role=role, data_types=_TYPES.values())
 
     def execute(self, requests: Sequence[Any]) -> Any:
         batch = Batch(requests, self._size > 0)

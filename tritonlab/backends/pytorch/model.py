@@ -169,14 +169,14 @@ def _set_threads(config: Mapping[str, Any]) -> None:
 def _arguments(config: Mapping[str, Any], arguments: Sequence[Any]) -> list[str] | None:
     """Return the names of the arguments of `forward`; None for a model that takes one dictionary. Raises
     BackendError."""
-    given = [each for number, each in enumerate(arguments) if number or each.type.kind() != "ClassType"]
-    if len(given) == 1 and given[0].type.kind() == "DictType":
+    tensors = [each for number, each in enumerate(arguments) if number or each.type.kind() != "ClassType"]
+    if len(tensors) == 1 and tensors[0].type.kind() == "DictType":
         return None
-    if any(each.type.kind() == "DictType" for each in given[1:]):
+    if any(each.type.kind() == "DictType" for each in tensors[1:]):
         only = "Only a single input of type Dict(str, Tensor) is supported."
         text = f"Multiple inputs of kind DictType were detected. {only}"
         raise BackendError(text, "Internal")
-    for each in given:
+    for each in tensors:
         if each.type.kind() not in ("TensorType", "ListType"):
             text = (
                 f"An input of type '{each.type}' was detected in the model. Only a single input of type Dict(str, "
@@ -186,13 +186,13 @@ def _arguments(config: Mapping[str, Any], arguments: Sequence[Any]) -> list[str]
     expected = len(config["input"]) + sum(
         len(each["control"]) for each in config.get("sequence_batching", {}).get("control_input", ())
     )
-    if given and len(given) != expected:
+    if tensors and len(tensors) != expected:
         text = (
             f"unable to load model '{config['name']}', configuration expects {expected} inputs, model provides "
-            f"{len(given)}"
+            f"{len(tensors)}"
         )
         raise BackendError(text)
-    return [each.name for each in given]
+    return [each.name for each in tensors]
 
 
 def _input_positions(config: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, int]:

@@ -66,9 +66,9 @@ def _check(config: Mapping[str, Any]) -> None:
         if len(tensors) != number:
             raise BackendError(f"expected {number} {role}s, got {len(tensors)}")
     named = list(zip((*inputs, *outputs), ("IN", "DELAY", "WAIT", "OUT", "IDX"), _PLACES, strict=True))
-    for tensor, name, place in named:
+    for tensor, name, ordinal in named:
         if tensor["name"] != name:
-            raise BackendError(f"expected {place} tensor name to be {name}, got {tensor['name']}")
+            raise BackendError(f"expected {ordinal} tensor name to be {name}, got {tensor['name']}")
     dims = {name: [int(dim) for dim in tensor["dims"]] for tensor, name, _ in named}
     if len(dims["IN"]) != 1:
         raise BackendError(f"expected IN shape to have one dimension, got {bracketed(dims['IN'])}")

@@ -60,9 +60,9 @@ class SamplingParams:
     structured_outputs: Any = None
     guided_decoding: Any = None
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         known = {name for kind in type(self).__mro__ for name in getattr(kind, "__annotations__", ())}
-        for name, value in given.items():
+        for name, value in settings.items():
             if name not in known:
                 raise TypeError(f"Unexpected keyword argument '{name}'")
             setattr(self, name, value)
@@ -81,9 +81,9 @@ class SamplingParams:
 class StructuredOutputsParams:
     """What a generated text has to be like. The stand-in carries it and does not follow it."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         for name in ("json", "regex", "choice", "grammar", "json_object", "whitespace_pattern", "backend"):
-            setattr(self, name, given.get(name))
+            setattr(self, name, settings.get(name))
 
 
 class PoolingParams:
@@ -154,13 +154,13 @@ class EmbeddingRequestOutput(PoolingRequestOutput[EmbeddingOutput]):
 class AsyncEngineArgs:
     """The arguments of an engine, from model.json. Whatever they are, nothing of a model is read."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.model = ""
         self.disable_log_stats = False
         self.enable_log_requests = False
         self.aggregate_engine_logging = False
         self.max_model_len: int | None = None
-        for name, value in given.items():
+        for name, value in settings.items():
             setattr(self, name, value)
 
     def create_engine_config(self, *arguments: Any, **more: Any) -> "VllmConfig":
@@ -244,7 +244,13 @@ class Engine:
             finished = all(each.output.finish_reason for each in wanted)
             now = time.monotonic()
             self._report(len(ids), wanted, began=began, last=last, now=now, finished=finished)
-            yield RequestOutput(request_id, text, ids, [each.copy() for each in wanted], finished)
+            yield RequestOutput(
+                request_id,
+                prompt=text,
+                prompt_token_ids=ids,
+                outputs=[each.copy() for each in wanted],
+                finished=finished,
+            )
             if finished:
                 return
             last = now

@@ -13,6 +13,8 @@ from ..sample import ModelAnswer, Sample
 NAME = "company"
 #: The most batches of requests that are tried.
 _BATCHES = 60
+#: Requests that are sent at once, in no batch.
+AT_ONCE = 8
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -204,33 +206,43 @@ def _find_crowd(bench: Bench, is_stateful: bool) -> Iterator[Case]:
     if is_stateful or {(NAME, "batch"), ("streams", "many")} & bench.found:
         return
     bench.renew()
-    for number in range(6):
-        if bench.over():
+    for case in cases_at_once(bench, NAME, "crowd", bench.pool, rounds=6):
+        if judge_crowd(bench, case, True) is not None:
+            yield case
             return
-        chosen = [bench.pool[(number + each) % len(bench.pool)] for each in range(8)]
-        answers = bench.scratch.ask([one.sample.request(bench.scratch.name) for one in chosen])
-        for known, answer in zip(chosen, answers, strict=True):
-            if bench.noise.differ(known.answer, answer) is not None:
-                other = next((one for one in chosen if one.sample.key != known.sample.key), known)
-                case = Case(NAME, "crowd", (known.sample, other.sample), (0, 1) * 4)
-                bench.recover(answer)
-                if judge_crowd(bench, case, True) is not None:
-                    yield case
-                    return
-                break
 
 
 def judge_crowd(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    victim = bench.fresh_answer(case.samples[0])
-    if not victim.good:
+    return judge_at_once(bench, case, f"while {len(case.order) - 1} other requests are under way")
+
+
+def cases_at_once(bench: Bench, relation: str, kind: str, known: Sequence[Known], rounds: int) -> Iterator[Case]:
+    """Send `AT_ONCE` of the known requests in each round, and yield a case of the first that gets another answer than
+    alone."""
+    for number in range(rounds):
+        if bench.over():
+            return
+        chosen = [known[(number + each) % len(known)] for each in range(AT_ONCE)]
+        answers = bench.scratch.ask([one.sample.request(bench.scratch.name) for one in chosen])
+        for one, answer in zip(chosen, answers, strict=True):
+            if bench.noise.differ(one.answer, answer) is not None:
+                other = next((each for each in chosen if each.sample.key != one.sample.key), one)
+                bench.recover(answer)
+                yield Case(relation, kind, (one.sample, other.sample), (0, 1) * (AT_ONCE // 2))
+                break
+
+
+def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
+    """Judge whether a request gets another answer among others than alone; `where` says that in the sentence."""
+    expected = bench.fresh_answer(case.samples[0])
+    if not expected.good:
         return None
     for _ in range(4):
         answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
         for number, got in zip(case.order, answers, strict=True):
-            difference = bench.noise.differ(victim, got) if number == 0 else None
+            difference = bench.noise.differ(expected, got) if number == 0 else None
             if difference is not None:
-                when = f"while {len(case.order) - 1} other requests are under way"
-                return Judgement(sentence_of(difference, when, "alone"), difference, victim, got, got.place)
+                return Judgement(sentence_of(difference, where, "alone"), difference, expected, got, got.place)
     return None
 
 

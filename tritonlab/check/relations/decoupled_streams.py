@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from ..bench import Bench
 from ..case import Case, Judgement, Relation
 from ..noise import is_reordered
-from .company import sentence_of
+from .company import AT_ONCE, cases_at_once, judge_at_once
 
 NAME = "streams"
 #: A model goes on after a cancellation if it sends so many responses more, over so many seconds, and never looks.
 _MORE, _SECONDS = 5, 0.2
-_MANY = 8
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -35,18 +34,8 @@ def search(bench: Bench) -> Iterator[Case]:
 
 def _find_many(bench: Bench) -> Case | None:
     longest = sorted(bench.pool, key=lambda one: -len(one.answer.responses))[:6]
-    for number in range(4):
-        if bench.over():
-            return None
-        chosen = [longest[(number + each) % len(longest)] for each in range(_MANY)]
-        answers = bench.scratch.ask([one.sample.request(bench.scratch.name) for one in chosen])
-        for known, answer in zip(chosen, answers, strict=True):
-            if bench.noise.differ(known.answer, answer) is not None:
-                other = next((one for one in chosen if one.sample.key != known.sample.key), known)
-                bench.recover(answer)
-                case = Case(NAME, "many", (known.sample, other.sample), (0, 1) * (_MANY // 2))
-                return case if judge_many(bench, case, True) is not None else None
-    return None
+    case = next(cases_at_once(bench, NAME, "many", longest, rounds=4), None)
+    return case if case is not None and judge_many(bench, case, True) is not None else None
 
 
 def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -54,7 +43,7 @@ def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     bench.renew(careful)
     sample = case.samples[0]
     first = bench.alone(sample)
-    for size in (1, 1, 1, 1, _MANY, _MANY):
+    for size in (1, 1, 1, 1, AT_ONCE, AT_ONCE):
         answers = bench.scratch.ask([sample.request(bench.scratch.name) for _ in range(size)])
         for got in answers:
             if first.good and got.good and is_reordered(first, got):
@@ -66,17 +55,7 @@ def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def judge_many(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    expected = bench.fresh_answer(case.samples[0])
-    if not expected.good:
-        return None
-    for _ in range(4):
-        answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
-        for number, got in zip(case.order, answers, strict=True):
-            difference = bench.noise.differ(expected, got) if number == 0 else None
-            if difference is not None:
-                where = f"among {len(case.order)} streams at once"
-                return Judgement(sentence_of(difference, where, "alone"), difference, expected, got, got.place)
-    return None
+    return judge_at_once(bench, case, f"among {len(case.order)} streams at once")
 
 
 def _find_deaf(bench: Bench) -> Iterator[Case]:

@@ -47,7 +47,7 @@ def search(bench: Bench) -> Iterator[Case]:
         if grown:
             break
         bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
-        bench.deadline = bench._clock() + total * shares[kind]  # whatever those before it took
+        bench.limit(total * shares[kind])  # whatever those before it took
         case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * 0.4, 1.0), 12.0)})
         if judge(bench, case, True) is not None:
             grown = True

@@ -68,9 +68,9 @@ def _add(added: ModelConfig, name: str, old: Any, new: Any, *, is_written: bool)
     if hasattr(new, "items"):
         return _add_entries(getattr(added, name), old, new)
     if hasattr(new, "append"):
-        kept = len(old)
-        getattr(added, name).extend(new[kept:])
-        return list(new[:kept]) == list(old)
+        length = len(old)
+        getattr(added, name).extend(new[length:])
+        return list(new[:length]) == list(old)
     if is_written:
         return False
     if isinstance(new, Message):

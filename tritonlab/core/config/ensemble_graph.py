@@ -20,7 +20,7 @@ from .model_config_rules import is_decoupled, step_model
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TensorRead:
     """The reading of ensemble tensor `tensor` by input `name` of a step's model, or output `name` of the ensemble.
 
     `batch` is 1 if the reader batches and the writer does not, -1 the other way round, else 0. `dims` are the reader's.
@@ -66,7 +66,7 @@ class Step:
     number: int
     model_name: str
     model_version: int
-    inputs: tuple[Reading, ...]
+    inputs: tuple[TensorRead, ...]
     outputs: dict[str, str]
     requested: tuple[str, ...]
     decoupled: bool
@@ -86,7 +86,7 @@ class EnsembleGraph:
     readers: dict[str, tuple[Step, ...]]
     #: ensemble tensor -> the step that writes it, and that model's name for it; the ensemble's inputs are not in it
     writers: dict[str, tuple[Step, str]]
-    outputs: dict[str, Reading]
+    outputs: dict[str, TensorRead]
     inputs: tuple[str, ...]
     optional_inputs: tuple[str, ...]
     decoupled: bool
@@ -164,7 +164,7 @@ def _step(number: int, step: Any, model: ModelConfig, batches: dict[str, bool]) 
 
 def _reading(
     name: str, tensor: str, described: Any, reader: ModelConfig, batches: dict[str, bool], *, reshaped: bool = False
-) -> Reading:
+) -> TensorRead:
     batch = (reader.max_batch_size > 0) - batches[tensor]
     reshape = tuple(described.reshape.shape) if reshaped and described.HasField("reshape") else None
-    return Reading(name, tensor, dims=tuple(described.dims), batch=batch, reshape=reshape)
+    return TensorRead(name, tensor, dims=tuple(described.dims), batch=batch, reshape=reshape)

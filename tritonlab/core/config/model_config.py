@@ -14,6 +14,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, text_format
@@ -58,6 +59,23 @@ def _load_messages() -> Any:
 messages = _load_messages()
 if not TYPE_CHECKING:
     ModelConfig = messages.ModelConfig
+
+
+def read_config(path: Path) -> ModelConfig:
+    """Return the message of a config.pbtxt; an empty one if there is no such file. Raises ConfigError, OSError."""
+    return parse_pbtxt(read_config_text(path), str(path))
+
+
+def read_config_text(path: Path) -> str:
+    """Return the text of a config.pbtxt, of which `config_bytes` makes the very bytes again; empty if there is no such
+    file. Raises OSError."""
+    # what is not UTF-8 may stand in a comment, and a server minds it as little
+    return path.read_bytes().decode("utf-8", "surrogateescape") if path.is_file() else ""
+
+
+def config_bytes(text: str) -> bytes:
+    """Return the bytes of a text that may be of `read_config_text`."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def parse_pbtxt(text: str, path: str) -> ModelConfig:
@@ -216,6 +234,16 @@ def renamed(config: ModelConfig, name: str) -> ModelConfig:
     copy = ModelConfig()
     copy.CopyFrom(config)
     copy.name = name
+    return copy
+
+
+def with_only(config: ModelConfig, field: str) -> ModelConfig:
+    """Return a copy that has no other field than that one."""
+    copy = ModelConfig()
+    copy.CopyFrom(config)
+    for descriptor, _ in config.ListFields():
+        if descriptor.name != field:
+            copy.ClearField(descriptor.name)
     return copy
 
 

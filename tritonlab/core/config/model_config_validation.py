@@ -132,10 +132,10 @@ def _check_control_kind(name: str, batcher: Any, kind: str) -> None:
 
 
 def _check_control(name: str, control: Any, kind: str) -> None:
-    given = [field for field in _FALSE_TRUE if getattr(control, field)]
+    fields = [field for field in _FALSE_TRUE if getattr(control, field)]
     choice = "'int32_false_true', 'fp32_false_true' or 'bool_false_true'"
     if kind == "CONTROL_SEQUENCE_CORRID":
-        if given:
+        if fields:
             raise ConfigError(f"sequence batching must not specify either {choice} for {kind} for {name}")
         if _DataType.Name(control.data_type) not in _CORRID_TYPES:
             raise ConfigError(
@@ -143,15 +143,15 @@ def _check_control(name: str, control: Any, kind: str) -> None:
                 "TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 and TYPE_STRING"
             )
         return
-    if not given:
+    if not fields:
         raise ConfigError(f"sequence batching must specify either {choice} for {kind} for {name}")
-    if len(given) > 1:
+    if len(fields) > 1:
         raise ConfigError(
             "sequence batching specifies more than one from 'int32_false_true', 'fp32_false_true' and "
             f"'bool_false_true' for {kind} for {name}"
         )
-    if len(getattr(control, given[0])) != 2:
-        raise ConfigError(f"sequence batching control '{given[0]}' must have exactly 2 entries for {kind} for {name}")
+    if len(getattr(control, fields[0])) != 2:
+        raise ConfigError(f"sequence batching control '{fields[0]}' must have exactly 2 entries for {kind} for {name}")
 
 
 def _check_response_cache(config: ModelConfig) -> None:

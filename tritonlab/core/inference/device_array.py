@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...stub._pb_stub.api.dlpack import CUDA, export_device, import_tensor
 from ...stub._pb_stub.api.errors import TritonModelException
-from ...stub._pb_stub.api.opened_memory import Borrowed
+from ...stub._pb_stub.api.opened_memory import BorrowedMemory
 from ...stub._pb_stub.devices.driver import Driver, DriverError
 from ...stub._pb_stub.devices.gpus import driver_of
 from ..status import InternalError, InvalidArgumentError, UnsupportedError
@@ -56,7 +56,7 @@ class DeviceArray:
             with device_errors():
                 self.driver.synchronize(self.device)  # its producer has made only the default stream wait
         self.exposed = True
-        owner = Borrowed(self.driver, self.device, self)
+        owner = BorrowedMemory(self.driver, self.device, self)
         return export_device(
             pointer=self.address, device=self.device, datatype=int(datatype), shape=list(shape), owner=owner
         )

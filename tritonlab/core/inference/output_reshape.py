@@ -13,7 +13,7 @@ class OutputReshapes:
 
     def __init__(self, config: ModelConfig) -> None:
         self._batched: bool = config.max_batch_size > 0
-        self._of = {
+        self._reshapes = {
             output.name: (tuple(output.reshape.shape), tuple(output.dims))
             for output in config.output
             if output.HasField("reshape")
@@ -29,13 +29,13 @@ class OutputReshapes:
 
         A shape that does not fit stays as it is, where Triton gives `dims` or whatever its memory holds.
         """
-        for name, (given, dims) in self._of.items():
+        for name, (pattern, dims) in self._reshapes.items():
             tensor = outputs.get(name)
             if tensor is None:
                 continue
             batch, own = (tensor.shape[:1], tensor.shape[1:]) if self._batched else ((), tensor.shape)
-            if len(batch) == self._batched and matches(own, given):
-                tensor.shape = (*batch, *reshaped(own, given, dims))
+            if len(batch) == self._batched and matches(own, pattern):
+                tensor.shape = (*batch, *reshaped(own, pattern, dims))
 
 
 def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
@@ -43,7 +43,7 @@ def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     return len(shape) == len(dims) and all(wanted in (-1, size) for size, wanted in zip(shape, dims, strict=True))
 
 
-def reshaped(shape: tuple[int, ...], given: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `dims` with each -1 replaced, in order, by the size that `shape` has where `given` has a -1."""
-    variable = iter([size for size, rule in zip(shape, given, strict=True) if rule == -1])
+def reshaped(shape: tuple[int, ...], pattern: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `dims` with each -1 replaced, in order, by the size that `shape` has where `pattern` has a -1."""
+    variable = iter([size for size, rule in zip(shape, pattern, strict=True) if rule == -1])
     return tuple(next(variable, 1) if size == -1 else size for size in dims)

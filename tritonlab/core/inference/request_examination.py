@@ -151,13 +151,13 @@ class RequestExamination:
     def _wrong_count(self, request: InferenceRequest) -> InvalidArgumentError:
         """Return the error for too few or too many inputs. Triton compares only how many there are, and names them in
         the message (rule 5.4.3). The lone `]` is Triton's."""
-        given = request.inputs
-        missing = [name for name, rule in self._rules.items() if not rule.optional and name not in given]
+        inputs = request.inputs
+        missing = [name for name, rule in self._rules.items() if not rule.optional and name not in inputs]
         least, most = self._limits
         wanted = f"expected {most} inputs" if least == most else f"expected number of inputs between {least} and {most}"
         return InvalidArgumentError(
-            f"{request.prefix}{wanted} but got {len(given)} inputs for model '{self.model_name}'. "
-            f"Got input(s) [{_quoted(given)}], but missing required input(s) "
+            f"{request.prefix}{wanted} but got {len(inputs)} inputs for model '{self.model_name}'. "
+            f"Got input(s) [{_quoted(inputs)}], but missing required input(s) "
             f"{'[' if missing else ''}{_quoted(missing)}]. Please provide all required input(s)."
         )
 

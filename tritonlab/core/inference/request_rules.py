@@ -138,10 +138,10 @@ class RequestRules:
             sent[name] = tensor
         return sent
 
-    def refusal_of_single(self, who: str, instead: str = "") -> UnsupportedError:
-        """Return the error for a request to a decoupled model by way of `who`, which can take only one response (rule
-        3.7.4)."""
-        return UnsupportedError(f"{who} doesn't support models with decoupled transaction policy{instead}")
+    def refusal_of_single(self, caller: str, instead: str = "") -> UnsupportedError:
+        """Return the error for a request to a decoupled model by way of `caller`, which can take only one response
+        (rule 3.7.4)."""
+        return UnsupportedError(f"{caller} doesn't support models with decoupled transaction policy{instead}")
 
     def expected_shape(self, name: str) -> str:
         """Return the shape a client must send for input `name`, for people: `[batch ≤ 8, 3, any]`. Raises KeyError for
@@ -171,9 +171,9 @@ class RequestRules:
 MAX_CORRELATION_ID = 128
 
 
-def check_correlation_id(given: int | str) -> None:
+def check_correlation_id(value: int | str) -> None:
     """Raise UnsupportedError for a string that is too long (rule 5.6.1)."""
-    if isinstance(given, str) and len(given.encode("utf-8", "surrogateescape")) > MAX_CORRELATION_ID:
+    if isinstance(value, str) and len(value.encode("utf-8", "surrogateescape")) > MAX_CORRELATION_ID:
         raise UnsupportedError(f"string correlation ID cannot be longer than {MAX_CORRELATION_ID} characters")
 
 

@@ -183,9 +183,9 @@ class MetricRegistry:
                 raise UnsupportedError(f"TRITONSERVER_METRIC_KIND_{kind} does not support {operation.capitalize()}")
             amount = 0.0 if value is None else float(value)
             result = operate(found.sample, amount)
-            shown = amount if found.kind == HISTOGRAM else found.sample.value
+            reported = amount if found.kind == HISTOGRAM else found.sample.value
         if self._on_change is not None and operation != "value":
-            self._on_change(found.name, dict(found.labels), shown)
+            self._on_change(found.name, dict(found.labels), reported)
         return result
 
     def expose(

@@ -38,8 +38,8 @@ def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None 
     """Return one family per metric with the samples of all `models`. `metric_tags` become labels with a leading
     underscore."""
     config = config or MetricsConfig()
-    shown = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
-    families = [PrintedFamily(name, kind, text) for name, kind, text, _ in shown]
+    printed = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
+    families = [PrintedFamily(name, kind, text) for name, kind, text, _ in printed]
     first_responses = PrintedFamily(
         FIRST_RESPONSE, "histogram", "Duration from request to first response in milliseconds"
     )
@@ -50,22 +50,22 @@ def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None 
         gpu += [("namespace", model.namespace)] if model.namespace else []
         labels = sorted([*tags, *gpu, ("model", model.name), ("version", str(model.version))])
         stats = model.stats.to_dict(model.name, model.version)
-        for family, (_, _, _, read) in zip(families, shown, strict=True):
+        for family, (_, _, _, read) in zip(families, printed, strict=True):
             family.samples += [("", _with(labels, extra), value) for extra, value in read(model, stats)]
         if model.first_response is not None:
             first_responses.samples += model.first_response.samples(labels)
-        for family, (_, _, of) in zip(summaries, _SUMMARIES, strict=True):
-            family.samples += _summary(model, of, labels)
+        for family, (_, _, phase) in zip(summaries, _SUMMARIES, strict=True):
+            family.samples += _summary(model, phase, labels)
     return [*families, first_responses, *summaries]
 
 
-def _summary(model: ModelMetrics, of: str, labels: Sequence[tuple[str, str]]) -> list[Sample]:
+def _summary(model: ModelMetrics, phase: str, labels: Sequence[tuple[str, str]]) -> list[Sample]:
     if not isinstance(model.stats, LatencyStats):
         return []
     # a model with the response cache has no summary of whole requests (measured)
-    if (of == "request" and model.cached) or (of.startswith("cache") and not model.cached):
+    if (phase == "request" and model.cached) or (phase.startswith("cache") and not model.cached):
         return []
-    return model.stats.summary(of, labels)
+    return model.stats.summary(phase, labels)
 
 
 def _with(labels: list[tuple[str, str]], extra: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -80,12 +80,12 @@ def _total(field_name: str) -> _Reader:
     return lambda model, stats: [({}, stats[field_name])]
 
 
-def _count(of: str) -> _Reader:
-    return lambda model, stats: [({}, stats["inference_stats"][of]["count"])]
+def _count(phase: str) -> _Reader:
+    return lambda model, stats: [({}, stats["inference_stats"][phase]["count"])]
 
 
-def _micros(of: str) -> _Reader:
-    return lambda model, stats: [({}, stats["inference_stats"][of]["ns"] // 1000)]
+def _micros(phase: str) -> _Reader:
+    return lambda model, stats: [({}, stats["inference_stats"][phase]["ns"] // 1000)]
 
 
 def _if_cached(read: _Reader) -> _Reader:

@@ -79,12 +79,12 @@ class Sketch:
 
     def _compress(self) -> None:
         """Join a sample with the one after it where the ranks stay good enough."""
-        kept: list[tuple[float, int, int]] = []
+        merged: list[tuple[float, int, int]] = []
         for position, sample in enumerate(self._samples):
-            if kept and kept[-1][1] + sample[1] + sample[2] <= self._allowed(position - 1):
-                sample = (sample[0], kept.pop()[1] + sample[1], sample[2])
-            kept.append(sample)
-        self._samples = kept
+            if merged and merged[-1][1] + sample[1] + sample[2] <= self._allowed(position - 1):
+                sample = (sample[0], merged.pop()[1] + sample[1], sample[2])
+            merged.append(sample)
+        self._samples = merged
 
 
 class WindowQuantiles:

@@ -41,7 +41,7 @@ class KeptTensor:
     head: str = ""
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """Return datatype, shape and the first elements."""
         return (self.head if self.tensor is None else repr(self.tensor)).removeprefix("<Tensor ").removesuffix(">")
 
@@ -51,7 +51,7 @@ class KeptTensor:
             "shape": list(self.shape),
             "byte_size": self.byte_size,
             "cut": self.tensor is None,
-            "values": self.shown,
+            "values": self.text,
         }
 
 
@@ -75,7 +75,7 @@ class KeptRequest:
     @property
     def cut(self) -> list[str]:
         """Return the names of the inputs that were too large to be kept."""
-        return [name for name, kept in self.inputs.items() if kept.tensor is None]
+        return [name for name, record in self.inputs.items() if record.tensor is None]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -86,7 +86,7 @@ class KeptRequest:
             "parameters": plain(self.parameters),
             "requested_outputs": list(self.requested_outputs),
             "batch_size": self.batch_size,
-            "inputs": {name: kept.to_dict() for name, kept in self.inputs.items()},
+            "inputs": {name: record.to_dict() for name, record in self.inputs.items()},
         }
 
 
@@ -154,14 +154,14 @@ _MOST_REQUESTS = 64
 def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptRequest, ...], int]:
     """Copy the requests, as far as their tensors are not too large. Also return how many were left out."""
     room = MOST_CAPSULE
-    kept = []
+    records = []
     clients = [request for request in requests if not request.null]
     for request in clients[:_MOST_REQUESTS]:
         inputs = {}
         for name, tensor in request.inputs.items():
             inputs[name] = found = _keep(tensor, min(room, MOST_TENSOR))
             room -= found.byte_size if found.tensor is not None else 0
-        kept.append(
+        records.append(
             KeptRequest(
                 inputs,
                 request.serial,
@@ -176,7 +176,7 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
                 caller=request.caller if isinstance(request, ModelRequest) else None,
             )
         )
-    return tuple(kept), len(clients) - len(kept)
+    return tuple(records), len(clients) - len(records)
 
 
 def _keep(tensor: Tensor, room: int) -> KeptTensor:
@@ -192,8 +192,8 @@ def _keep(tensor: Tensor, room: int) -> KeptTensor:
 class FailureBook:
     """The last failures of each model of a server, `kept` of each; 0 keeps none."""
 
-    def __init__(self, kept: int) -> None:
-        self.kept = kept
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self._lock = threading.Lock()  # guards the next three
         self._capsules: dict[str, deque[FailureCapsule]] = {}
         self._total: dict[str, int] = {}
@@ -203,7 +203,7 @@ class FailureBook:
         model = capsule.model
         with self._lock:
             self._total[model] = self._total.get(model, 0) + 1
-            self._capsules.setdefault(model, deque(maxlen=self.kept)).append(capsule)
+            self._capsules.setdefault(model, deque(maxlen=self.capacity)).append(capsule)
 
     def answered_with_error(self, model: str) -> None:
         """Count a response with an error that the author made (`pb_utils.TritonError`): the model has worked as it was
@@ -224,7 +224,7 @@ class FailureBook:
         """Return the failures of models that an execution has called, oldest first. `since`: when the stub of the
         instance was started, in wall-clock nanoseconds; a later one numbers its executions from 1 again."""
         with self._lock:
-            capsules = [capsule for kept in self._capsules.values() for capsule in kept if capsule.time_ns >= since]
+            capsules = [capsule for book in self._capsules.values() for capsule in book if capsule.time_ns >= since]
         caller = (instance, batch_id)
         found = [capsule for capsule in capsules if any(request.caller == caller for request in capsule.requests)]
         return tuple(sorted(found, key=lambda capsule: capsule.time_ns))

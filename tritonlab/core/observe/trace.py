@@ -144,16 +144,16 @@ class Trace:
         begin, end = self._span
         found: list[Entry] = []
         if "TIMESTAMPS" in level:
-            found += [_moment(name, ns) for name, ns in self._stamps if "_RECV_" in name]
-            found += [self._head, _moment("REQUEST_START", begin)]
-            found += [_moment("QUEUE_START", queued) for queued, _, _ in self._executions[:1]]
+            found += [_timestamp(name, ns) for name, ns in self._stamps if "_RECV_" in name]
+            found += [self._head, _timestamp("REQUEST_START", begin)]
+            found += [_timestamp("QUEUE_START", queued) for queued, _, _ in self._executions[:1]]
         found += [*self._inputs, *self._outputs]
         if "TIMESTAMPS" in level:
             for number, (queued, started, times) in enumerate(self._executions):
-                found += [_moment("QUEUE_START", queued)] if number else []
+                found += [_timestamp("QUEUE_START", queued)] if number else []
                 found += _computing(started, times) if times is not None else []
-            found += [_moment("REQUEST_END", end)]
-            found += [_moment(name, ns) for name, ns in self._stamps if "_RECV_" not in name]
+            found += [_timestamp("REQUEST_END", end)]
+            found += [_timestamp(name, ns) for name, ns in self._stamps if "_RECV_" not in name]
         return [{"id": self.ident, **entry} for entry in found]
 
     @staticmethod
@@ -207,7 +207,7 @@ class TraceTree:
         return sorted(done, key=lambda trace: -trace.ident)
 
 
-def _moment(name: str, ns: int) -> Entry:
+def _timestamp(name: str, ns: int) -> Entry:
     return {"timestamps": [{"name": name, "ns": ns}]}
 
 
@@ -215,10 +215,10 @@ def _computing(started: int, times: ExecuteTimes) -> list[Entry]:
     input_end = started + times.compute_input
     output_start = input_end + times.compute_infer
     return [
-        _moment("COMPUTE_START", started),
-        _moment("COMPUTE_INPUT_END", input_end),
-        _moment("COMPUTE_OUTPUT_START", output_start),
-        _moment("COMPUTE_END", output_start + times.compute_output),
+        _timestamp("COMPUTE_START", started),
+        _timestamp("COMPUTE_INPUT_END", input_end),
+        _timestamp("COMPUTE_OUTPUT_START", output_start),
+        _timestamp("COMPUTE_END", output_start + times.compute_output),
     ]
 
 

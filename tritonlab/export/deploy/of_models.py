@@ -26,8 +26,8 @@ def deployment_of(
 
     The shared memory is what the stubs of these models have taken so far. Raises UnknownTarget.
     """
-    kept = [case for case in cases if not case.error]
-    deployed = [_deployed(model, [case for case in kept if case.model == model.name]) for model in models]
+    answered = [case for case in cases if not case.error]
+    deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
     return Deployment(deployed, find_target(target).release, peak_shm_bytes=shm, has_lock=has_lock)
 

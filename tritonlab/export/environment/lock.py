@@ -8,18 +8,12 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ...ipc.processes.interpreter import STUB
-from ...server.models.backends import runs_shipped
 from ..child_command import CommandFailed, run_command
-from ..loaded_modules import third_party_modules
+from ..loaded_modules import LoadedModule
 from ..releases import find
 from .python_prefix import Python
-
-if TYPE_CHECKING:
-    from ...server.api.model import Model
 
 NUMPY_REASON = (
     "numpy < 2: the stubs of Triton up to 2.51 were compiled for numpy 1. With numpy 2 they answer 200 with 0 bytes"
@@ -60,29 +54,17 @@ class EnvironmentRefused(CommandFailed):
     """An environment that would not work on the target, or is not wanted there."""
 
 
-def imported(modules: Mapping[str, str], own: Iterable[Path] = ()) -> StubImports:
-    """Return the distributions of `modules`, file by name. Files in the directories `own` (the model's, the stub's) and
-    of the standard library are left out."""
+def imported(modules: Iterable[LoadedModule]) -> StubImports:
+    """Return the distributions of the third-party modules that a stub has imported."""
     found: dict[str, Distribution] = {}
     loose: dict[str, str] = {}
-    for module in third_party_modules(modules, own):
+    for module in modules:
         if module.distribution is None:
             if not (module.is_packaged and os.path.isdir(module.file)):  # a namespace, which many may share
                 loose.setdefault(module.top, module.file)
         elif module.distribution.metadata["Name"] not in found:
             found[module.distribution.metadata["Name"]] = _distribution(module.distribution, module.name)
     return StubImports(tuple(found[name] for name in sorted(found)), loose)
-
-
-def has_imports(model: Model) -> bool:
-    """Return whether code of the model's own imports anything: not that of an ensemble, nor what runs an engine
-    here."""
-    return bool(model.modules()) and not any(runs_shipped(version.config) for version in model.versions())
-
-
-def imports_of(model: Model) -> StubImports:
-    """Return the distributions that the model's stubs imported while it was loaded and answered its requests so far."""
-    return imported(model.modules(), [model.directory, STUB.parent])
 
 
 def _distribution(found: metadata.Distribution, why: str) -> Distribution:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config.completed_text import completed_text
-from ...core.config.model_config import ModelConfig, parse_pbtxt
+from ...core.config.model_config import config_bytes, parse_pbtxt, read_config_text
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
+from ...repository.layout import CONFIG_FILE
 from ..child_command import Say, run_command
+from ..placement import remove
 from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
@@ -26,7 +28,6 @@ from .built_environment import build_environment, check_budget, pack
 from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
 
-CONFIG = "config.pbtxt"
 LOCK = "requirements.lock"
 #: What `--env` may be, besides the path of a prefix.
 CHOICES = ("requirements", "dir", "archive", "none")
@@ -297,26 +298,26 @@ def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> No
             for other in {*_NAMES.values()} - {name}:
                 _set_aside(model / other, undo)
             _set_aside(model / name, undo)
-            undo.append(lambda path=model / name: _remove(path))  # type: ignore[misc]
+            undo.append(lambda path=model / name: remove(path))  # type: ignore[misc]
             if made.is_dir():
                 shutil.copytree(made, model / name, symlinks=True)
             else:
                 shutil.copyfile(made, model / name)
             if stub is not None:
                 _set_aside(model / STUB, undo)
-                undo.append(lambda path=model / STUB: _remove(path))  # type: ignore[misc]
+                undo.append(lambda path=model / STUB: remove(path))  # type: ignore[misc]
                 shutil.copyfile(stub, model / STUB)
                 (model / STUB).chmod(0o755)
-            _set_aside(model / CONFIG, undo)
-            undo.append(lambda path=model / CONFIG: _remove(path))  # type: ignore[misc]
-            (model / CONFIG).write_bytes(text.encode())
+            _set_aside(model / CONFIG_FILE, undo)
+            undo.append(lambda path=model / CONFIG_FILE: remove(path))  # type: ignore[misc]
+            (model / CONFIG_FILE).write_bytes(config_bytes(text))
     except BaseException:
         for step in reversed(undo):
             step()
         raise
     for model in models:
         for aside in model.glob(f"{_ASIDE}*"):
-            _remove(aside)
+            remove(aside)
 
 
 _ASIDE = ".tritonlab-aside-"
@@ -329,18 +330,10 @@ def _set_aside(path: Path, undo: list[Callable[[], object]]) -> None:
         undo.append(lambda: os.replace(aside, path))
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _with_parameter(model: Path, value: str) -> str:
     """Return the model's config with the parameter set; the author's text is kept where it can be."""
-    text = (model / CONFIG).read_bytes().decode("utf-8") if (model / CONFIG).exists() else ""
-    config = ModelConfig()
-    config.CopyFrom(parse_pbtxt(text, str(model / CONFIG)))
+    text = read_config_text(model / CONFIG_FILE)
+    config = parse_pbtxt(text, str(model / CONFIG_FILE))
     config.parameters[PARAMETER].string_value = value
     return completed_text(text, config).text
 

@@ -22,12 +22,12 @@ def names_of_other_cells(subject: Subject) -> Iterator[Finding]:
         if not names:
             continue
         (first, line), *_ = names.items()
-        shown = ", ".join(names)
+        listed = ", ".join(names)
         plural = len(names) > 1
         yield Finding(
             row="P1",
-            sentence=f"{shown} {'are' if plural else 'is'} used and not defined in the model's own files, so a request "
-            f"that comes to {first} fails with NameError",
+            sentence=f"{listed} {'are' if plural else 'is'} used and not defined in the model's own files, so a "
+            f"request that comes to {first} fails with NameError",
             remedy=f"define {'them' if plural else 'it'} in the model's cell; --capture writes what other cells define "
             "in front of the model",
             source_line=f"{source.path}:{line}",

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.config.model_config import ModelConfig, parse_pbtxt
+from ...core.config.model_config import ModelConfig, parse_pbtxt, read_config
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.memory_use import memory_use, shm_size
+from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import ModelTree, read_tree
 from ...server.models.backends import runs_shipped
 from ..needed_models import needed_models
@@ -61,8 +62,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
 
 def subject_in(directory: Path) -> Subject:
     """Return what can be seen of a model that is not loaded. Raises ConfigError."""
-    file = directory / "config.pbtxt"
-    config = parse_pbtxt(file.read_text("utf-8"), str(file)) if file.is_file() else ModelConfig()
+    config = read_config(directory / CONFIG_FILE)
     versions = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.isdecimal()))
     return Subject(directory.name, _tree(directory, config, ()), config, versions=versions)
 

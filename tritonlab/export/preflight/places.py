@@ -18,10 +18,10 @@ _SECRETS = ("*.pem", "*.key", "id_rsa*", "id_ed25519*", "*credentials*.json", "*
 
 def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
     """P8: the model needs more shared memory than a container has by default, or than the target gives."""
-    given = target.shm_bytes or _DEFAULT_SHM
-    if subject.shm_bytes <= given:
+    limit = target.shm_bytes or _DEFAULT_SHM
+    if subject.shm_bytes <= limit:
         return
-    needed, text = f"{subject.shm_bytes >> 20} MB", f"{given >> 20} MB"
+    needed, text = f"{subject.shm_bytes >> 20} MB", f"{limit >> 20} MB"
     if target.shm_bytes is not None:
         yield Finding(
             "P8",

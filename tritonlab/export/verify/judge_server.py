@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...clients.http_link import error_text
-from ..child_command import CommandFailed, raise_if_cancelled
+from ..child_command import CommandFailed, raise_if_cancelled, start_command
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
@@ -65,18 +65,8 @@ class JudgeServer:
         self._cancel = cancel
         self._start = start(self.ports)
         with self._log_file.open("wb") as log:
-            try:
-                self._process = subprocess.Popen(
-                    [*_dies_with_us(), *self._start.command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=dict(self._start.env),
-                    cwd="/",
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise CommandFailed(f"'{self._start.command[0]}' cannot be run: {error.strerror or error}") from error
+            command = [*_dies_with_us(), *self._start.command]
+            self._process = start_command(command, stdout=log, stderr=log, env=self._start.env)
         try:
             self._wait_until_live()
         except BaseException:

@@ -168,9 +168,9 @@ def _kept(case: GoldenCase, theirs: ModelAnswers, release: str, places: tuple[st
         return
     code = found[0].error.code if found[0].error is not None else Code.UNKNOWN
     arrivals = tuple(Arrival(InferenceResponse(outputs=dict(outputs)), 0) for outputs in case.answers)
-    kept = Outcome(case.request(), arrivals, TritonError.from_code(code, case.error) if case.error else None)
+    answer = Outcome(case.request(), arrivals, TritonError.from_code(code, case.error) if case.error else None)
     yield from compared(
-        ours=kept, theirs=found[0], where=f"{case.name}, the kept answer", release=release, places=places
+        ours=answer, theirs=found[0], where=f"{case.name}, the kept answer", release=release, places=places
     )
 
 

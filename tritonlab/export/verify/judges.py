@@ -81,8 +81,8 @@ class PathJudge:
         places = {"models": models}
         command = [self.program, f"--model-repository={hiding.place('models', models)}", *ports.flags()]
         command.append(f"--backend-config=python,shm-region-prefix-name={ports.region_prefix}")
-        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-        env = {**_scrubbed(scratch, hiding), **kept}
+        inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        env = {**_scrubbed(scratch, hiding), **inherited}
         return Start(hiding.command(command, places, _temporary(scratch)), env)
 
 
@@ -159,6 +159,8 @@ def _temporary(scratch: Path) -> Path:
 
 def _scrubbed(scratch: Path, hiding: Hiding) -> dict[str, str]:
     """Return the variables of a server that must not see the author's: none but what machines have."""
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ", "CUDA_VISIBLE_DEVICES") if name in os.environ}
+    inherited = {
+        name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ", "CUDA_VISIBLE_DEVICES") if name in os.environ
+    }
     temporary = "/tmp" if hiding.unshare else str(_temporary(scratch))
-    return {**kept, "HOME": temporary, "TMPDIR": temporary, "PYTHONNOUSERSITE": "1", "PATH": _SYSTEM_PATH}
+    return {**inherited, "HOME": temporary, "TMPDIR": temporary, "PYTHONNOUSERSITE": "1", "PATH": _SYSTEM_PATH}

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ...clients.golden_files import GoldenCase, read_case
-from ...core.config.model_config import ConfigError, parse_pbtxt
+from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
+from ...repository.layout import CONFIG_FILE, model_names
 from ..child_command import CommandFailed, Say, raise_if_cancelled
-from ..environment.placed import CONFIG, LOCK
+from ..environment.placed import LOCK
 from ..preflight import judge as preflight
 from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.of_model import subject_in
@@ -68,9 +69,9 @@ def verify(
     """
     root, cancel = Path(directory).expanduser().resolve(), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
-    names = model_names(models)
+    names = [name for name in model_names(models) if not name.startswith(".")] if models.is_dir() else []
     if not names:
-        raise NotADirectoryError(f"{root} is not a model repository: nothing in it has a config.pbtxt or version 1")
+        raise NotADirectoryError(f"{root} is not a model repository: nothing in it has a config.pbtxt or a version")
     cases = _cases(requests, root)
     hidden = author_paths([*(Path(path).expanduser().resolve() for path in hide), models])
     locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
@@ -88,14 +89,6 @@ def verify(
         except (NoWheel, LookupError, CommandFailed) as error:
             verdicts.append(ReleaseVerdict(release, "none", problem=f"{error}".strip()))
     return _written(root, models, verdicts=verdicts, cases=cases, names=names)
-
-
-def model_names(models: Path) -> list[str]:
-    """Return the names of the models in a repository."""
-    if not models.is_dir():
-        return []
-    found = (path for path in sorted(models.iterdir()) if path.is_dir() and not path.name.startswith("."))
-    return [path.name for path in found if (path / CONFIG).is_file() or (path / "1").is_dir()]
 
 
 def _cases(requests: str | PathLike[str] | Sequence[GoldenCase], root: Path) -> list[GoldenCase]:
@@ -264,9 +257,8 @@ def _record(verification: Verification, models: Path, names: Sequence[str]) -> d
 
 def _features(model: Path) -> list[str]:
     """Return what of Triton a model uses, as far as its config says."""
-    text = (model / CONFIG).read_text(encoding="utf-8") if (model / CONFIG).is_file() else ""
     try:
-        config = parse_pbtxt(text, str(model / CONFIG))
+        config = read_config(model / CONFIG_FILE)
     except ConfigError:
         return []
     always = {"name", "backend", "platform", "max_batch_size", "input", "output", "instance_group", "version_policy"}

@@ -51,7 +51,7 @@ class CommandLine:
         self._flags = {flag.name: flag for group in groups for flag in group.flags}
         self.values: dict[str, dict[str, Any]] = {}
         self.inert: list[Flag] = []
-        self.given: set[str] = set()
+        self.flags_used: set[str] = set()
         for flag in self._flags.values():
             if flag.place and flag.kind.many:
                 self._put(flag, [])
@@ -100,7 +100,7 @@ class CommandLine:
             self.values[part][field].append(value)
         else:
             self._put(flag, value)
-        self.given.add(flag.name)
+        self.flags_used.add(flag.name)
 
     def _put(self, flag: Flag, value: Any) -> None:
         part, field = flag.place.split(".")
@@ -112,8 +112,8 @@ def usage(groups: Sequence[Group]) -> Iterator[str]:
     for group in groups:
         yield f"\n{group.title}:"
         for flag in group.flags:
-            yield f"  --{flag.name} {flag.kind.shown}".rstrip()
-            default = _shown(flag.default)
+            yield f"  --{flag.name} {flag.kind.placeholder}".rstrip()
+            default = _default_text(flag.default)
             text = f"{flag.about}{f' Default: {default}.' if default else ''}"
             yield from textwrap.wrap(
                 text if flag.place else f"No effect here: {text}",
@@ -124,7 +124,7 @@ def usage(groups: Sequence[Group]) -> Iterator[str]:
             )
 
 
-def _shown(default: Any) -> str:
+def _default_text(default: Any) -> str:
     if isinstance(default, bool):
         return str(default).lower()
     return "" if default is None or default == () else str(default)

@@ -26,7 +26,7 @@ class Kind:
     """How a kind of flag is read. `shown` stands for the value in the help; `read(flag, text)` returns the value,
     or raises CommandLineError. With `many`, repeated flags add up; without, the last one counts."""
 
-    shown: str
+    placeholder: str
     read: Callable[[str, str], Any]
     many: bool = False
 

@@ -15,8 +15,8 @@ Record = tuple[str, str]
 def openness(options: EndpointOptions, places: Mapping[str, str], model_control_mode: str) -> Iterator[Record]:
     """Return level and text of each log record. `places` maps each open service to its `address:port`."""
     access = options.access
-    for service, place in places.items():
-        yield "INFO", f"{service} at {place} is open to {_allowed_clients(service, place, options)}"
+    for service, address in places.items():
+        yield "INFO", f"{service} at {address} is open to {_allowed_clients(service, address, options)}"
     clients = "clients with the token" if access.token else "clients"
     if model_control_mode == "explicit" and access.model_control and (free := _unrestricted(options, places)):
         yield _model_control(access, free)

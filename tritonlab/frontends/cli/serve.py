@@ -66,7 +66,7 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
         endpoints = Endpoints(
             core,
             options.endpoints,
-            lambda service, place: log.write("INFO", f"Started {_SERVICES[service]} at {place}"),
+            lambda service, address: log.write("INFO", f"Started {_SERVICES[service]} at {address}"),
         )
     except BaseException:
         _abandon(core, log, options)

@@ -57,7 +57,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     line = CommandLine(GROUPS, arguments)
     values = line.values
     server, process = values["server"], values["process"]
-    if "load-model" in line.given and server["model_control_mode"] != "explicit":
+    if "load-model" in line.flags_used and server["model_control_mode"] != "explicit":
         raise CommandLineError("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.")
     server["backend_config"] = _backend_config(values["backend"]["settings"])
     server["backends"] = dict(values["choices"]["backends"])
@@ -97,12 +97,12 @@ def _endpoints(values: dict[str, dict[str, Any]], access: AccessRules) -> Endpoi
 
 
 def _access(values: dict[str, Any], access: AccessRules) -> AccessRules:
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    if (path := given.pop("token_file", None)) is not None:
-        given["token"] = _token(path)
-    if given.pop("no_token", False):
-        given["token"] = ""
-    return replace(access, **given)
+    rules: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    if (path := rules.pop("token_file", None)) is not None:
+        rules["token"] = _token(path)
+    if rules.pop("no_token", False):
+        rules["token"] = ""
+    return replace(access, **rules)
 
 
 def _token(path: str) -> str:

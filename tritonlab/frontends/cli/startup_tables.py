@@ -24,7 +24,7 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
     }
     names = {v.config.backend for model in core.models() for v in model.versions.values() if v.config.backend}
     paths = {name: str(Path(directory) / name / "model.py") for name in names} | {"python": str(STUB)}
-    shown = {
+    configs = {
         name: json.dumps(
             {"cmdline": {**settings, "default-max-batch-size": "4", **settings_of(options["backend_config"], name)}},
             separators=(",", ":"),
@@ -32,7 +32,7 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
         )
         for name in names
     }
-    return print_table(["Backend", "Path", "Config"], [[name, paths[name], shown[name]] for name in sorted(names)])
+    return print_table(["Backend", "Path", "Config"], [[name, paths[name], configs[name]] for name in sorted(names)])
 
 
 #: What Triton's table says of a model without a version directory, or whose policy selects none (measured).

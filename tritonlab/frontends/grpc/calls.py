@@ -216,7 +216,7 @@ class StreamCall(GRPCCall):
         self.input_over = False
         self._end: Any = None  # the status, once nothing follows
         #: the status is on its way, or the client is gone
-        self.over = False
+        self.is_over = False
         self._listen()
         self._read()
 
@@ -247,7 +247,7 @@ class StreamCall(GRPCCall):
             _log.exception("a stream failed")
             self.end(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
         with self._lock:
-            if self.over or self._end is not None or self.input_over:
+            if self.is_over or self._end is not None or self.input_over:
                 return
             self._paused = self._unsent_bytes > self._most_unread // 4
             if self._paused:
@@ -257,7 +257,7 @@ class StreamCall(GRPCCall):
     def write(self, message: bytes) -> None:
         """Send a message after those before it. A client that does not read them loses its stream."""
         with self._lock:
-            if self.over or self._end is not None:
+            if self.is_over or self._end is not None:
                 return
             if not self._writing:
                 self._writing = True
@@ -272,7 +272,7 @@ class StreamCall(GRPCCall):
     def end(self, code: grpc.StatusCode = grpc.StatusCode.OK, text: str = "") -> None:
         """End the stream after what was written."""
         with self._lock:
-            if self.over or self._end is not None:
+            if self.is_over or self._end is not None:
                 return
             self._end = _status(code, text)
             if not self._writing:
@@ -284,13 +284,13 @@ class StreamCall(GRPCCall):
         self._call.start_server_batch(operations, self._on_sent)
 
     def _start_end(self) -> None:
-        self.over = True
+        self.is_over = True
         operations = (self._end,) if self._begun else (self._beginning(), self._end)
         self._call.start_server_batch(operations, _ignore)
 
     def _on_sent(self, event: Any) -> None:
         with self._lock:
-            if self.over:
+            if self.is_over:
                 return
             if self._unsent:
                 message = self._unsent.popleft()
@@ -310,7 +310,7 @@ class StreamCall(GRPCCall):
 
     def _on_closed(self, event: Any) -> None:
         with self._lock:
-            self.over = True
+            self.is_over = True
             self._unsent.clear()
             self._unsent_bytes = 0
         super()._on_closed(event)

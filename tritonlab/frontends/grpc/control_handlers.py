@@ -195,8 +195,8 @@ def _cuda_status(services: Services, request: Any) -> Any:
 
 
 def _cuda_register(services: Services, request: Any) -> Any:
-    given = request.name, request.raw_handle, request.device_id, request.byte_size
-    services.shared_memory.register_cuda(*given)
+    region = request.name, request.raw_handle, request.device_id, request.byte_size
+    services.shared_memory.register_cuda(*region)
     return service_pb2.CudaSharedMemoryRegisterResponse()
 
 
@@ -216,8 +216,8 @@ def _trace_setting(services: Services, request: Any) -> Any:
     settings = services.core.trace_settings
     if request.settings:
         # an empty list clears what is set, as None does
-        given = {key: list(setting.value) or None for key, setting in request.settings.items()}
-        settings.update(request.model_name, given, got=" ")
+        changes = {key: list(setting.value) or None for key, setting in request.settings.items()}
+        settings.update(request.model_name, changes, got=" ")
     response = service_pb2.TraceSettingResponse()
     for key, values in settings.get(request.model_name).items():
         response.settings[key].value.extend(values)

@@ -70,7 +70,7 @@ class GRPCOptions:
 
     def channel_arguments(self) -> list[tuple[str, int]]:
         """Return the options under gRPC's names."""
-        given = {
+        options = {
             "grpc.keepalive_time_ms": self.keepalive_time_ms,
             "grpc.keepalive_timeout_ms": self.keepalive_timeout_ms,
             "grpc.keepalive_permit_without_calls": self.keepalive_permit_without_calls,
@@ -83,7 +83,7 @@ class GRPCOptions:
         return [
             ("grpc.max_send_message_length", -1),  # `InferResponseWriter` looks before it writes
             ("grpc.so_reuseport", int(self.reuse_port)),
-            *((name, int(value)) for name, value in given.items() if value is not None),
+            *((name, int(value)) for name, value in options.items() if value is not None),
         ]
 
     def credentials(self) -> grpc.ServerCredentials | None:
@@ -159,8 +159,8 @@ class GRPCServer:
                 return ControlCall(event, rpc, services, self._pool)
 
             methods[name] = self._restricted(rpc.category, control)
-        live = f"{SERVICE}ServerLive"
-        return {name: factory if name == live else self._guarded(factory) for name, factory in methods.items()}
+        is_live = f"{SERVICE}ServerLive"
+        return {name: factory if name == is_live else self._guarded(factory) for name, factory in methods.items()}
 
     def _guarded(self, factory: CallFactory) -> CallFactory:
         """Wrap a factory so that only calls with the token reach it, if there is a token."""

@@ -45,7 +45,7 @@ class ModelStreamInferCall(StreamCall):
             request = received.request
             request.on_response = self._on_response
             self._requests[request] = received
-            if self.over:
+            if self.is_over:
                 request.cancel()
             self._service.exchange.submit(received.found, request)
         except (TritonError, NoRoomError) as error:
@@ -56,7 +56,7 @@ class ModelStreamInferCall(StreamCall):
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         received = self._requests[request]
-        if not self.over and self._is_due(received, response):
+        if not self.is_over and self._is_due(received, response):
             self._answer(response, received)
         if response.final:
             self._forget(request)

@@ -272,9 +272,9 @@ class HttpConnection(asyncio.Protocol):
     def _remember(self, request: Request, head: bytes, size: int, answer: Direct) -> None:
         if len(self._known) >= MAX_HEADS:
             self._known.clear()
-        kept = Request(request.method, request.path, request.headers, request.names, keep_alive=True)
-        kept.reply_headers = request.reply_headers
-        self._known[head] = KnownHead(size, kept, answer)
+        remembered = Request(request.method, request.path, request.headers, request.names, keep_alive=True)
+        remembered.reply_headers = request.reply_headers
+        self._known[head] = KnownHead(size, remembered, answer)
 
     def _start(self, request: Request, reply: Awaitable[HttpReply]) -> None:
         self._current = request
@@ -285,11 +285,11 @@ class HttpConnection(asyncio.Protocol):
         keep_alive = False
         try:
             try:
-                given = await reply
+                answer = await reply
             except Exception as error:
-                given = self._server.defect(error)
-            goes_on = request.keep_alive and not self._server.stopping and not (request.old and given.events)
-            await self._writer.send(request, given, goes_on)
+                answer = self._server.defect(error)
+            goes_on = request.keep_alive and not self._server.stopping and not (request.old and answer.events)
+            await self._writer.send(request, answer, goes_on)
             keep_alive = goes_on
         except CutOffError:
             pass

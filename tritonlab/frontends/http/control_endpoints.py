@@ -81,18 +81,18 @@ class ControlEndpoints:
     # -- the model repository
 
     def repository_index(self, call: HttpCall) -> HttpReply:
-        given, ready = find(_optional(call), "ready")
-        if given and type(ready) is not bool:
+        is_set, ready = find(_optional(call), "ready")
+        if is_set and type(ready) is not bool:
             raise InternalError("Invalid value for 'ready': expected a boolean")
-        return document(self._core.index(ready=given and ready))
+        return document(self._core.index(ready=is_set and ready))
 
     def load(self, call: HttpCall) -> HttpReply:
         self._access.check_model_control()
         _refuse_repository(call)
         config: str | None = None
         files: dict[str, bytes] = {}
-        given, parameters = find(_optional(call), "parameters")
-        for key, value in (members(parameters) if given else {}).items():
+        is_set, parameters = find(_optional(call), "parameters")
+        for key, value in (members(parameters) if is_set else {}).items():
             text = as_string(value)
             if key == "config":
                 config = text
@@ -111,13 +111,13 @@ class ControlEndpoints:
         except TritonError:  # nobody notices on Triton (measured)
             request = None
         _, parameters = find(request, "parameters")
-        given, dependents = find(parameters, "unload_dependents")
-        if given:
+        is_set, dependents = find(parameters, "unload_dependents")
+        if is_set:
             try:
                 as_bool(dependents)
             except TritonError as error:
                 raise about("Unable to parse 'unload_dependents'", error) from None
-        self._core.unload(call.path["model"], given and dependents, wait=False)
+        self._core.unload(call.path["model"], is_set and dependents, wait=False)
         return HttpReply()
 
     # -- shared memory
@@ -129,8 +129,8 @@ class ControlEndpoints:
         name = _region(call, "system")
         request = parse(call.body)
         key = as_string(_field(request, "key"))
-        given, offset = find(request, "offset")
-        offset = as_uint(offset) if given else 0
+        is_set, offset = find(request, "offset")
+        offset = as_uint(offset) if is_set else 0
         self._shared_memory.register_system(name, key, offset, as_uint(_field(request, "byte_size")))
         return HttpReply()
 
@@ -180,13 +180,13 @@ class ControlEndpoints:
         settings = self._core.log_settings
         if call.method == "POST":
             request = parse(call.body)
-            given, value = find(request, "log_file")
-            if given and value is not None:
+            is_set, value = find(request, "log_file")
+            if is_set and value is not None:
                 settings.update({"log_file": value})
             # one by one, because those before a bad one stay set (measured)
             for key, read in _LOG_FIELDS.items():
-                given, value = find(request, key)
-                if given and value is not None:
+                is_set, value = find(request, key)
+                if is_set and value is not None:
                     settings.update({key: read(value)})
         return document(settings.get())
 
@@ -204,13 +204,13 @@ def _trace_values(request: Any) -> dict[str, list[str] | None]:
     """Return the settings as `TraceSettings.update` takes them, with types checked as Triton checks them, in its
     order."""
     found: dict[str, list[str] | None] = {}
-    given, _ = find(request, "trace_file")
-    if given:
+    is_set, _ = find(request, "trace_file")
+    if is_set:
         found["trace_file"] = []  # refused, whatever it is
         return found
     for key in ("trace_level", "trace_rate", "trace_count", "log_frequency"):
-        given, value = find(request, key)
-        if not given:
+        is_set, value = find(request, key)
+        if not is_set:
             continue
         if value is None:
             found[key] = None
@@ -259,7 +259,7 @@ def _region(call: HttpCall, kind: str) -> str:
 
 
 def _field(request: Any, name: str) -> Any:
-    given, value = find(request, name)
-    if not given:
+    is_set, value = find(request, name)
+    if not is_set:
         raise InvalidArgumentError(f"Shared memory register request has no '{name}' field")
     return value

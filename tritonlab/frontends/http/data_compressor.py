@@ -68,6 +68,6 @@ def accepted(header: str) -> str:
     best, weight = "", 0.0
     for entry in header.split(","):
         known = _ACCEPTED.fullmatch(entry)
-        if known is not None and (given := float(known[2] or 1)) > weight:
-            best, weight = known[1], given
+        if known is not None and (quality := float(known[2] or 1)) > weight:
+            best, weight = known[1], quality
     return best

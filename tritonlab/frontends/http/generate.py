@@ -33,9 +33,9 @@ def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[
     request = InferenceRequest(model, {}, model_version=version)
     wanted = {tensor["name"]: tensor for tensor in metadata["inputs"]}
     parameters: dict[str, ParameterValue] = {}
-    given = members(document)
+    values = members(document)
     set_id(request, document)
-    _convert(request, given, wanted, parameters, nested=False)
+    _convert(request, values, wanted, parameters, nested=False)
     if parameters:
         request.parameters = parameters
     return request
@@ -43,13 +43,13 @@ def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[
 
 def _convert(
     request: InferenceRequest,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     wanted: Mapping[str, Any],
     parameters: dict[str, ParameterValue],
     *,
     nested: bool,
 ) -> None:
-    for key, value in given.items():
+    for key, value in values.items():
         if key == _NESTED and not nested:
             _unpack(request, value, wanted, parameters)
         elif key in wanted:

@@ -122,8 +122,8 @@ class InferDecoder:
         document = parse(json_part)
         outputs = RequestedOutputs()
         set_id(request, document)
-        given, parameters = find(document, "parameters")
-        if given:
+        is_set, parameters = find(document, "parameters")
+        if is_set:
             self._set_parameters(request, parameters, outputs)
         inputs = _array("inputs", document)
         blobs = _Blobs(data, json_size, model)
@@ -131,8 +131,8 @@ class InferDecoder:
             if not _add_plain_input(request, entry, blobs) and not _add_plain_data(request, entry):
                 self._add_input(request, entry, blobs)
         blobs.finish()
-        given, _ = find(document, "outputs")
-        if given:
+        is_set, _ = find(document, "outputs")
+        if is_set:
             outputs.by_name = self._outputs(_array("outputs", document))
             request.requested_outputs = tuple(outputs.by_name)
         if type(json_part) is bytes and json_size < len(data):
@@ -152,12 +152,12 @@ class InferDecoder:
             outputs.default = BINARY
             return
         try:
-            given = members(parameters)
+            named = members(parameters)
         except TritonError as error:
             raise about("failed to get request params.", error) from None
         values = JsonParameters(outputs)
         before: dict[str, Any] = {}
-        for key, value in given.items():
+        for key, value in named.items():
             if key == "binary_data_output":
                 set_parameters(request, before, values)
                 before = {}
@@ -185,9 +185,9 @@ class InferDecoder:
             raw = wire_elements(blobs.take(name, _uint("Unable to parse 'binary_data_size'", binary_size)), datatype)
             request.inputs[name] = Tensor(datatype, shape, raw)
             return
-        place = _place(parameters)
-        if place is not None:
-            request.inputs[name] = self._shared_memory.tensor(place, datatype, shape)
+        region = _region(parameters)
+        if region is not None:
+            request.inputs[name] = self._shared_memory.tensor(region, datatype, shape)
             return
         count = element_count(name, shape, datatype)
         if count:
@@ -211,14 +211,14 @@ class InferDecoder:
         return found
 
     def _output(self, parameters: Any) -> OutputPlan:
-        given, value = find(parameters, "classification")
-        classes = _uint("Unable to set 'classification'", value) & _MAX_UINT32 if given else 0  # cut (measured)
-        place = _place(parameters)
-        if place is not None:
-            self._shared_memory.check(*place)
-            return OutputPlan(*place)
-        given, value = find(parameters, "binary_data")
-        binary = given and _bool("Unable to parse 'binary_data'", value)
+        is_set, value = find(parameters, "classification")
+        classes = _uint("Unable to set 'classification'", value) & _MAX_UINT32 if is_set else 0  # cut (measured)
+        region = _region(parameters)
+        if region is not None:
+            self._shared_memory.check(*region)
+            return OutputPlan(*region)
+        is_set, value = find(parameters, "binary_data")
+        binary = is_set and _bool("Unable to parse 'binary_data'", value)
         if classes:
             return OutputPlan(classes=classes, binary=binary)
         return BINARY if binary else JSON
@@ -244,8 +244,8 @@ def _add_plain_data(request: RequestSpec, entry: Any) -> bool:
 
 
 def set_id(request: RequestSpec, document: Any) -> None:
-    given, value = find(document, "id")
-    if given:
+    is_set, value = find(document, "id")
+    if is_set:
         request.request_id = _string("id", value)
 
 
@@ -300,29 +300,29 @@ def _shape(name: str, entries: list[Any]) -> tuple[int, ...]:
     return shape
 
 
-def _place(parameters: Any) -> tuple[str, int, int] | None:
+def _region(parameters: Any) -> tuple[str, int, int] | None:
     """Return region, offset and size of an input or output in shared memory; None without a region. Offset and size
     are checked even then (measured)."""
     in_region, region = find(parameters, "shared_memory_region")
     name = _string("shared_memory_region", region) if in_region else ""
-    given, offset = find(parameters, "shared_memory_offset")
-    offset = _uint("Unable to parse 'shared_memory_offset'", offset) if given else 0
-    given, size = find(parameters, "shared_memory_byte_size")
-    size = _uint("Unable to parse 'shared_memory_byte_size'", size) if given else 0
+    is_set, offset = find(parameters, "shared_memory_offset")
+    offset = _uint("Unable to parse 'shared_memory_offset'", offset) if is_set else 0
+    is_set, size = find(parameters, "shared_memory_byte_size")
+    size = _uint("Unable to parse 'shared_memory_byte_size'", size) if is_set else 0
     return (name, offset, size) if in_region else None
 
 
 def _check_region_output(parameters: Any) -> None:
     if find(parameters, "classification")[0]:
         raise InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'")
-    given, binary = find(parameters, "binary_data")
-    if given and _bool("Unable to set 'binary_data'", binary):
+    is_set, binary = find(parameters, "binary_data")
+    if is_set and _bool("Unable to set 'binary_data'", binary):
         raise InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'")
 
 
 def _wrong_content(has_data: bool, has_binary: bool, in_region: bool) -> InvalidArgumentError:
-    given = {"data": has_data, "binary_data_size": has_binary, "shared_memory_region": in_region}
-    names = "".join(f" '{name}'" for name, there in given.items() if there)
+    sources = {"data": has_data, "binary_data_size": has_binary, "shared_memory_region": in_region}
+    names = "".join(f" '{name}'" for name, there in sources.items() if there)
     return InvalidArgumentError(
         "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
         f"'shared_memory_region' in 'parameters'. But{f' set{names}' if names else ' no field is set'}"

@@ -334,14 +334,14 @@ def _compressed(reply: HttpReply, accepts: str) -> HttpReply:
     return reply
 
 
-def _json_size(given: str | None, size: int) -> int:
+def _json_size(header: str | None, size: int) -> int:
     """Return how many bytes of the body are JSON: all of them, unless the client says otherwise (rule 6.5.2)."""
-    if given is None:
+    if header is None:
         return size
     try:
-        number = int(given)
+        number = int(header)
     except ValueError:  # since 2025-10; 2.51 reads the digits that are there
-        raise InvalidArgumentError(f"Unable to parse Inference-Header-Content-Length, got: {given}") from None
+        raise InvalidArgumentError(f"Unable to parse Inference-Header-Content-Length, got: {header}") from None
     if not 0 <= number <= size:
-        raise InvalidArgumentError(f"inference header size should be in range (0, {size}), got: {given}")
+        raise InvalidArgumentError(f"inference header size should be in range (0, {size}), got: {header}")
     return number

@@ -54,13 +54,17 @@ class HttpReply:
             size += len(piece)
         if size >= _JOIN_BELOW:
             return None
-        head = _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive, old)
+        head = _head(
+            self.status, self.kind, size=size, headers=(*self.headers, *headers), keep_alive=keep_alive, old=old
+        )
         return b"".join((head, self.body, *self.more))
 
     def head(self, keep_alive: bool, headers: Headers = (), *, old: bool = False) -> bytes:
         """Return what comes before the body."""
         size = None if self.events is not None else len(self.body) + sum(map(len, self.more))
-        return _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive, old)
+        return _head(
+            self.status, self.kind, size=size, headers=(*self.headers, *headers), keep_alive=keep_alive, old=old
+        )
 
 
 @functools.lru_cache(256)  # most replies of one model have the same

@@ -235,9 +235,9 @@ class RequestParser:
         """Put the host of a whole URL, which a client sends to a proxy, into the place of the `Host` header (RFC 9112,
         3.2.2): the access rules check the host that is requested."""
         host = _AUTHORITY_END.split(url.partition(b"://")[2], maxsplit=1)[0]
-        others = [place for place, (name, _) in enumerate(self._headers) if name != b"host"]
-        self._names = [*(self._names[place] for place in others), b"Host"]
-        self._headers = [*(self._headers[place] for place in others), (b"host", host)]
+        others = [index for index, (name, _) in enumerate(self._headers) if name != b"host"]
+        self._names = [*(self._names[index] for index in others), b"Host"]
+        self._headers = [*(self._headers[index] for index in others), (b"host", host)]
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
@@ -281,24 +281,24 @@ class _BehindHead:
 
     def __init__(self, reader: RequestParser) -> None:
         self._reader = reader
-        self._over = False
+        self._has_passed = False
         self.on_body = reader.on_body
         self.on_message_complete = reader.on_message_complete
         self.on_chunk_header = reader.on_chunk_header
 
     def on_message_begin(self) -> None:
-        if self._over:
+        if self._has_passed:
             self._reader.on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        if self._over:
+        if self._has_passed:
             self._reader.on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._over:
+        if self._has_passed:
             self._reader.on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if self._over:
+        if self._has_passed:
             self._reader.on_headers_complete()
-        self._over = True
+        self._has_passed = True

@@ -49,7 +49,9 @@ class SharedMemoryManager:
 
     def register_cuda(self, name: str, handle: bytes, device_id: int, byte_size: int) -> None:
         """Register the first `byte_size` bytes of the memory of `handle`, a cudaIpcMemHandle_t of another process."""
-        self._register(name, lambda: CudaRegion.open(name, self._gpus, handle, device_id, byte_size))
+        self._register(
+            name, lambda: CudaRegion.open(name, self._gpus, handle=handle, device_id=device_id, byte_size=byte_size)
+        )
         self.any_cuda = True
 
     def _register(self, name: str, open_region: Callable[[], Region]) -> None:

@@ -85,7 +85,7 @@ class RequestExecutor:
         request.memory = sent.memory
         if sent.trace is not None and self._adopt is not None:
             self._adopt(request, sent.trace.number)
-        text = self._begin(caller, link, ident, request, infer)
+        text = self._begin(caller, link, ident=ident, request=request, infer=infer)
         if text:
             link.fail(ident, True, int(Code.INTERNAL), text)
 
@@ -106,7 +106,7 @@ class RequestExecutor:
         except TritonError as error:
             return _refused(name, error)
         waits = infer.wait
-        call = BlsCall(caller, link, ident, callee, request, waits)
+        call = BlsCall(caller, link, ident=ident, callee=callee, request=request, waits=waits)
         request.on_response = lambda _, response: self._answer(call, response)
         with self._lock:
             self._running[id(link), ident] = call
@@ -209,7 +209,7 @@ class RequestExecutor:
 
 
 def _named_twice(request: InferenceRequest, names: Sequence[str]) -> InvalidArgumentError:
-    name = next(name for place, name in enumerate(names) if name in names[:place])
+    name = next(name for index, name in enumerate(names) if name in names[:index])
     return InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from ...ipc.link.stub_link import Prompt, StubLink
 
 
-class Debugged(Protocol):
+class DebuggedInstance(Protocol):
     """The model instance whose stub has a debugger."""
 
     debugged: DebugSessions
@@ -33,7 +33,7 @@ class DebugSession:
     Guarantees: each prompt is answered once.
     """
 
-    def __init__(self, instance: Debugged, model: str, link: StubLink, first: Prompt) -> None:
+    def __init__(self, instance: DebuggedInstance, model: str, link: StubLink, first: Prompt) -> None:
         self.instance = instance
         self.model = model
         self.link = link

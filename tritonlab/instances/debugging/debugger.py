@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from ...ipc.link.interrupts import interruptible
 from ...ipc.link.stub_link import Prompt, Resumed, StubLink
-from .debug_session import Debugged, DebugSession, Desk
+from .debug_session import DebuggedInstance, DebugSession, Desk
 
 #: Seconds that a pause waits for somebody before the desk is told to look for one, and before it ends by itself.
 NOTICE_SECONDS = 1.0
@@ -46,7 +46,7 @@ class Debugger:
 
     # -- calls of stubs, on whichever thread reads
 
-    def prompt(self, instance: Debugged, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
+    def prompt(self, instance: DebuggedInstance, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
         """Take a prompt, which came as the call of that number, of an instance of `model`."""
         with self._changed:
             session = self._sessions.get((link, prompt.session))

@@ -49,7 +49,7 @@ class FailureKeeper:
 
     def keep_death(self, error: TritonError, requests: Sequence[InferenceRequest], batch_id: int) -> None:
         """Keep that the stub died of these requests, and give it to the error. The stub can tell no variables."""
-        if self._book.kept and requests and isinstance(error, ModelError):
+        if self._book.capacity and requests and isinstance(error, ModelError):
             passed = error.exception.frames if error.exception is not None else ()
             frames = [
                 FrameState(frame.file, frame.line, frame.function, start=frame.line, source=[], variables=[])
@@ -89,7 +89,7 @@ class FailureKeeper:
         batch_id: int,
     ) -> None:
         source = self._stub.source
-        kept, left_out = keep_requests(requests)
+        records, left_out = keep_requests(requests)
         self._book.add(
             FailureCapsule(
                 time_ns=self._clock.wall(),
@@ -102,7 +102,7 @@ class FailureKeeper:
                 text=text,
                 exception=error.exception,
                 frames=tuple(frames),
-                requests=kept,
+                requests=records,
                 left_out=left_out,
                 failed_calls=self._book.of_calls(self._stub.instance, batch_id, self._since) if batch_id else (),
             )

@@ -125,7 +125,7 @@ class ModelInstance:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
             executor = self._adopt(stub)
             stub.await_import()
-            stub.initialize(plan.args, plan.outputs, plan.decoupled, self._services.failures.kept > 0)
+            stub.initialize(plan.args, plan.outputs, plan.decoupled, self._services.failures.capacity > 0)
             if plan.warmup is not None:
                 clock, stats = self._services.clock, self._record.stats
                 WarmupRun(
@@ -201,7 +201,9 @@ class ModelInstance:
         """End with `error` the requests of a payload that no stub has got."""
         services = self._services
         for request in payload.requests:
-            deliver_error(request, self.plan.source.version, error, services.instruments, services.clock)
+            deliver_error(
+                request, self.plan.source.version, error=error, instruments=services.instruments, clock=services.clock
+            )
 
     # -- calls of others
 

@@ -168,7 +168,9 @@ class ModelStub:
 
     def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool, tells_failures: bool) -> None:
         keep = self.debugger.keeps if self.debugger is not None else 0.0
-        self._outcome(partial(self.link.initialize, args, outputs, decoupled, tells_failures, keep))
+        self._outcome(
+            partial(self.link.initialize, args, outputs, decoupled, tells_failures=tells_failures, postmortem_s=keep)
+        )
 
     def _outcome(self, ask: Callable[[], Answer]) -> Any:
         """Return what the stub answers. An interrupt may come as soon as the stub has the command, so sending it is
@@ -232,37 +234,30 @@ class ModelStub:
     def modules(self, timeout: float) -> dict[str, str]:
         """Return the file of every module that the stub has imported, by name; nothing if it did not answer within
         `timeout` seconds."""
-        answer = self.process.monitor.list_modules()
-        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
-            return {}
-        return dict(answer.value)
+        return dict(self._value(self.process.monitor.list_modules(), timeout) or {})
 
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
         """Return what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
         `timeout` seconds."""
-        answer = self.process.monitor.waits()
-        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
-            return 0, []
-        needs: Needs = answer.value
-        return needs.wait, needs.calls
+        needs: Needs | None = self._value(self.process.monitor.waits(), timeout)
+        return (needs.wait, needs.calls) if needs is not None else (0, [])
 
     def reads(self, record: bool, timeout: float) -> ReadsRecorded | None:
         """Return what the author's code has read outside of its model while it was loaded, and while it executed since
         `record` was set; None if that took more than `timeout` seconds. `record`: from now on, too."""
-        answer = self.process.monitor.tell_reads(record)
-        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
-            return None
-        found: ReadsRecorded = answer.value
+        found: ReadsRecorded | None = self._value(self.process.monitor.tell_reads(record), timeout)
         return found
 
     def profile(self, begin: bool, memory: bool, batching: bool, timeout: float) -> Profiled | None:
         """Begin or end a profile of the author's lines, and return what it found until now; None if that took more than
         `timeout` seconds. `memory` and `batching` are as in the message."""
-        answer = self.process.monitor.profile(begin, memory, batching)
-        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
-            return None
-        found: Profiled = answer.value
+        found: Profiled | None = self._value(self.process.monitor.profile(begin, memory, batching), timeout)
         return found
+
+    def _value(self, answer: Answer, timeout: float) -> Any:
+        """Return what the monitor answers; None if that took more than `timeout` seconds, or there is nothing."""
+        came = self.process.monitor.await_answer(answer, timeout) and not answer.lost and not answer.failure
+        return answer.value if came else None
 
     def _blocked_stacks(self) -> str:
         """Return the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""
@@ -303,7 +298,7 @@ class ModelStub:
 
 
 def _current_directory() -> str:
-    """Return the kernel's directory; empty if it was removed."""
+    """Return the server's directory; empty if it was removed."""
     try:
         return os.getcwd()
     except OSError:

@@ -77,8 +77,8 @@ def blocked_stacks(lines: Iterable[str]) -> str:
         elif found is not None and threads and not found["file"].startswith(f"{STUB.parent}/"):
             threads[-1].append(line)
     # without our frames, a thread of ours has only its start left
-    shown = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]
-    return "\n".join(line for thread in shown for line in thread)
+    blocked = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]
+    return "\n".join(line for thread in blocked for line in thread)
 
 
 def interrupted_load(instance: str, stacks: str, during: str = "") -> LoadInterrupted:

@@ -147,7 +147,7 @@ class WarmupRun:
         self._died = died
         self._open: set[int] = set()  # serials of the requests without a final response; 0 is the call itself
         self._errors: list[TritonError] = []
-        self._over = threading.Event()
+        self._ended = threading.Event()
 
     def run(self) -> None:
         """Execute the samples, and block meanwhile. Raises TritonError for the first that cannot be made or fails."""
@@ -168,9 +168,9 @@ class WarmupRun:
             request.push(self._on_response)
         self._errors = []
         self._open = set(range(count + 1))
-        self._over.clear()
+        self._ended.clear()
         self._send(Payload(requests, count, "warmup"), self._stats)
-        while not self._over.wait(_LOOK):
+        while not self._ended.wait(_LOOK):
             if (error := self._died()) is not None:
                 return [error] * count
         return self._errors
@@ -187,7 +187,7 @@ class WarmupRun:
     def _close(self, serial: int) -> None:
         self._open.discard(serial)
         if not self._open:
-            self._over.set()
+            self._ended.set()
 
 
 class _Recorder(InferStats):

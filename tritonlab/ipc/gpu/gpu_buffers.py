@@ -1,8 +1,8 @@
-"""`GpuBuffers` owns the device memory in which tensors cross between the kernel and its stubs: a pool for each device,
+"""`GpuBuffers` owns the device memory in which tensors cross between the server and its stubs: a pool for each device,
 and a further allocation where that is full.
 
 A caching allocator's memory cannot cross as it is: a handle stands for a whole allocation, whose other parts belong to
-other tensors. So the kernel copies such a tensor, on the device, to the pool, which stubs map once; a stub copies its
+other tensors. So the server copies such a tensor, on the device, to the pool, which stubs map once; a stub copies its
 outputs to what it was lent of the pool. One copy each way, on the device. What lies in the pool is handed on without
 any: from model to model, and to a model that returns it.
 

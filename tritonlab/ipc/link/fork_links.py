@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class ForkLinks:
-    """The kernel's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
+    """The server's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
     thread; `on_end` is called at its end, on any thread."""
 
     def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
@@ -72,8 +72,8 @@ class ForkLinks:
             os.close(fd)
             raise
         size, growth, limit = self._sizes
-        kernel_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
-        regions = (Region(kernel_fd, size, growth, limit), RegionReader(stub_fd))
+        server_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
+        regions = (Region(server_fd, size, growth, limit), RegionReader(stub_fd))
         os.ftruncate(stub_fd, size)
         link = StubLink(ours, *regions, self._link_reader)
         with self._lock:
@@ -83,7 +83,7 @@ class ForkLinks:
         self.on_link(link)
         try:
             # These are the first bytes that the process gets; it sends nothing before.
-            socket.send_fds(ours, [encode_body(ForkLink(size, growth, limit or 0))], [kernel_fd, stub_fd])
+            socket.send_fds(ours, [encode_body(ForkLink(size, growth, limit or 0))], [server_fd, stub_fd])
         except OSError:
             closed = True
         if closed or link.lost:
@@ -116,7 +116,7 @@ class ForkLinks:
             self._bury(link)
 
     def forget(self) -> None:
-        """Drop the descriptors in a forked child of the kernel, without a message to the processes at the other
+        """Drop the descriptors in a forked child of the server, without a message to the processes at the other
         ends."""
         self._ours.close()
         for link in self._links:

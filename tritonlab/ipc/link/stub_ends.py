@@ -1,4 +1,4 @@
-"""`StubEnds`, the descriptors between the kernel and one stub: all of them, or none."""
+"""`StubEnds`, the descriptors between the server and one stub: all of them, or none."""
 
 from __future__ import annotations
 

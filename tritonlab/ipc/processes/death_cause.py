@@ -17,7 +17,7 @@ class DeathCause:
         self._child = child
         # counting takes 0.2 ms (2026-11-26), and a load starts two processes at once
         self._oom_kills: int = oom_kills() if like is None else like._oom_kills
-        #: why this kernel has killed it, in a sentence; empty if it has not
+        #: why this server has killed it, in a sentence; empty if it has not
         self.requested = ""
 
     def is_kill(self) -> bool:

@@ -172,8 +172,8 @@ class EditorRelay:
 class _Peer:
     """One end that speaks DAP."""
 
-    def __init__(self, of: socket.socket) -> None:
-        self.socket = of
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
         self._data = bytearray()
 
     def ask(self, number: int, command: str, arguments: Any = None) -> None:

@@ -97,18 +97,18 @@ def _parents(name: str) -> list[str]:
 
 def _leads_out(name: str, targets: Mapping[str, str]) -> bool:
     """Follow a link, and return whether that leaves the archive's directory."""
-    place = _parents(name)[-1].split("/") if "/" in name else []
+    folder = _parents(name)[-1].split("/") if "/" in name else []
     left = [posixpath.basename(name)]
     followed = 0
     while left:
         part = left.pop()
         if part == "..":
-            if not place:
+            if not folder:
                 return True
-            place.pop()
+            folder.pop()
         elif part not in ("", "."):
-            place.append(part)
-            path = "/".join(place)
+            folder.append(part)
+            path = "/".join(folder)
             if path not in targets or (_is_interpreter(path) and not left):
                 continue
             followed += 1
@@ -116,7 +116,7 @@ def _leads_out(name: str, targets: Mapping[str, str]) -> bool:
                 return False
             if targets[path].startswith("/"):
                 return True
-            place.pop()
+            folder.pop()
             left += reversed(targets[path].split("/"))
     return False
 

@@ -1,7 +1,7 @@
 """The start and the end of a stub process with its link.
 
 The end has steps, each with a deadline: FINALIZE (the author's `finalize` runs), time to exit, end of the link,
-SIGTERM to the stub's session, SIGKILL to it. A stub whose kernel dies needs none of them: its life pipe ends and the
+SIGTERM to the stub's session, SIGKILL to it. A stub whose server dies needs none of them: its life pipe ends and the
 operating system kills its session.
 """
 
@@ -31,10 +31,10 @@ from .death_cause import DeathCause
 from .interpreter import STUB, Interpreter
 from .stub_log import StubOutput
 
-#: The kernel's own Python, which runs models that bring no environment or stub of their own.
+#: The server's own Python, which runs models that bring no environment or stub of their own.
 KERNEL = Interpreter(sys.executable)
 
-#: Deadlines in seconds. FINALIZE has none in Triton (rule 2.8.2), but a kernel that shuts down must not wait for ever.
+#: Deadlines in seconds. FINALIZE has none in Triton (rule 2.8.2), but a server that shuts down must not wait for ever.
 HELLO_TIMEOUT = 60.0
 FINALIZE_TIMEOUT = 30.0
 RUNG_TIMEOUT = 2.0
@@ -213,9 +213,9 @@ class StubProcess:
         return sum(region.memory() for region in self._regions)
 
     def give_back(self, timeout: float) -> bool:
-        """Make the stub return its unused memory to the system, and do so with the kernel's region for it.
+        """Make the stub return its unused memory to the system, and do so with the server's region for it.
 
-        The question tells the stub which blocks nobody reads any more, and its answer tells the kernel. Wait for
+        The question tells the stub which blocks nobody reads any more, and its answer tells the server. Wait for
         `timeout` seconds at most; return whether the stub has answered.
         """
         answer = self.link.give_back()
@@ -292,7 +292,7 @@ class StubProcess:
             region.close()
 
     def forget(self) -> None:
-        """Drop, in a forked child, the descriptors that would keep the stub alive after the kernel, and the right to
+        """Drop, in a forked child, the descriptors that would keep the stub alive after the server, and the right to
         end it."""
         self._ended.set()
         os.close(self._life_write)

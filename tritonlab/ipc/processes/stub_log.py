@@ -21,7 +21,7 @@ FILLED = "Triton fills empty slots: "
 #: How warnings begin of printed lines that are not ASCII.
 UNPRINTABLE = "Triton prints ASCII only: "
 
-#: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the kernel's
+#: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the server's
 #: memory.
 MAX_LINE = 1 << 16
 #: How many records a server keeps, and how many characters in them; the oldest go first.
@@ -79,11 +79,11 @@ class LogBook:
     def __init__(
         self,
         listener: Callable[[LogRecord], None] | None = None,
-        kept: int = KEPT_RECORDS,
+        capacity: int = KEPT_RECORDS,
         kept_text: int = KEPT_TEXT,
     ) -> None:
         self._listener = listener
-        self._kept = kept
+        self._capacity = capacity
         self._kept_text = kept_text
         self._lock = threading.Lock()  # guards everything below
         self._records: deque[LogRecord] = deque()
@@ -94,7 +94,7 @@ class LogBook:
         with self._lock:
             records.append(record)
             self._text += len(record.text)
-            while len(records) > self._kept or (self._text > self._kept_text and len(records) > 1):
+            while len(records) > self._capacity or (self._text > self._kept_text and len(records) > 1):
                 self._text -= len(records.popleft().text)
         if self._listener is not None:
             self._listener(record)

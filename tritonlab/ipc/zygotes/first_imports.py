@@ -179,10 +179,10 @@ class _Reader:
                 base, package = os.path.join(base, part), f"{package}.{part}" if part else package
             elif not self._read_once(base + ".py", package.rpartition(".")[0]):
                 return False
-        within = [os.path.join(base, name) for name in names]
-        if any(os.path.isdir(path) for path in within):
+        candidates = [os.path.join(base, name) for name in names]
+        if any(os.path.isdir(path) for path in candidates):
             return False
-        return all(self._read_once(path + ".py", package) for path in within if os.path.exists(path + ".py"))
+        return all(self._read_once(path + ".py", package) for path in candidates if os.path.exists(path + ".py"))
 
     def _read_once(self, path: str, package: str) -> bool:
         path = os.path.abspath(path)

@@ -64,18 +64,18 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class ImportContext:
     """What modules see of the process that imports them."""
 
     variables: Mapping[str, str]
     directory: str
 
     @staticmethod
-    def now(variables: Mapping[str, str]) -> Place:
+    def now(variables: Mapping[str, str]) -> ImportContext:
         try:
-            return Place(variables, os.getcwd())
+            return ImportContext(variables, os.getcwd())
         except OSError:
-            return Place(variables, "")  # the working directory was removed
+            return ImportContext(variables, "")  # the working directory was removed
 
 
 class Growth:
@@ -83,10 +83,10 @@ class Growth:
     `growing` is its process, as soon as there is one. `standby` is a fork of the zygote that takes its place if it is
     killed. The lock of `Zygotes` guards the last two."""
 
-    def __init__(self, steps: Steps, place: Place) -> None:
+    def __init__(self, steps: Steps, context: ImportContext) -> None:
         self.steps = steps
         self.begun_with = 0  # how many of the steps the zygote had already that it is forked from
-        self.place = place
+        self.context = context
         self.zygote: ZygoteProcess | None = None
         self.growing: ZygoteProcess | None = None
         self.standby: ZygoteProcess | None = None
@@ -133,7 +133,7 @@ class Growth:
         parent.done.wait()
         if parent.zygote is None:
             raise ZygoteError(f"the one before it failed: {parent.failure}")
-        return parent.zygote.grow(self.steps[len(parent.steps) :], self.place.variables, self.place.directory)
+        return parent.zygote.grow(self.steps[len(parent.steps) :], self.context.variables, self.context.directory)
 
 
 @dataclass
@@ -176,9 +176,9 @@ class ZygoteFamily:
         begun = (growth for growth in self.all() if steps[: len(growth.steps)] == growth.steps)
         return max(begun, key=lambda growth: len(growth.steps))
 
-    def drop_outdated(self, place: Place) -> None:
-        """End the zygotes whose imports have seen another place, and forget those that are over."""
-        old = [growth for growth in self.grown.values() if growth.place != place or growth.is_over()]
+    def drop_outdated(self, context: ImportContext) -> None:
+        """End the zygotes whose imports have seen another context, and forget those that are over."""
+        old = [growth for growth in self.grown.values() if growth.context != context or growth.is_over()]
         for growth in old:
             del self.grown[growth.steps]
         retire(old)

@@ -75,7 +75,7 @@ class ZygoteKeeper:
         if zygote is None:
             return
         try:
-            standby = zygote.twin(growth.place.variables, growth.place.directory)
+            standby = zygote.twin(growth.context.variables, growth.context.directory)
         except (ImportLeftOut, ZygoteError, ForkRefused, OSError) as error:
             _log.debug("no standby of %s: %s", zygote, error)
             return

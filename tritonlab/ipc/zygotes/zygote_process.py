@@ -1,4 +1,4 @@
-"""`ZygoteProcess`, the kernel's end of a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
+"""`ZygoteProcess`, the server's end of a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class ZygoteProcess:
         os.close(self._life)
 
     def forget(self) -> None:
-        """Drop, in a forked child of the kernel, the descriptors that would keep the zygote alive after the kernel."""
+        """Drop, in a forked child of the server, the descriptors that would keep the zygote alive after the server."""
         self._closed = True
         self._socket.close()
         with contextlib.suppress(OSError):

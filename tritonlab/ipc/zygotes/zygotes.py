@@ -23,7 +23,7 @@ from ...stub._pb_stub.wire.fork_bodies import ImportStep
 from ..link.link_reader import LinkReader
 from ..processes.interpreter import Interpreter
 from ..processes.out_of_memory import memory_limit
-from .zygote_family import Growth, Origin, Place, Steps, ZygoteFamily, retire, share
+from .zygote_family import Growth, ImportContext, Origin, Steps, ZygoteFamily, retire, share
 from .zygote_keeper import ZygoteKeeper
 from .zygote_process import ForkRefused, ZygoteError, ZygoteProcess
 
@@ -161,19 +161,19 @@ class Zygotes:
         return family
 
     def _root(self, interpreter: Interpreter, variables: Mapping[str, str]) -> Growth:
-        root = Growth((), Place(variables, ""))
+        root = Growth((), ImportContext(variables, ""))
         self._keeper.begin(root, lambda: ZygoteProcess.start(interpreter, variables))
         return root
 
     def _growth(self, interpreter: Interpreter, family: ZygoteFamily, steps: Steps) -> Growth:
         if not steps:
             return family.root
-        place = Place.now(interpreter.variables(os.environ))
-        family.drop_outdated(place)
+        context = ImportContext.now(interpreter.variables(os.environ))
+        family.drop_outdated(context)
         found = family.grown.get(steps)
         if found is None:
             parent = family.nearest(steps)
-            found = family.grown[steps] = Growth(steps, place)
+            found = family.grown[steps] = Growth(steps, context)
             found.begun_with = len(parent.steps)
             start = partial(self._fork_of, interpreter, parent, found)
             self._keeper.begin(found, start, lambda: self._grown(interpreter, family, found))
@@ -207,10 +207,10 @@ class Zygotes:
         self.on_grown(interpreter, newest.steps)
         with self._lock:
             grown = [growth for each in self._families.values() for growth in each.grown.values()]
-        kept = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: g.used())
-        total = sum(growth.memory() for growth in [*kept, newest])
-        while kept and (total > self._limit or len(kept) >= _MOST):
-            oldest = kept.pop(0)
+        older = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: g.used())
+        total = sum(growth.memory() for growth in [*older, newest])
+        while older and (total > self._limit or len(older) >= _MOST):
+            oldest = older.pop(0)
             total -= oldest.memory()
             self._drop(oldest)
         if total > self._limit:

@@ -36,8 +36,8 @@ def artifact_of(path: str, value: Any) -> Artifact:
             return _saved(lambda file: np.savez(file, **named), "numpy.load(path)")
     torch = sys.modules.get("torch")
     if torch is not None and _is_of_torch(torch, value):
-        kept = value.state_dict() if isinstance(value, torch.nn.Module) else value
-        return _saved(lambda file: torch.save(kept, file), "torch.load(path, weights_only=True)")
+        state = value.state_dict() if isinstance(value, torch.nn.Module) else value
+        return _saved(lambda file: torch.save(state, file), "torch.load(path, weights_only=True)")
     if isinstance(value, str) and not path.endswith(".json"):
         return Artifact(value.encode(), "open(path).read()")
     try:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-from ...core.config.model_config import ConfigError, ModelConfig, parse_pbtxt
+from ...core.config.model_config import ConfigError, ModelConfig, read_config
 from ...core.config.model_config_rules import is_ensemble, polled
 from ...export.needed_models import named_in
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_repository_manager import select_versions
-from ...repository.model_tree import ModelTree, read_tree
+from ...repository.model_tree import ModelTree, is_environment, read_tree
 from .errors import FileError
 from .model_file import ModelFile
 from .original_text import OriginalText, is_text
@@ -48,7 +48,7 @@ class BaseDirectory:
         first = min(map(str, numbers), default="")
         inside = [entry.name + "/" * entry.is_dir() for entry in os.scandir(directory / first)] if first else []
         try:
-            config = polled(_parsed(directory), model_name=directory.name, files=inside)
+            config = polled(read_config(directory / CONFIG_FILE), model_name=directory.name, files=inside)
         except ConfigError as error:
             return cls(directory, tuple(numbers), None, error)
         return cls(directory, select_versions(config, numbers), config)
@@ -156,10 +156,10 @@ def models_in_order(bases: Mapping[str, BaseDirectory]) -> list[str]:
     needs = {name: [other for other in base.needs() if other in bases] for name, base in bases.items()}
     done: dict[str, None] = {}
 
-    def visit(name: str, way: tuple[str, ...]) -> None:
+    def visit(name: str, above: tuple[str, ...]) -> None:
         for other in needs[name]:
-            if other not in way and other not in done:
-                visit(other, (*way, other))
+            if other not in above and other not in done:
+                visit(other, (*above, other))
         done[name] = None
 
     for name in bases:
@@ -168,13 +168,5 @@ def models_in_order(bases: Mapping[str, BaseDirectory]) -> list[str]:
     return list(done)
 
 
-def _parsed(directory: Path) -> ModelConfig:
-    file = directory / CONFIG_FILE
-    # what is not UTF-8 may stand in a comment, and a server minds it as little
-    return parse_pbtxt(file.read_text("utf-8", "surrogateescape"), str(file)) if file.is_file() else ModelConfig()
-
-
 def _in_environment(file: str, tree: ModelTree) -> bool:
-    parents = [Path(file).parents[n].as_posix() for n in range(len(Path(file).parents) - 1)]
-    names: Collection[str] = {*tree.files, *tree.links}
-    return any(f"{parent}/pyvenv.cfg" in names or f"{parent}/bin/activate" in names for parent in parents)
+    return any(is_environment(tree.root / parent) for parent in list(Path(file).parents)[:-1])

@@ -43,8 +43,8 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
     # IPython drops leading blank lines before it splits the cell, but they count in the cell's line numbers
     blank = next((index for index, text in enumerate(lines) if text.strip()), 0)
     # with the magic as a comment the text is Python, which tracebacks colour and cut at statements
-    shown = [*lines[:blank], "#" + lines[blank], *lines[blank + 1 :]]
-    linecache.cache[origin] = (len(raw), None, shown, origin)
+    displayed = [*lines[:blank], "#" + lines[blank], *lines[blank + 1 :]]
+    linecache.cache[origin] = (len(raw), None, displayed, origin)
     return CellBody(origin, blank + 1, cell_label(shell, origin))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from ...core.config.model_config import ModelConfig
+from ...core.config.model_config import ModelConfig, with_only
 from ...core.inference.data_type import DataType
 from ...core.unknown_option import UnknownOption
 from .config_text import ConfigText
@@ -81,14 +81,14 @@ class ConfigOptions:
             if name == "parameters":
                 _merge_parameters(merged, part, written.source)
                 continue
-            given = _only(config, name)
+            in_config = with_only(config, name)
             line = written.line_of(name)
             # only its line tells a scalar that is written with its default value from one that is not written
-            if given != part and (given != ModelConfig() or line):
+            if in_config != part and (in_config != ModelConfig() or line):
                 raise OptionError(
                     f"{option} and {written.place(line)} both set {name}: keep one of them\n"
                     f"  the option means  {_one_line(part) or f'{name}: 0'}\n"
-                    f"  the config says   {_one_line(given) or f'{name}: 0'}",
+                    f"  the config says   {_one_line(in_config) or f'{name}: 0'}",
                     field=f"{option} and {written.place(line)}".rstrip(","),
                     fix="keep one of them",
                 )
@@ -193,16 +193,6 @@ def _add_tensor(part: ModelConfig, field_name: str, spec: str) -> None:
         if field_name == "output":
             raise OptionError(f"{spec!r}: only inputs can be optional")
         tensor.optional = True
-
-
-def _only(config: ModelConfig, name: str) -> ModelConfig:
-    """Return a config that has nothing but the field `name` of `config`."""
-    part = ModelConfig()
-    part.CopyFrom(config)
-    for field_descriptor, _ in config.ListFields():
-        if field_descriptor.name != name:
-            part.ClearField(field_descriptor.name)
-    return part
 
 
 def _one_line(config: ModelConfig) -> str:

@@ -106,14 +106,14 @@ class ConfigTextError(ConfigError):
             return []
         lines = self.written.text.splitlines()
         index = min(self.line - self.written.offset, len(lines)) - 1
-        shown = [""]
+        excerpt_lines = [""]
         for number in range(max(0, index - context), min(len(lines), index + context + 1)):
             line = number + 1 + self.written.offset
             arrow = f"{'-' * (5 - len(str(line)))}> {line} " if number == index else f"{line:>7} "
-            shown.append(arrow + lines[number])
+            excerpt_lines.append(arrow + lines[number])
             if number == index and self.column:
-                shown.append(" " * (7 + self.column) + "^")
-        return shown
+                excerpt_lines.append(" " * (7 + self.column) + "^")
+        return excerpt_lines
 
 
 def line_of_step(reason: str, written: ConfigText) -> int:
@@ -166,9 +166,9 @@ def faults(written: ConfigText) -> Iterator[ConfigTextError]:
 def _without_field(text: str, line: int, column: int) -> str | None:
     """Return the text with blanks for the innermost field, name and value, that stands at the place; None if no field
     that has an end does."""
-    place = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1]) + column - 1
+    offset = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1]) + column - 1
     for start, end in _fields(text):
-        if start <= place < end:
+        if start <= offset < end:
             return text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
     return None
 

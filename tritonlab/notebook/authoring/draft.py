@@ -12,7 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ...core.config.completed_text import completed_text
-from ...core.config.model_config import ConfigError, from_json, parse_pbtxt, print_pbtxt
+from ...core.config.model_config import (
+    ConfigError,
+    config_bytes,
+    from_json,
+    parse_pbtxt,
+    print_pbtxt,
+    read_config_text,
+)
 from ...core.config.model_config_rules import is_ensemble
 from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
@@ -107,10 +114,10 @@ class Draft:
         config itself. Raises ConfigTextError, OptionError, FileError.
         """
         if self.base is None:
-            return self.config_file.encode()
+            return config_bytes(self.config_file)
         if self.base.has_config:
             return self.base.original(CONFIG_FILE).edited(self.config_file)
-        return self.config_file.encode() if self.config_file.strip() else None
+        return config_bytes(self.config_file) if self.config_file.strip() else None
 
     @property
     def is_ensemble(self) -> bool:
@@ -266,22 +273,22 @@ class Draft:
             message = from_json(dict(config))
             if not message.model_transaction_policy.ListFields():  # it said that it is not decoupled
                 message.ClearField("model_transaction_policy")
-            given = ConfigText(print_pbtxt(message), "config=", model=self.name)
+            text_config = ConfigText(print_pbtxt(message), "config=", model=self.name)
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
-            given = ConfigText(config, "config=", model=self.name)
+            text_config = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():
             text = Path(config).read_bytes().decode("utf-8")
-            given = ConfigText(text, os.fspath(config), model=self.name)
+            text_config = ConfigText(text, os.fspath(config), model=self.name)
         else:
             raise FileError(f"there is no config file {os.fspath(config)!r}")
-        if self.cell_config.says_something and given.says_something:
+        if self.cell_config.says_something and text_config.says_something:
             raise OptionError(
-                f"{self.cell_config.source} and {given.source} both give the whole config: keep one of them "
+                f"{self.cell_config.source} and {text_config.source} both give the whole config: keep one of them "
                 f"(%triton config NAME --clear takes the first back)",
-                field=f"{self.cell_config.source} and {given.source}",
+                field=f"{self.cell_config.source} and {text_config.source}",
                 fix=f"keep one of them: %triton config {self.name} --clear takes the first back",
             )
-        return replace(self, given_config=given, settings=None)
+        return replace(self, given_config=text_config, settings=None)
 
 
 def model_path(path: str, version: int) -> str:
@@ -290,12 +297,12 @@ def model_path(path: str, version: int) -> str:
     `helper.py` -> `1/helper.py`; `../labels.txt` -> `labels.txt`. Raises FileError for a path that leaves the model
     directory, and for config.pbtxt.
     """
-    given = PurePosixPath(path.replace("\\", "/"))
-    parts = os.path.normpath(f"{version}/{given}").split("/")
+    relative = PurePosixPath(path.replace("\\", "/"))
+    parts = os.path.normpath(f"{version}/{relative}").split("/")
     if parts == [CONFIG_FILE]:
         fix = "use %%triton_config or config="
         raise FileError(f"{CONFIG_FILE} is written from the model's config: {fix}", field=path, fix=fix)
-    if given.is_absolute() or parts[0] == ".." or parts in ([str(version)], ["."]):
+    if relative.is_absolute() or parts[0] == ".." or parts in ([str(version)], ["."]):
         raise FileError(f"{path!r} is not a file below the model's directory (paths start at the version's)")
     return "/".join(parts)
 
@@ -308,7 +315,7 @@ def read_model(name: str, path: Path) -> Draft:
     """
     versions = version_numbers(path)
     config = path / CONFIG_FILE
-    text = config.read_bytes().decode("utf-8") if config.is_file() else ""
+    text = read_config_text(config)
     tree = read_tree(path)
     copied = {file: ModelFile((path / file).resolve()) for file in tree.files if file != CONFIG_FILE}
     linked = {link: ModelFile(os.fsencode(end), link=end) for link, end in tree.links.items()}

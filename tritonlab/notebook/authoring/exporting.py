@@ -46,7 +46,7 @@ def export_models(
     """Export models as `tritonlab.export` does. `workspace`: of the notebook, None if nothing of it is needed;
     `requests`: what is sent to prove the export besides the last requests, by default the golden ones; `options`: those
     of `export.repository.export`."""
-    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
+    chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
     whole = WholeExport(
         target,
         env=env or "none",
@@ -57,14 +57,14 @@ def export_models(
     whole.check(directory)
     if (capture or artifacts) and not dry_run:
         assert workspace is not None, "what is written again is the notebook's"
-        _write_artifacts(workspace, _own_names(workspace, given), artifacts or {}, capture)
-    found = [_model(workspace, each) for each in given]
+        _write_artifacts(workspace, _own_names(workspace, chosen), artifacts or {}, capture)
+    found = [_model(workspace, each) for each in chosen]
     return whole.write(found, directory, dry_run=dry_run, progress=progress, say=say, cancel=cancel, **options)
 
 
-def _words(given: str | Sequence[str]) -> list[str]:
+def _words(names: str | Sequence[str]) -> list[str]:
     """Return `a,b` and `["a", "b"]` as a list."""
-    parts = given.split(",") if isinstance(given, str) else given
+    parts = names.split(",") if isinstance(names, str) else names
     return [part.strip() for part in parts if part.strip()]
 
 

@@ -117,9 +117,9 @@ def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
 
 
 def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
-    given = re.findall(r"'(.*?)'", found["given"])
+    names = re.findall(r"'(.*?)'", found["given"])
     fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
-    words = [word for word in given if word in OWN_FIELDS] or [word for word in given if word in fields]
+    words = [word for word in names if word in OWN_FIELDS] or [word for word in names if word in fields]
     return f"{words[0]} is not an input: {found['model']}.infer(inputs={{…}}, {fields[words[0]]})" if words else ""
 
 

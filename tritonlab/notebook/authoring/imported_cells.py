@@ -28,21 +28,21 @@ def imported_cells(
             fix = f"%triton load {name} serves it"
             raise FileError(f"'{name}' has no model.py and no config.pbtxt that a cell could write: {fix}", fix=fix)
         return [_cell(["%%triton_config", name, *where], base, CONFIG_FILE)]
-    shown = base.newest() if version is None else version
-    source = base.model_path(shown)
+    number = base.newest() if version is None else version
+    source = base.model_path(number)
     _check_source(name, base, source)
     helpers = [
-        _cell(["%%triton_file", name, os.path.relpath(file, str(shown))], base, file) for file in base.texts(shown)
+        _cell(["%%triton_file", name, os.path.relpath(file, str(number))], base, file) for file in base.texts(number)
     ]
     config = [_cell(["%%triton_config", name], base, CONFIG_FILE)] if _says_something(base, name) else []
-    chosen = [] if shown == base.newest() else ["--version", str(shown)]
+    chosen = [] if number == base.newest() else ["--version", str(number)]
     return [*config, *helpers, _cell(["%%triton_model", name, *where, *chosen], base, source)]
 
 
 def left_in_place(base: BaseDirectory, *, version: int | None = None) -> list[str]:
     """Return the files of the model that no cell of `imported_cells` writes, sorted."""
-    shown = base.newest() if version is None else version
-    written = {CONFIG_FILE, *([base.model_path(shown), *base.texts(shown)] if base.is_python else [])}
+    number = base.newest() if version is None else version
+    written = {CONFIG_FILE, *([base.model_path(number), *base.texts(number)] if base.is_python else [])}
     return sorted({*base.tree.files, *base.tree.links} - written)
 
 

@@ -66,14 +66,14 @@ def import_repository(
         raise AlreadyExistsError(f"{path} is there already: overwrite=True replaces it, or name another notebook")
     bases = {name: BaseDirectory.read(root / name) for name in ModelRepositoryManager([root]).names()}
     cells, left = _cells_of(bases, path.parent)
-    shown = shown_path(root, path.parent)
+    where = shown_path(root, path.parent)
     in_cells = [name for name in models_in_order(bases) if name in cells]
     failing = _failing(bases, left)
     sources = [
-        ("markdown", _title(root.name, shown, bases, left), ()),
-        *_opening(shown, left),
+        ("markdown", _title(root.name, where, bases, left), ()),
+        *_opening(where, left),
         *(cell for name in in_cells for cell in _of_model(name, bases[name], cells[name], name in failing)),
-        *_exporting(shown),
+        *_exporting(where),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_document(sources), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -99,13 +99,13 @@ def _cells_of(bases: Mapping[str, BaseDirectory], start: Path) -> tuple[dict[str
     return cells, left
 
 
-def _title(name: str, shown: str, bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> str:
-    rows = [f"| `{each}` | {base.kind or 'unknown'} | {_place(each, left)} |" for each, base in bases.items()]
+def _title(name: str, where: str, bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> str:
+    rows = [f"| `{each}` | {base.kind or 'unknown'} | {_whereabouts(each, left)} |" for each, base in bases.items()]
     return "\n".join(
         [
             f"# {name}",
             "",
-            f"The models of the repository `{shown}`, written by tritonlab. Run the cells from top to bottom; edit one",
+            f"The models of the repository `{where}`, written by tritonlab. Run the cells from top to bottom; edit one",
             "and run it again. Files that no cell writes, such as weights, stay there and are used from there.",
             "The last cell writes the whole repository again: what you have not edited is the same, byte for byte.",
             "",
@@ -116,18 +116,18 @@ def _title(name: str, shown: str, bases: Mapping[str, BaseDirectory], left: Mapp
     )
 
 
-def _place(name: str, left: Mapping[str, str]) -> str:
+def _whereabouts(name: str, left: Mapping[str, str]) -> str:
     return "stays in the repository" if name in left else "in the cells below"
 
 
-def _opening(shown: str, left: Mapping[str, str]) -> Iterator[_Source]:
+def _opening(where: str, left: Mapping[str, str]) -> Iterator[_Source]:
     yield "code", "import tritonlab\n\n%load_ext tritonlab", ()
     why = (
         "serves the models that stay in the repository"
         if left
         else "finds the repository; its models are in cells below"
     )
-    yield "code", f"# {why}\nopened = tritonlab.open({shown!r}, models={list(left)!r})\nopened", ()
+    yield "code", f"# {why}\nopened = tritonlab.open({where!r}, models={list(left)!r})\nopened", ()
 
 
 def _failing(bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> set[str]:
@@ -159,9 +159,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("`", "'")
 
 
-def _exporting(shown: str) -> Iterator[_Source]:
+def _exporting(where: str) -> Iterator[_Source]:
     yield "markdown", "## Export\n\nThe whole repository, with what was edited above.", ()
-    yield "code", f"opened.export({(shown.rstrip('/') + '_exported')!r}, overwrite=True)", ()
+    yield "code", f"opened.export({(where.rstrip('/') + '_exported')!r}, overwrite=True)", ()
 
 
 def _document(sources: Sequence[_Source]) -> dict[str, Any]:
@@ -175,5 +175,5 @@ def _document(sources: Sequence[_Source]) -> dict[str, Any]:
             "source": text.splitlines(keepends=True),
         }
         cells.append({**made, "execution_count": None, "outputs": []} if kind == "code" else made)
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    kernelspec = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernelspec}, "nbformat": 4, "nbformat_minor": 5}

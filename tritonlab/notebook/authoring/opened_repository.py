@@ -19,7 +19,7 @@ from ...core.plain_facts import by_number
 from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...export.machine_bound import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
-from ...repository.layout import CONFIG_FILE, fingerprint, version_numbers
+from ...repository.layout import fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
 from ...repository.place import make_repository
@@ -243,15 +243,15 @@ class OpenedRepository(Mapping[str, OpenedModel]):
     def _is_served_from_here(self, name: str) -> bool:
         """Return whether the repository's model is the one that the server loads by the name."""
         is_named = self._names is None or name in self._names
-        return is_named and self._place(name) == self.path / name
+        return is_named and self._directory(name) == self.path / name
 
-    def _place(self, name: str) -> Path | None:
+    def _directory(self, name: str) -> Path | None:
         """Return the directory from which the server loads a model of this name."""
         places = self.workspace.server.core.repository.directories().get(name, [])
         return places[0] if places else None
 
     def _is_elsewhere(self, name: str) -> bool:
-        return self._place(name) not in (None, self.path / name)
+        return self._directory(name) not in (None, self.path / name)
 
     def take_back(self, name: str) -> Model:
         """Serve the model as it lies here. Raises ModelLoadError, NotFoundError once the repository is closed."""
@@ -308,8 +308,8 @@ class OpenedRepository(Mapping[str, OpenedModel]):
             return ExportedModel(self.path / name, [*never_ran(answers)])
         warnings = []
         if report.error is not None:
-            kept = "the version that serves" if report.ready_at else "what could not be loaded"
-            warnings = [f"its cells did not load when they ran last: {kept} was exported"]
+            exported = "the version that serves" if report.ready_at else "what could not be loaded"
+            warnings = [f"its cells did not load when they ran last: {exported} was exported"]
         return ExportedModel(self.workspace.repository / name, warnings)
 
     def facts(self) -> list[OpenedFacts]:
@@ -335,11 +335,11 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def _clash(self, name: str) -> tuple[str, str]:
         """Return why another model of the name serves, and how this one would."""
-        place = self._place(name)
-        if place is not None and place.parent == self.workspace.repository:
+        directory = self._directory(name)
+        if directory is not None and directory.parent == self.workspace.repository:
             reason = "a cell of this notebook writes a model of this name, which serves"
             return reason, f"opened[{name!r}].load() serves this one instead, and forgets the cell's"
-        where = str(place.parent) if place is not None else "another repository"
+        where = str(directory.parent) if directory is not None else "another repository"
         reason = f"the model of this name in {where} serves, which was opened before"
         return reason, f"close that one first: tritonlab.open({where!r}).close()"
 
@@ -417,7 +417,7 @@ def repository_in(directory: str | PathLike[str]) -> Path:
             field=str(path),
             fix=fix,
         )
-    if (path / CONFIG_FILE).is_file() or version_numbers(path):
+    if is_model_directory(path):
         fix = f"open {os.fspath(path.parent)!r}, or load this one: %triton load {path.name} {os.fspath(directory)}"
         raise FileError(f"{os.fspath(directory)!r} is one model, not a repository: {fix}", field=str(path), fix=fix)
     return path

@@ -35,12 +35,12 @@ class OriginalText:
         self._content = content
         self._encoding = _python_encoding(content) if is_python else "utf-8"
         self._lines = list(_split(content[len(self._mark) :]))
-        self._shown = [line.content.decode(self._encoding, "replace") for line in self._lines]
+        self._texts = [line.content.decode(self._encoding, "replace") for line in self._lines]
 
     @property
     def text(self) -> str:
         """The text as a cell shows it, without the line break at its end."""
-        return "\n".join(self._shown)
+        return "\n".join(self._texts)
 
     def edited(self, text: str) -> bytes:
         """Return the file with the text of a cell: lines that are equal keep their bytes, others are encoded as the
@@ -49,18 +49,18 @@ class OriginalText:
         Raises FileError for a character that the file's encoding does not have.
         """
         lines = [_as_ipython_has_it(line) for line in re.split("\r\n|\n|\r", text)]
-        used, kept = _without_blank_end(lines), _without_blank_end([_as_ipython_has_it(line) for line in self._shown])
-        if used and kept and used[-1].rstrip() == kept[-1].rstrip():
-            used[-1] = kept[-1]
-        if used == kept:
+        used, former = _without_blank_end(lines), _without_blank_end([_as_ipython_has_it(line) for line in self._texts])
+        if used and former and used[-1].rstrip() == former[-1].rstrip():
+            used[-1] = former[-1]
+        if used == former:
             return self._content
-        if not kept:
+        if not former:
             return self._mark + self._encode(text)
-        return self._mark + self._written(used, kept) + self._rest(len(kept))
+        return self._mark + self._written(used, former) + self._rest(len(former))
 
-    def _written(self, used: Sequence[str], kept: Sequence[str]) -> bytes:
+    def _written(self, used: Sequence[str], former: Sequence[str]) -> bytes:
         written: list[Line] = []
-        matcher = difflib.SequenceMatcher(None, kept, used, autojunk=False)
+        matcher = difflib.SequenceMatcher(None, former, used, autojunk=False)
         for operation, first, last, start, stop in matcher.get_opcodes():
             if operation == "equal":
                 written += self._lines[first:last]
@@ -68,7 +68,7 @@ class OriginalText:
                 written += [Line(self._encode(line), self._usual_end) for line in used[start:stop]]
         *before, end = written or [Line(b"", b"")]
         # the last line ends as the last one of the file does, wherever that is now
-        closing = self._lines[len(kept) - 1].end
+        closing = self._lines[len(former) - 1].end
         return b"".join(line.content + (line.end or self._usual_end) for line in before) + end.content + closing
 
     def _rest(self, first: int) -> bytes:

@@ -36,14 +36,14 @@ def open_endpoints(
     UnknownOption.check("serve", options, [*_OPTIONS, *_RULES])
     token = new_token()
     try:
-        given = read_endpoint_options(arguments, AccessRules(token=token, model_control=False, settings=False))
+        chosen = read_endpoint_options(arguments, AccessRules(token=token, model_control=False, settings=False))
     except CommandLineError as error:
         raise OptionError(str(error)) from None
     rules = {name: options.pop(name) for name in _RULES if name in options}
-    given = replace(given, access=replace(given.access, **rules), **options)
+    chosen = replace(chosen, access=replace(chosen.access, **rules), **options)
     make_room()
-    endpoints = Endpoints.from_server(server, given)
-    if given.access.token == token:
+    endpoints = Endpoints.from_server(server, chosen)
+    if chosen.access.token == token:
         try:
             text = _client_examples(endpoints)
         except BaseException:  # there is no file with the token; nobody has the ports to close them
@@ -65,9 +65,9 @@ def _client_examples(endpoints: Endpoints) -> str:
     """
     clients = [(endpoints.http, "http"), (endpoints.grpc, "grpc")]
     lines = [
-        f'tritonclient.{name}.InferenceServerClient("{place}").infer(…, headers=dict(headers))'
-        for place, name in clients
-        if place
+        f'tritonclient.{name}.InferenceServerClient("{address}").infer(…, headers=dict(headers))'
+        for address, name in clients
+        if address
     ]
     if endpoints.metrics:
         lines.append(f"curl -H @{endpoints.header_file} http://{endpoints.metrics}/metrics")

@@ -59,7 +59,7 @@ class SourceMap:
             before = {path: found for path, found in self._segments.items() if path.startswith(root)}
             for path in before:
                 del self._segments[path]
-            self._segments.update((_place(path), tuple(found)) for path, found in files.items() if found)
+            self._segments.update((_resolve(path), tuple(found)) for path, found in files.items() if found)
         return before
 
     def remember(self, directory: str, processes: Iterable[int]) -> None:
@@ -99,14 +99,14 @@ class SourceMap:
             return _locate(self._segments, file, line)
 
 
-def _place(file: str) -> str:
+def _resolve(file: str) -> str:
     """Return the path without links, but that the file itself may be one: into the directory that it was taken from."""
     folder, name = os.path.split(file)
     return os.path.join(os.path.realpath(folder), name)
 
 
 def _locate(known: Mapping[str, Sequence[Segment]], file: str, line: int) -> tuple[str, int]:
-    for segment in known.get(_place(file)) or known.get(os.path.realpath(file), ()):
+    for segment in known.get(_resolve(file)) or known.get(os.path.realpath(file), ()):
         if segment.first <= line <= segment.last:
             return segment.origin, line + segment.offset
     return file, line

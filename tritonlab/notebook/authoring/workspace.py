@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .cells import CellBody
 
 
-class Opened(Protocol):
+class ClosableRepository(Protocol):
     """What the workspace needs of a repository that was opened (`opened_repository.py`)."""
 
     def close(self, *, unload: bool = True) -> None: ...
@@ -73,7 +73,7 @@ class Workspace:
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
         #: the repositories that were opened, by their paths
-        self.repositories: dict[Path, Opened] = {}
+        self.repositories: dict[Path, ClosableRepository] = {}
         #: what `%triton trace` collects, while it does
         self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
@@ -108,7 +108,9 @@ class Workspace:
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
         if sample is not None:
-            stated = self.draft(name).with_changes(source, config, files, version, options, body, base)
+            stated = self.draft(name).with_changes(
+                source, config, files=files, version=version, options=options, body=body, base=base
+            )
             more: dict[str, Any] = dict(config=config, files=files, version=version, body=body, capture=capture)
             more["base"] = base
 
@@ -119,7 +121,9 @@ class Workspace:
             return load_by_sample(sample, stated.options, stated.config.message, load)
         started = time.perf_counter()
         with self._lock:
-            draft = self.draft(name).with_changes(source, config, files, version, options, body, base)
+            draft = self.draft(name).with_changes(
+                source, config, files=files, version=version, options=options, body=body, base=base
+            )
             draft = draft if capture is None else draft.with_captured(capture)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.status import LoadInterrupted, ModelError, TritonError
+from ...core.status import LoadInterrupted, ModelError, ModelLoadError, RemoteException, TritonError
 from ...repository.model_directory import Edited, Link, Made, ModelDirectory, Stamp, stamp_of
 from .draft import Draft
 from .errors import refused_files
 from .model_file import ModelFile
 from .source_map import Segment, SourceMap, located
-from .syntax import check_syntax
 
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
@@ -184,7 +184,7 @@ class WrittenModel:
         foreign = b"EXECUTION_ENV_PATH" in (draft.config_content or b"") or "triton_python_backend_stub" in files
         if draft.source is not None and not foreign:
             path = str(self._directory.path / draft.model_path)
-            check_syntax(draft.source.text(), path, model=self.name, version=draft.version, sources=self._sources)
+            _check_syntax(draft.source.text(), path, model=self.name, version=draft.version, sources=self._sources)
         with refused_files():
             directories = draft.base.tree.directories if draft.base is not None else ()
             self._directory.replace({path: _made(file) for path, file in files.items()}, draft.version, directories)
@@ -225,3 +225,32 @@ def pids_of(server: Server, name: str) -> frozenset[int]:
     model = server.core.model(name)
     serving = model.latest if model is not None else None
     return frozenset([pid for instance in serving.instances if (pid := instance.pid)] if serving is not None else [])
+
+
+def _check_syntax(text: str, path: str, *, model: str, version: int, sources: SourceMap) -> None:
+    """Raise the ModelLoadError that loading `text` from `path` would end in; its place is where the author
+    wrote it.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the stub shows them, once
+            compile(text, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # ValueError: a NUL in the text
+        message = f"load failed for model '{model}': version {version} is at UNAVAILABLE state: Internal: "
+        message += f"{type(error).__name__}: {error};\n"  # rule 2.5.1
+        raise ModelLoadError(message, exception=located(_as_remote(error), sources.locate)) from None
+
+
+def _as_remote(error: Exception) -> RemoteException:
+    detail = {}
+    if isinstance(error, SyntaxError):
+        detail = {
+            "msg": error.msg,
+            "filename": error.filename,
+            "lineno": error.lineno,
+            "offset": error.offset,
+            "text": error.text,
+            "end_lineno": error.end_lineno,
+            "end_offset": error.end_offset,
+        }
+    return RemoteException(type(error).__name__, str(error), detail=detail)

@@ -26,11 +26,11 @@ def artifact(shell: Any, workspace: Workspace, line: str) -> Text:
         value = eval(expression, dict(user_namespace()))
     except Exception as error:  # of the author's expression; our frames tell nothing
         raise OptionError(f"{expression!r}: {type(error).__name__}: {error}") from None
-    kept = artifact_of(path, value)
-    written = workspace.write_file(name, path, kept.data)
+    stored = artifact_of(path, value)
+    written = workspace.write_file(name, path, stored.data)
     if workspace.draft(name).loadable:
         with LoadingCard(workspace, name, quiet=True):
             bind(shell, workspace.load(name, if_changed=True))
-    text = f"{written} of {name} has {len(kept.data):,} bytes; the model reads it with {kept.reader}"
+    text = f"{written} of {name} has {len(stored.data):,} bytes; the model reads it with {stored.reader}"
     where = "path is os.path.join(os.path.dirname(__file__), ...)"
-    return Text(f"{text}, where {where}", {"model": name, "path": written, "bytes": len(kept.data)})
+    return Text(f"{text}, where {where}", {"model": name, "path": written, "bytes": len(stored.data)})

@@ -29,10 +29,10 @@ def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[s
     function = _function(tokens[:opened], namespace)
     if function is None:
         return None
-    given = _keywords(tokens[opened + 1 :])
+    present = _keywords(tokens[opened + 1 :])
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return fragment, [f"{name}=" for name in names if name.startswith(fragment) and name not in given]
+    return fragment, [f"{name}=" for name in names if name.startswith(fragment) and name not in present]
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:

@@ -58,8 +58,8 @@ def input_keys(text: str, namespace: Mapping[str, Any]) -> Found | None:
         names = [str(tensor["name"]) for tensor in model.config()["input"]]
     except TritonError:
         return None
-    given = _GIVEN.findall(found["before"])
-    return _fitting(found["typed"], [name for name in names if name not in given])
+    present = _GIVEN.findall(found["before"])
+    return _fitting(found["typed"], [name for name in names if name not in present])
 
 
 def _attributes(name: str, body: str) -> Sequence[str]:

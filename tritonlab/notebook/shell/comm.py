@@ -99,11 +99,11 @@ class Windows:
             window.tell(models)
         return states.moving
 
-    def _answer(self, do: str, given: Mapping[str, Any], tell: Tell) -> JsonAnswer:
+    def _answer(self, do: str, arguments: Mapping[str, Any], tell: Tell) -> JsonAnswer:
         call = CALLS.get(do)
         if call is None:
             raise ValueError(f"tritonlab {_version()} knows no {do!r}")
-        return call(self._workspace(), **given, **({"tell": tell} if do in TELLING else {}))
+        return call(self._workspace(), **arguments, **({"tell": tell} if do in TELLING else {}))
 
 
 class Window:

@@ -83,8 +83,8 @@ def run(context: Context, line: str) -> Any:
         arguments = argparse.Namespace(rest=line, json=as_json)
     else:
         arguments = parse(command.parser, rest)
-    shown = command.run(replace(context, json=arguments.json), arguments)
-    return JsonFacts.from_shown(shown) if arguments.json else shown
+    result = command.run(replace(context, json=arguments.json), arguments)
+    return JsonFacts.from_result(result) if arguments.json else result
 
 
 @dataclass(frozen=True)
@@ -393,14 +393,14 @@ COMMANDS = {
     ),
     "debug": _command(
         "debug",
-        lambda context, given: debug(context.workspace, given.name, vscode=given.vscode),
+        lambda context, options: debug(context.workspace, options.name, vscode=options.vscode),
         "type to a model that is paused at breakpoint()",
         _name(nargs="?"),
         (("--vscode",), {"action": "store_true", "help": "let VS Code attach, and print what it needs for that"}),
     ),
     "postmortem": _command(
         "postmortem",
-        lambda context, given: postmortem(context.workspace.server, given.name),
+        lambda context, options: postmortem(context.workspace.server, options.name),
         "look at a model's last exception, where its frames still live",
         _name(nargs="?"),
     ),
@@ -420,20 +420,20 @@ COMMANDS = {
     ),
     "artifact": _unread(
         "artifact",
-        lambda context, given: artifact(context.shell, context.workspace, given.rest),
+        lambda context, options: artifact(context.shell, context.workspace, options.rest),
         "keep a value of the notebook as a file beside model.py, which is exported with it",
         "NAME weights.pt=expression",
     ),
     "preflight": _command(
         "preflight",
-        lambda context, given: context.model(given.name).preflight(target=given.target),
+        lambda context, options: context.model(options.name).preflight(target=options.target),
         "show what of a model will not work on a release of Triton, and what to do",
         _name(),
         TARGET,
     ),
     "serve": _unread(
         "serve",
-        lambda context, given: serve(context.workspace, given.rest, as_json=context.json),
+        lambda context, options: serve(context.workspace, options.rest, as_json=context.json),
         "open HTTP, gRPC and metrics ports",
         "[--http-port 8000] [--no-token] [--allow-model-control=true] … (flags of `tritonlab serve` about ports); "
         "--dynamo: show the commands that serve the models in a fleet of NVIDIA Dynamo",
@@ -449,7 +449,7 @@ COMMANDS = {
     ),
     "edit": _command(
         "edit",
-        lambda context, given: edit(context.shell, context.workspace, given.name),
+        lambda context, options: edit(context.shell, context.workspace, options.name),
         "put a model's source into the next cell, also of an opened repository",
         _name(),
     ),

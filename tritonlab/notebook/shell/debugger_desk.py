@@ -30,7 +30,7 @@ class CellLines:
         self._locate = locate
         self._label = label
 
-    def shown(self, text: str, file: str) -> str:
+    def with_cells(self, text: str, file: str) -> str:
         """Return what the debugger printed, which may list lines of `file`."""
         text = _PLACE.sub(self._place, text)
         return _LISTED.sub(lambda found: str(self._locate(file, int(found["line"]))[1]).rjust(3), text)
@@ -88,7 +88,7 @@ class NotebookDesk:
         return self._runs and threading.current_thread() is threading.main_thread()
 
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
-        print(self._lines.shown(prompt.text, prompt.file), end="", flush=True)
+        print(self._lines.with_cells(prompt.text, prompt.file), end="", flush=True)
         try:
             with self.watch:
                 line = input(prompt.prompt)

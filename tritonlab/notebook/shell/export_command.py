@@ -63,10 +63,10 @@ def _environment(arguments: argparse.Namespace) -> EnvironmentOptions:
     return EnvironmentOptions(arguments.env, arguments.target, python=arguments.env_python, budget=budget)
 
 
-def _artifacts(given: Sequence[str]) -> list[tuple[str, Any]]:
+def _artifacts(texts: Sequence[str]) -> list[tuple[str, Any]]:
     """Return the files and values of `weights.pt=expression`. Raises OptionError."""
     found = []
-    for text in given:
+    for text in texts:
         path, equals, expression = (part.strip() for part in text.partition("="))
         if not path or not equals or not expression:
             raise OptionError(f"write --artifact weights.pt=expression, not {text!r}")

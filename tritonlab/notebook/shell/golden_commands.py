@@ -21,7 +21,7 @@ _USAGE = "%triton golden add NAME INPUT0=expression, … | check [NAME] | update
 _PATIENCE = 10.0
 
 
-class Updated:
+class GoldenUpdated:
     """The files whose answers have changed."""
 
     def __init__(self, paths: list[Path]) -> None:
@@ -34,7 +34,7 @@ class Updated:
         return "\n".join(["renewed:", *map(str, self.paths)]) if self.paths else "every answer is as it was"
 
 
-class Kept:
+class GoldenAdded:
     """The file of a new case, and the error that is kept if there was no answer."""
 
     def __init__(self, path: Path, error: str = "") -> None:
@@ -48,21 +48,23 @@ class Kept:
         return f"kept: {self.path}" + f"\nwhat is kept is an error: {self.error}" * bool(self.error)
 
 
-def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
+def golden(workspace: Workspace, line: str) -> GoldenReport | GoldenUpdated | GoldenAdded:
     """Do what `%triton golden <line>` says. Raises OptionError."""
     verb, _, rest = line.strip().partition(" ")
     name, _, inputs = rest.strip().partition(" ")
-    kept = GoldenSet(ask=asks_of(workspace.server))
+    suite = GoldenSet(ask=asks_of(workspace.server))
     try:
         if verb in ("check", "update") and not inputs:
             if name:
                 workspace.server.model(name).config()  # raises for one that is not loaded
-            return kept.check(model=name or None) if verb == "check" else Updated(kept.update(model=name or None))
+            if verb == "update":
+                return GoldenUpdated(suite.update(model=name or None))
+            return suite.check(model=name or None)
         if verb == "add" and name:
             model = workspace.server.model(name)
             request = model.create_request(inputs=inputs_of(model, inputs))
             outcome = ask(model, request)
-            return Kept(kept.add(outcome), str(outcome.error or ""))
+            return GoldenAdded(suite.add(outcome), str(outcome.error or ""))
     except (ValueError, FileExistsError) as error:
         raise OptionError(str(error)) from None
     raise OptionError(_USAGE, fix=_USAGE)
@@ -92,10 +94,10 @@ def named_values(text: str) -> dict[str, Any]:
 
 def replay(workspace: Workspace, name: str) -> None:
     """Send a model that was just loaded its kept requests, and print the verdict."""
-    kept = GoldenSet(ask=asks_of(workspace.server))
-    if not (kept.directory / name).is_dir():
+    suite = GoldenSet(ask=asks_of(workspace.server))
+    if not (suite.directory / name).is_dir():
         return
     try:
-        print(kept.check(model=name, seconds=_PATIENCE))
+        print(suite.check(model=name, seconds=_PATIENCE))
     except ValueError as error:
         print(f"golden: {error}")

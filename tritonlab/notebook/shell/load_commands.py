@@ -34,11 +34,11 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
     """
     model, options = context.model(arguments.name), dict[str, Any]()
     for name in ("concurrency", "request_rate"):
-        if (given := getattr(arguments, name)) is not None:
-            options[name] = _numbers(given)
+        if (text := getattr(arguments, name)) is not None:
+            options[name] = _numbers(text)
     options |= {name: value for name in ("duration", "batch") if (value := getattr(arguments, name)) is not None}
     if arguments.shape:
-        options["shapes"] = dict(_shape(given) for given in arguments.shape)
+        options["shapes"] = dict(_shape(text) for text in arguments.shape)
     if not options:
         options["shapes"] = smallest_shapes(model.config())
         if not arguments.csv and not arguments.json:

@@ -40,8 +40,8 @@ class LogLine:
     def where(self, level: bool) -> str:
         """Return the instance, the level if `level` and it is not INFO, and the place."""
         record = self.record
-        shown = record.level if level and record.line and record.level != "INFO" else ""
-        return "".join(f"{part}  " for part in (record.instance or record.model, shown, self.place) if part)
+        level_text = record.level if level and record.line and record.level != "INFO" else ""
+        return "".join(f"{part}  " for part in (record.instance or record.model, level_text, self.place) if part)
 
 
 class LogView:
@@ -65,8 +65,8 @@ class LogView:
         """Return the last lines, which say what happened last."""
         lines = "\n".join(line.where(level=True) + line.text for line in self.lines).split("\n")
         left = len(lines) - MOST_LINES + 1
-        shown = [f"… {left} lines before", *lines[left:]] if left > 1 else lines
-        return "\n".join(shown) or "no output"
+        displayed = [f"… {left} lines before", *lines[left:]] if left > 1 else lines
+        return "\n".join(displayed) or "no output"
 
     def _repr_html_(self) -> str:
         lines = "".join(

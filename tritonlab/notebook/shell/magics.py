@@ -219,8 +219,8 @@ class TritonMagics(Magics):
                 if not workspace.awaits_source(args.name, written) or _is_raised_in(body, error):
                     raise
                 why = workspace.describe_error(error) or str(error).strip()
-                kept = f"{path} is kept for {args.name}, whose own cell decides: as it ran last, it did not load."
-                print(f"{kept}\n\n{why}")
+                note = f"{path} is kept for {args.name}, whose own cell decides: as it ran last, it did not load."
+                print(f"{note}\n\n{why}")
             if just_renewed or workspace.report(args.name) is not before:
                 self._renewed[args.name] = self._cell_number()
         elif not args.quiet:
@@ -268,7 +268,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         names=lambda: workspace().names(),
         places=places,
         paused=lambda: workspace().server.debugger.words(),
-        shown=lambda line: printed.has_shown(line),
+        has_shown=lambda line: printed.has_shown(line),
     )
     install(tracebacks)
     cell = RunningCell()

@@ -28,7 +28,7 @@ class _Cell:
     """The number of lines below one cell. `info` is what IPython says of it."""
 
     info: object
-    shown: int = 0
+    lines_shown: int = 0
     left: dict[str, int] = field(default_factory=dict)  # model -> lines that were not shown
     texts: set[str] = field(default_factory=set)  # the lines, without the models' names
 
@@ -56,10 +56,10 @@ class PrintedLines(Instrument):
             if not self._cells or self._quiet:
                 return
             cell = self._cells[-1]
-            if cell.shown == MOST:
+            if cell.lines_shown == MOST:
                 cell.left[record.model] = cell.left.get(record.model, 0) + 1
                 return
-            cell.shown += 1
+            cell.lines_shown += 1
             cell.texts.add(record.text)
         logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
         text = LogLine.from_record(record, self._places(record)).text

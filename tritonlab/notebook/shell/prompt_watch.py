@@ -32,42 +32,42 @@ class PromptWatch:
         self.gone = ""
         self._ask = ask
         self._lock = threading.Lock()  # guards the rest
-        self._over = threading.Event()
+        self._ended = threading.Event()
         #: whether a window of this kernel has ever been asked for a line
         self._known = False
-        self._shown = self._looked = 0.0
+        self._visible_at = self._looked = 0.0
         self._answered = False  # whether a window has answered since the prompt began
 
-    def seen(self, shown: bool, asked: bool = False) -> None:
+    def seen(self, visible: bool, asked: bool = False) -> None:
         """Note whether a window shows a box, and whether it knows of this line: the box may have gone
         before it could be seen."""
         with self._lock:
             self._looked = time.monotonic()
             self._answered = True
-            self._known = self._known or shown or asked
-            if shown:
-                self._shown = self._looked
+            self._known = self._known or visible or asked
+            if visible:
+                self._visible_at = self._looked
 
     def __enter__(self) -> None:
         self.gone = ""
         with self._lock:
-            self._shown = self._looked = time.monotonic()
+            self._visible_at = self._looked = time.monotonic()
             self._answered = False
-            self._over = over = threading.Event()
-        threading.Thread(target=self._watch, args=(over,), name="prompt watch", daemon=True).start()
+            self._ended = ended = threading.Event()
+        threading.Thread(target=self._watch, args=(ended,), name="prompt watch", daemon=True).start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            self._over.set()
+            self._ended.set()
 
-    def _watch(self, over: threading.Event) -> None:
+    def _watch(self, ended: threading.Event) -> None:
         windows = self._ask(True)
-        while not over.wait(_ASK_SECONDS):
+        while not ended.wait(_ASK_SECONDS):
             windows = max(windows, self._ask(True))
             with self._lock:
-                if not over.is_set() and self._nobody_sees_it(windows):
+                if not ended.is_set() and self._nobody_sees_it(windows):
                     self.gone = "its output was cleared or its page closed"
                     self._ask(False)  # before the cell ends: who sees that may run another one at once
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -76,6 +76,6 @@ class PromptWatch:
     def _nobody_sees_it(self, windows: int) -> bool:
         """Return whether no window has reported for long that it shows the prompt. A window that reports, but shows no
         box, may belong to another front end than the one that prompts."""
-        latest = self._shown if self._known else self._looked
+        latest = self._visible_at if self._known else self._looked
         patience = _GONE_SECONDS if self._answered else _FIRST_SECONDS
         return bool(windows) and time.monotonic() - latest > patience

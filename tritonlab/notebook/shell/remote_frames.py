@@ -46,8 +46,8 @@ def _stand_in(remote: RemoteException) -> BaseException:
 def _syntax_error(remote: RemoteException) -> BaseException:
     kind: Any = getattr(builtins, remote.type_name, SyntaxError)
     detail = remote.detail
-    place = [detail.get(key) for key in ("filename", "lineno", "offset", "text", "end_lineno", "end_offset")]
-    error: BaseException = kind(detail.get("msg") or remote.text, tuple(place))
+    location = [detail.get(key) for key in ("filename", "lineno", "offset", "text", "end_lineno", "end_offset")]
+    error: BaseException = kind(detail.get("msg") or remote.text, tuple(location))
     return error
 
 
@@ -55,12 +55,12 @@ def _without_repeats(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """Return the frames without most of those that a recursion repeats: in a kernel IPython would print all of them,
     which takes many seconds and thousands of lines."""
     counts, seen = Counter(frames), Counter[Frame]()
-    kept = []
+    distinct = []
     for frame in frames:
         seen[frame] += 1
         if counts[frame] <= _MOST_REPEATS or seen[frame] < _MOST_REPEATS or seen[frame] == counts[frame]:
-            kept.append(frame)
-    return tuple(kept)
+            distinct.append(frame)
+    return tuple(distinct)
 
 
 def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> TracebackType | None:

@@ -26,8 +26,8 @@ class Text:
         return found
 
     def __repr__(self) -> str:
-        shown = few_lines(self.text)
-        return shown if shown == self.text else f"{shown}: print(_.text) shows them"
+        text = few_lines(self.text)
+        return text if text == self.text else f"{text}: print(_.text) shows them"
 
     def _repr_html_(self) -> str | None:
         """Return a long text whole; a short one is shown as it is."""
@@ -40,9 +40,9 @@ class JsonFacts(dict[str, Any]):
     """What `--json` returns: a dict whose text is JSON, on one line."""
 
     @staticmethod
-    def from_shown(shown: Any) -> JsonFacts:
+    def from_result(result: Any) -> JsonFacts:
         """Return what a subcommand would show; nothing is an empty object."""
-        return JsonFacts(plain(shown) if shown is not None else {})
+        return JsonFacts(plain(result) if result is not None else {})
 
     def __repr__(self) -> str:
         return json.dumps(self, ensure_ascii=False, allow_nan=False)

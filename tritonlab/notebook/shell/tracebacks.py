@@ -52,7 +52,7 @@ class Tracebacks:
         names: Callable[[], Iterable[str]],
         places: Callable[[str], str],
         paused: Callable[[], str],
-        shown: Callable[[str], bool],
+        has_shown: Callable[[str], bool],
     ) -> None:
         self._shell = shell
         self._locate = locate
@@ -62,7 +62,7 @@ class Tracebacks:
         self._names = names
         self._places = places
         self._paused = paused
-        self._shown = shown
+        self._has_shown = has_shown
 
     def render(self, error: BaseException) -> list[str]:
         """Return the lines that IPython prints for `error`. Programs find the same in its `where` and `fix`."""
@@ -172,7 +172,7 @@ class Tracebacks:
         return ["", f"Hint: {advice}" + "." * (not advice.endswith("?")), *more]
 
     def _printed(self, error: ModelError) -> list[str]:
-        if not error.log or self._shown(error.log[-1]):
+        if not error.log or self._has_shown(error.log[-1]):
             return []
         return ["", "The model's last output:", *(f"    {line}" for line in error.log[-_LOG_LINES:])]
 
@@ -208,17 +208,17 @@ class Tracebacks:
     def _callers(self, error: BaseException) -> TracebackType | None:
         """Return the author's frames above ours, from the cell to the call of tritonlab; None if the cell ran a
         magic."""
-        kept = []
+        calling = []
         trace = error.__traceback__
         while trace is not None and not _below(trace, _PACKAGE):
-            kept.append(trace)
+            calling.append(trace)
             trace = trace.tb_next
-        while kept and _of_ipython(kept[0]):
-            kept.pop(0)
-        if any(_of_ipython(frame) for frame in kept):
+        while calling and _of_ipython(calling[0]):
+            calling.pop(0)
+        if any(_of_ipython(frame) for frame in calling):
             return None
         callers = None
-        for frame in reversed(kept):
+        for frame in reversed(calling):
             callers = TracebackType(callers, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
         return callers
 

@@ -62,4 +62,4 @@ def open_view(
     """Return a view of `subject`, as `record.opening.open_view` does."""
     from .record import opening
 
-    return opening.open_view(subject, kind, model, written, profile)
+    return opening.open_view(subject, kind, model=model, written=written, profile=profile)

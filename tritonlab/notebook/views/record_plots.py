@@ -44,7 +44,7 @@ def plot_executions(ax: Axes, record: ModelRecord, wall: int) -> None:
     waits = [
         (requests[n, 2], one["start"], row[int(one["instance"])] - 0.1 - 0.35 * share)
         for one in batches
-        for n, share in _kept(one, oldest, len(requests))
+        for n, share in _request_rows(one, oldest, len(requests))
     ]
     if waits:
         came, left, rows = zip(*waits, strict=True)
@@ -56,10 +56,10 @@ def plot_executions(ax: Axes, record: ModelRecord, wall: int) -> None:
     ax.legend(loc="upper right", ncols=3, fontsize="small")
 
 
-def _kept(batch: Mapping[str, float], oldest: int, kept: int) -> list[tuple[int, float]]:
+def _request_rows(batch: Mapping[str, float], oldest: int, total: int) -> list[tuple[int, float]]:
     """Return the rows of a batch's requests that are still kept, each with its share of the batch."""
     first, count = int(batch["first"]) - oldest, int(batch["count"])
-    return [(first + n, n / count) for n in range(count) if 0 <= first + n < kept]
+    return [(first + n, n / count) for n in range(count) if 0 <= first + n < total]
 
 
 def plot_streams(ax: Axes, record: ModelRecord, wall: int) -> None:

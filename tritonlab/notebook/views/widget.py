@@ -61,7 +61,7 @@ class LiveView:
         self._state = state
         self._lock = threading.Lock()  # guards the next two and _state
         self._widget: Any = None
-        self._shown = False
+        self._is_shown = False
         self._fixed = False
         self._output = self.id  # the display id of its last output
         #: called when the static form is renewed, by what shows this view within its own
@@ -117,7 +117,7 @@ class LiveView:
     def freeze(self) -> None:
         """Renew the static form where it was shown last, unless it is fixed."""
         self.frozen()
-        if self._shown and not self._fixed:
+        if self._is_shown and not self._fixed:
             _display(self._bundle(), display_id=self._output, update=True)
 
     def fix(self) -> None:
@@ -145,7 +145,7 @@ class LiveView:
 
     def show(self, around: Any = None) -> None:
         """Display both forms. `around`: a widget that holds this one's, to be shown in its place."""
-        if self._shown:
+        if self._is_shown:
             self._output = uuid.uuid4().hex[:12]  # the output that was shown before keeps its moment
         if (subject := self.subject) is not None:
             before, _latest[subject] = _latest.get(subject), self
@@ -153,10 +153,10 @@ class LiveView:
                 before.fix()
         self._fixed = False
         _display(self._bundle(), display_id=self._output)
-        self._shown = in_kernel()  # a terminal would print it again
-        shown = around or (self.widget if self._shown else None)
-        if shown is not None:
-            show_widget(shown)
+        self._is_shown = in_kernel()  # a terminal would print it again
+        widget = around or (self.widget if self._is_shown else None)
+        if widget is not None:
+            show_widget(widget)
 
     def _bundle(self) -> dict[str, Any]:
         return static_form(self.id, repr(self), self.html())
@@ -180,8 +180,8 @@ class SlowDisplay:
     def __init__(self, show: Callable[[], LiveView | None]) -> None:
         self._show = show
         self._lock = threading.Lock()  # guards the next two
-        self._over = False
-        self._shown: LiveView | None = None
+        self._has_ended = False
+        self._displayed: LiveView | None = None
         # a thread displays below the running cell only in the context of that cell
         context = contextvars.copy_context()
         self._timer = threading.Timer(_PATIENCE, context.run, (self._show_meanwhile,))
@@ -195,13 +195,13 @@ class SlowDisplay:
         """Return what was shown; nothing is shown from now on."""
         self._timer.cancel()
         with self._lock:
-            self._over = True
-            return self._shown
+            self._has_ended = True
+            return self._displayed
 
     def _show_meanwhile(self) -> None:
         with self._lock:
-            if not self._over:
-                self._shown = self._show()
+            if not self._has_ended:
+                self._displayed = self._show()
 
 
 def static_form(view: str, text: str, html: str) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def follow_pauses(debugger: Debugger, model: str | None) -> None:
     none is paused."""
     paused = [session for session in debugger.sessions(model) if session.live]
     if not paused:
-        which = f"model '{model}' is not" if model is not None else "no model is"
-        raise NotFoundError(f"{which} paused; call breakpoint() in its cell and send it a request")
+        subject = f"model '{model}' is not" if model is not None else "no model is"
+        raise NotFoundError(f"{subject} paused; call breakpoint() in its cell and send it a request")
     session: DebugSession | None = paused[0]
     while session is not None:
         debugger.follow(session)
@@ -46,9 +46,9 @@ def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelI
     keep none."""
     found = [(age, instance) for instance in instances if (age := _last_error_age(instance, begin=False)) is not None]
     if not found:
-        kept = f"for {debugger.keeps / 60:g} minutes" if debugger.keeps else "only with Options(postmortem_seconds=…)"
+        span = f"for {debugger.keeps / 60:g} minutes" if debugger.keeps else "only with Options(postmortem_seconds=…)"
         raise NotFoundError(
-            f"no exception of '{what}' is alive: the last one of each instance is kept {kept}, until its next load; "
+            f"no exception of '{what}' is alive: the last one of each instance is kept {span}, until its next load; "
             "model.failures has the variables of earlier ones"
         )
     _, instance = min(found, key=lambda each: each[0])

@@ -31,6 +31,24 @@ class FailedModel(Protocol):
     def infer(self, request: InferenceRequest) -> Iterator[InferenceResponse]: ...
 
 
+def request_again(model: FailedModel, record: KeptRequest) -> InferenceRequest:
+    """Return a kept request again, for the model as it is now. Raises TritonError if the model does not serve, or has
+    other inputs."""
+    tensors = {name: each.tensor for name, each in record.inputs.items() if each.tensor is not None}
+    return InferenceRequest(
+        model.name,
+        model.server.core.find(model.name, model.version).rules.as_sent(tensors),
+        model_version=model.version,
+        request_id=record.request_id,
+        correlation_id=record.correlation_id,
+        flags=record.flags,
+        priority=record.priority,
+        timeout=record.timeout,
+        requested_outputs=record.requested_outputs,
+        parameters=dict(record.parameters) or None,
+    )
+
+
 class KeptFailure:
     """One failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
 
@@ -73,27 +91,15 @@ class KeptFailure:
             raise UnsupportedError(f"{capsule.left_out} of the requests of this batch were not kept")
         return [self._request(request) for request in capsule.requests]
 
-    def _request(self, kept: KeptRequest) -> InferenceRequest:
-        if kept.cut:
-            size = sum(kept.inputs[name].byte_size for name in kept.cut)
-            names = ", ".join(f"'{name}'" for name in kept.cut)
+    def _request(self, record: KeptRequest) -> InferenceRequest:
+        if record.cut:
+            size = sum(record.inputs[name].byte_size for name in record.cut)
+            names = ", ".join(f"'{name}'" for name in record.cut)
             raise UnsupportedError(
                 f"the request cannot be sent again: {names} ({size:,} bytes) was too large to be kept; "
                 "send it with an array of your own"
             )
-        tensors = {name: each.tensor for name, each in kept.inputs.items() if each.tensor is not None}
-        return InferenceRequest(
-            self.model.name,
-            self.model.server.core.find(self.model.name, self.model.version).rules.as_sent(tensors),
-            model_version=self.model.version,
-            request_id=kept.request_id,
-            correlation_id=kept.correlation_id,
-            flags=kept.flags,
-            priority=kept.priority,
-            timeout=kept.timeout,
-            requested_outputs=kept.requested_outputs,
-            parameters=dict(kept.parameters) or None,
-        )
+        return request_again(self.model, record)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is kept, as JSON can hold it; tensors by their first elements."""
@@ -121,17 +127,17 @@ class KeptFailure:
 
 def _request_lines(capsule: FailureCapsule) -> list[str]:
     lines = []
-    for place, request in enumerate(capsule.requests[:_REQUESTS]):
+    for index, request in enumerate(capsule.requests[:_REQUESTS]):
         name = f"request {request.serial}" + (f" (id '{request.request_id}')" if request.request_id else "")
-        of = (
-            f", {place + 1} of {len(capsule.requests) + capsule.left_out} in the batch"
+        in_batch = (
+            f", {index + 1} of {len(capsule.requests) + capsule.left_out} in the batch"
             if len(capsule.requests) > 1
             else ""
         )
         inputs = "; ".join(
-            f"{key} {each.shown}" + " [cut]" * (each.tensor is None) for key, each in request.inputs.items()
+            f"{key} {each.text}" + " [cut]" * (each.tensor is None) for key, each in request.inputs.items()
         )
-        lines.append(f"  {name}{of}: {inputs or 'no inputs'}")
+        lines.append(f"  {name}{in_batch}: {inputs or 'no inputs'}")
     more = len(capsule.requests) + capsule.left_out - len(lines)
     return lines + ([f"  and {more} more requests"] if more else [])
 
@@ -141,8 +147,8 @@ class NoSuchFailure(Explained, IndexError):
 
     code = Code.NOT_FOUND
 
-    def __init__(self, model: str, kept: int, total: int) -> None:
-        text = f"'{model}' has not failed" if not total else f"{kept} of the {total} failures of '{model}' are kept"
+    def __init__(self, model: str, count: int, total: int) -> None:
+        text = f"'{model}' has not failed" if not total else f"{count} of the {total} failures of '{model}' are kept"
         super().__init__(text)
 
 

@@ -81,9 +81,9 @@ def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
 def call_help(name: str, config: Mapping[str, Any]) -> str:
     """Return the help text of a model: how it is called, what to send and what comes back."""
     inputs, outputs = list(tensors_of(config, "input")), list(tensors_of(config, "output"))
-    given = [f"{tensor}=…" for tensor, _, optional in inputs if not optional and is_keyword_name(tensor)]
+    required = [f"{tensor}=…" for tensor, _, optional in inputs if not optional and is_keyword_name(tensor)]
     odd = [f"{tensor!r}: …" for tensor, _, optional in inputs if not optional and not is_keyword_name(tensor)]
-    arguments = ", ".join([*given, *([f"**{{{', '.join(odd)}}}"] if odd else [])])
+    arguments = ", ".join([*required, *([f"**{{{', '.join(odd)}}}"] if odd else [])])
     variable = name if is_keyword_name(name) else "model"
     if config.get("model_transaction_policy", {}).get("decoupled"):
         sent = ", ".join(f"{tensor!r}: …" for tensor, _, optional in inputs if not optional)
@@ -133,8 +133,8 @@ def with_field_parameters(fields: type[Any]) -> Callable[[Function], Function]:
 
     def mark(function: Function) -> Function:
         own = inspect.signature(function)
-        shown = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        shown += [
+        parameters = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters += [
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -143,7 +143,7 @@ def with_field_parameters(fields: type[Any]) -> Callable[[Function], Function]:
             )
             for name, annotation in fields.__annotations__.items()
         ]
-        function.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+        function.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -67,9 +67,9 @@ def make_request(
     """Make a request of `fields` for `model`. `casts` holds the inputs that somebody was warned of already. Raises
     InvalidArgumentError.
     """
-    given = fields.get("inputs", {})
-    inputs = make_tensors(given, types)
-    for name, value in given.items():
+    values = fields.get("inputs", {})
+    inputs = make_tensors(values, types)
+    for name, value in values.items():
         if isinstance(value, (list, tuple)) and (model.name, name) not in casts:
             text = _cast(value, inputs[name].datatype)
             if text:
@@ -92,8 +92,8 @@ def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidA
         form = ", ".join(f"{name!r}: …" for name in sorted(given_inputs))
         return InvalidArgumentError(f"the inputs go into one dict: inputs={{{form}}}")
     name, known = min(names), ", ".join(RequestFields.__annotations__)
-    meant = f"write {OWN_FIELDS[name]}; " if name in OWN_FIELDS else ""
-    return InvalidArgumentError(f"a request has no field {name!r}: {meant}it has {known}")
+    advice = f"write {OWN_FIELDS[name]}; " if name in OWN_FIELDS else ""
+    return InvalidArgumentError(f"a request has no field {name!r}: {advice}it has {known}")
 
 
 def _cast(value: Any, datatype: DataType) -> str:

@@ -116,13 +116,13 @@ class ResponseIterator(Iterator[InferenceResponse]):
 
     def __repr__(self) -> str:
         there = list(self._responses.copy())
-        shown = [*map(repr, there[:_SHOWN]), *(["…"] if len(there) > _SHOWN else [])]
-        return _shown(
+        texts = [*map(repr, there[:_SHOWN]), *(["…"] if len(there) > _SHOWN else [])]
+        return _repr(
             iterator=self,
             request=self.request,
             done=self._done,
             count=len(there),
-            responses=f": {', '.join(shown)}" if shown else "",
+            responses=f": {', '.join(texts)}" if texts else "",
         )
 
     def cancel(self) -> None:
@@ -166,13 +166,13 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         raise StopAsyncIteration
 
     def __repr__(self) -> str:
-        return _shown(iterator=self, request=self.request, done=self._done, count=self._responses.qsize(), responses="")
+        return _repr(iterator=self, request=self.request, done=self._done, count=self._responses.qsize(), responses="")
 
     def cancel(self) -> None:
         """Ask for cancellation; keep iterating."""
         self.request.cancel()
 
 
-def _shown(iterator: object, request: InferenceRequest, done: bool, count: int, responses: str) -> str:
+def _repr(iterator: object, request: InferenceRequest, done: bool, count: int, responses: str) -> str:
     state = f"{count} response{'s' if count > 1 else ''} to take{responses}" if count else "waits for the model"
     return f"<{type(iterator).__name__} {request.model_name} [{'ended' if done else state}]>"

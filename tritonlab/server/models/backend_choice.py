@@ -73,8 +73,8 @@ class BackendChoice:
     def from_written(cls, name: str, written: Written, base: Path) -> BackendChoice:
         """Return the choice that is written for `name`, a model or a backend: `"stand-in:echo"`, or `{"use":
         "stand-in", "values": "echo"}`. Directories are below `base`. Raises InvalidArgumentError."""
-        given = dict(written) if isinstance(written, Mapping) else {"use": written}
-        text = given.pop("use", None)
+        choice = dict(written) if isinstance(written, Mapping) else {"use": written}
+        text = choice.pop("use", None)
         if not isinstance(text, str):
             raise InvalidArgumentError(f"the choice for '{name}' is {written!r}, expected one of {_forms()}")
         word, colon, rest = text.partition(":")
@@ -85,14 +85,14 @@ class BackendChoice:
         if colon:
             if use not in _AFTER_COLON or not rest:
                 raise InvalidArgumentError(f"the choice for '{name}' is '{text}', expected one of {_forms()}")
-            given.setdefault(_AFTER_COLON[use], rest)
-        _check(name, use, given)
-        if use is Use.RECORDED or given.get("record") or given.get("otherwise") == Use.RECORDED.value:
-            given["directory"] = os.path.abspath(base / given.get("directory", RECORDINGS))
+            choice.setdefault(_AFTER_COLON[use], rest)
+        _check(name, use, choice)
+        if use is Use.RECORDED or choice.get("record") or choice.get("otherwise") == Use.RECORDED.value:
+            choice["directory"] = os.path.abspath(base / choice.get("directory", RECORDINGS))
         for path in ("directory", "answers") if use is Use.STAND_IN else ():
-            if path in given:
-                given[path] = os.path.abspath(base / given[path])
-        return cls(use, given)
+            if path in choice:
+                choice[path] = os.path.abspath(base / choice[path])
+        return cls(use, choice)
 
     @property
     def parameter(self) -> str:
@@ -107,17 +107,17 @@ class BackendChoice:
 
 def words_of(parameter: str) -> str:
     """Return in plain words what answers for a model, by its `PARAMETER`; "" for the real thing."""
-    given = json.loads(parameter)
-    use = Use(given["use"])
+    choice = json.loads(parameter)
+    use = Use(choice["use"])
     if use is Use.BORROW:
-        carry_on = ", with recorded answers if that fails" if given.get("otherwise") else ""
-        return f"borrowed from {given['server']}{carry_on}"
+        carry_on = ", with recorded answers if that fails" if choice.get("otherwise") else ""
+        return f"borrowed from {choice['server']}{carry_on}"
     if use is Use.RECORDED:
-        return f"recorded answers from {given['directory']}"
+        return f"recorded answers from {choice['directory']}"
     if use is Use.STAND_IN:
-        if given.get("backend") == "vllm":
+        if choice.get("backend") == "vllm":
             return "stand-in: NVIDIA's model.py over an engine that invents its tokens"
-        return f"stand-in that invents its answers ({given.get('values', 'zeros')})"
+        return f"stand-in that invents its answers ({choice.get('values', 'zeros')})"
     return ""
 
 
@@ -133,18 +133,18 @@ class BackendChoices:
     def __init__(self, written: Mapping[str, Written] | None = None) -> None:
         """Make the choices. Raises InvalidArgumentError."""
         base = _working_directory()
-        self._given = {name: BackendChoice.from_written(name, each, base) for name, each in (written or {}).items()}
+        self._choices = {name: BackendChoice.from_written(name, each, base) for name, each in (written or {}).items()}
 
     def choose(self, model: str, written: Written) -> None:
         """Choose what answers for a model from its next load on. Directories are below the working directory. Raises
         InvalidArgumentError."""
-        self._given[model] = BackendChoice.from_written(model, written, _working_directory())
+        self._choices[model] = BackendChoice.from_written(model, written, _working_directory())
 
     def find(self, model: str, backend: str, repository: Path) -> BackendChoice | None:
         """Return the choice for a model, None if there is none. One by the model's name comes before one by the
         backend's, the options before the file beside the repository, and that before one in the working directory.
         Raises InvalidArgumentError for a file that is wrong."""
-        found = self._given.get(model) or self._given.get(backend)
+        found = self._choices.get(model) or self._choices.get(backend)
         if found is not None:
             return found
         for directory in dict.fromkeys((Path(os.path.abspath(repository)).parent, _working_directory())):
@@ -187,9 +187,9 @@ def offer(model: str, backend: str) -> str:
     )
 
 
-def _check(name: str, use: Use, given: Mapping[str, Any]) -> None:
+def _check(name: str, use: Use, choice: Mapping[str, Any]) -> None:
     fields = _FIELDS[use]
-    for key, value in given.items():
+    for key, value in choice.items():
         if key not in fields:
             known = f"its fields are {', '.join(fields)}" if fields else "it has no other fields"
             raise InvalidArgumentError(f"the choice for '{name}' has '{key}', and '{use.value}' does not: {known}")
@@ -199,19 +199,19 @@ def _check(name: str, use: Use, given: Mapping[str, Any]) -> None:
         if isinstance(value, (int, float)) and value < 0:
             raise InvalidArgumentError(f"the choice for '{name}' has {key}={value!r}, expected 0 or more")
     if use is Use.BORROW:
-        host, _, port = str(given.get("server", "")).rpartition(":")
+        host, _, port = str(choice.get("server", "")).rpartition(":")
         if not host or not port.isdigit():
             raise InvalidArgumentError(
-                f"the choice for '{name}' borrows from '{given.get('server', '')}', expected the gRPC address of a "
+                f"the choice for '{name}' borrows from '{choice.get('server', '')}', expected the gRPC address of a "
                 "server, as in 'borrow:triton-dev:8001'"
             )
-        if given.get("otherwise") not in (None, Use.RECORDED.value):
+        if choice.get("otherwise") not in (None, Use.RECORDED.value):
             raise InvalidArgumentError(
-                f"the choice for '{name}' has otherwise={given['otherwise']!r}, expected 'recorded'"
+                f"the choice for '{name}' has otherwise={choice['otherwise']!r}, expected 'recorded'"
             )
-    if use is Use.STAND_IN and given.get("values", "zeros") not in _VALUES:
+    if use is Use.STAND_IN and choice.get("values", "zeros") not in _VALUES:
         raise InvalidArgumentError(
-            f"the choice for '{name}' invents '{given['values']}', expected one of {', '.join(_VALUES)}"
+            f"the choice for '{name}' invents '{choice['values']}', expected one of {', '.join(_VALUES)}"
         )
 
 

@@ -300,13 +300,13 @@ def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...
     """Refuse a compiled backend, which is found before a model.py (rule 2.11.5): Triton would load it, but nothing
     here can.
     """
-    for place in searched:
-        path = place / library
+    for directory in searched:
+        path = directory / library
         if not os.path.exists(path):  # nor is a name that is too long
             continue
-        if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(place)):
+        if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(directory)):
             raise InvalidArgumentError(
-                f"backend library name '{library}' escapes backend directory '{place}', for model '{config.name}', "
+                f"backend library name '{library}' escapes backend directory '{directory}', for model '{config.name}', "
                 "check model config runtime field"
             )
         raise UnsupportedError(

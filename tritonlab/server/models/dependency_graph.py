@@ -63,12 +63,12 @@ class DependencyGraph:
         """Return the ensembles that contain one of `names`, directly or not, without `names` themselves: they become
         unavailable with these. An ensemble comes after those that it contains, which is the order of a reload.
         """
-        given = set(names)
+        changed = set(names)
         found: set[str] = set()
-        waiting = list(given)
+        waiting = list(changed)
         while waiting:
             for ensemble in self._ensembles.get(waiting.pop(), ()):
-                if ensemble not in found and ensemble not in given:
+                if ensemble not in found and ensemble not in changed:
                     found.add(ensemble)
                     waiting.append(ensemble)
         return self.load_order(found)
@@ -112,12 +112,12 @@ class DependencyGraph:
         nobody loaded by name (`explicit`) and that no other ensemble contains. Ensembles come before what they contain,
         which is the order of unloading.
         """
-        kept = set(explicit)
+        staying = set(explicit)
         going = {name}
         waiting = [name]
         while waiting:
             for model in self._composing.get(waiting.pop(0), ()):
-                if model not in kept and model not in going and going.issuperset(self._ensembles[model]):
+                if model not in staying and model not in going and going.issuperset(self._ensembles[model]):
                     going.add(model)
                     waiting.append(model)
         return self.load_order(going - {name})[::-1]

@@ -22,12 +22,12 @@ _KILLED = 5.0
 
 
 class Ending:
-    """One version that ends. `over` is set when it has: an interrupted `Thread.join` takes a thread that
+    """One version that ends. `ended` is set when it has: an interrupted `Thread.join` takes a thread that
     runs for one that has ended (Python 3.11)."""
 
     def __init__(self, version: ModelVersion) -> None:
         self.version = version
-        self.over = threading.Event()
+        self.ended = threading.Event()
         #: when it began, wall clock seconds
         self.since = time.time()
         #: when it is ended by force, `Clock.now()` nanoseconds
@@ -100,7 +100,7 @@ class Endings:
                     model.ended[version.version] = (version.state, version.reason)
             finally:
                 self._running.pop(ending, None)
-                ending.over.set()
+                ending.ended.set()
 
         self._running[ending] = None
         threading.Thread(target=end, name=f"unload {version.name}", daemon=True).start()
@@ -134,7 +134,7 @@ class Endings:
 
     def _end_late(self, endings: weakref.WeakSet[Ending], seconds: float) -> None:
         """End what has not ended in time; called on the timer's thread."""
-        late = [ending for ending in endings if not ending.over.is_set()]
+        late = [ending for ending in endings if not ending.ended.is_set()]
         for ending in late:
             version = ending.version
             awaited = version.awaited() or "its last steps"
@@ -166,12 +166,12 @@ class Endings:
                 self._say(endings, end)
             _await(endings, end)
         finally:
-            self.kill([ending for ending in endings if not ending.over.is_set()])
+            self.kill([ending for ending in endings if not ending.ended.is_set()])
 
     def _say(self, endings: Sequence[Ending], end: float) -> None:
         for ending in endings:
             version = ending.version
-            if not ending.over.is_set() and (awaited := version.awaited()):
+            if not ending.ended.is_set() and (awaited := version.awaited()):
                 left = max(end - time.monotonic(), 0)
                 text = f"'{version.identifier}' is being unloaded and waits for {awaited}."
                 self._tell(version, f"{text} It is ended in {left:.0f} s; an interrupt ends it now.")
@@ -179,4 +179,4 @@ class Endings:
 
 def _await(endings: Sequence[Ending], end: float | None) -> None:
     for ending in endings:
-        ending.over.wait(None if end is None else max(end - time.monotonic(), 0))
+        ending.ended.wait(None if end is None else max(end - time.monotonic(), 0))

@@ -49,20 +49,20 @@ class EnsembleCompletion:
     def _resolved(self, found: ModelFiles) -> ModelConfig:
         return self._models.resolve(found.config, found.namespace, self._repository.namespaces)
 
-    def follow_files(self, identifier: str) -> Followed:
+    def follow_files(self, identifier: str) -> StepReload:
         """Load again what an ensemble contains where its files have changed, before a load of the ensemble by name
         (rule 5.7.4). What then fails to load goes on serving as it was.
         """
         model = self._models.get(identifier)
         if model is not None and model.versions and model.wanted is None:
-            return Followed()  # it serves, and is not an ensemble
+            return StepReload()  # it serves, and is not an ensemble
         try:
             found = self._repository.read(identifier)
             config = self._resolved(found)
         except TritonError:
-            return Followed()
+            return StepReload()
         if not is_ensemble(config):
-            return Followed(found)
+            return StepReload(found)
         configs = {identifier: config, **required_models({identifier: config}, self.config)}
         unreadable: list[str] = []
         changed = False
@@ -77,7 +77,7 @@ class EnsembleCompletion:
                     unreadable += [error.reason] * (error.code is Code.INTERNAL)
                 changed = changed or known.versions is not before
         name = self._repository.split(identifier)[1]
-        return Followed(None, changed, [poll_failure(name, reason) for reason in unreadable[:1]])
+        return StepReload(None, changed, [poll_failure(name, reason) for reason in unreadable[:1]])
 
     def complete(self, model: LoadedModel, found: ModelFiles, changed: bool = False) -> ModelFiles:
         """Load what an ensemble contains and is not loaded yet, check that the models fit (rules 5.7.3, 5.7.4), and
@@ -150,7 +150,7 @@ class EnsembleCompletion:
         return ""
 
 
-class Followed(NamedTuple):
+class StepReload(NamedTuple):
     """What became of the models of an ensemble whose files were looked at: whether one was loaded again, and the error
     of the ensemble's load if one of them cannot be read. `found`: the files of a model that is not an ensemble, if they
     were read; those of an ensemble may have changed while its models were loaded."""
@@ -160,7 +160,7 @@ class Followed(NamedTuple):
     failed: Sequence[ModelLoadError] = ()
 
 
-NOT_FOLLOWED = Followed()
+NOT_FOLLOWED = StepReload()
 
 
 @dataclass

@@ -16,7 +16,7 @@ from ...ipc.processes.stub_log import LogRecord
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
 from .backends import MissingBackend
 from .endings import Ending, Endings
-from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, Followed
+from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, StepReload
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
@@ -88,7 +88,7 @@ class ModelControl:
         files: dict[str, bytes] | None = None,
         *,
         by_name: bool = True,
-        followed: Followed = NOT_FOLLOWED,
+        followed: StepReload = NOT_FOLLOWED,
         turn: int = -1,
     ) -> LoadedModel:
         """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: not merely as

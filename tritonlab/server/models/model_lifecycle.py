@@ -258,7 +258,7 @@ class ModelVersion:
         if not self.scheduler.withdraw(request):
             return False
         services = self._services.instances
-        deliver_error(request, self.version, error, services.instruments, services.clock)
+        deliver_error(request, self.version, error=error, instruments=services.instruments, clock=services.clock)
         return True
 
     def ready(self) -> bool:

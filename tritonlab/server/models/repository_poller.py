@@ -30,13 +30,13 @@ _SETTLES = 500_000_000
 _PATIENCE = 10_000_000_000
 
 #: What was seen of a model: the files of each of its directories, None if there is no such model.
-Seen = dict[str, Fingerprint] | None
+ModelFingerprints = dict[str, Fingerprint] | None
 
 
 class Change(NamedTuple):
     """A change that may still go on: what was seen last, since when, and when the model began to change."""
 
-    seen: Seen
+    seen: ModelFingerprints
     since: int
     began: int
 
@@ -95,7 +95,9 @@ class RepositoryPoller:
         still go on."""
         with self._lock:
             found = self._look()
-            differing: dict[str, Seen] = {name: seen for name, seen in found.items() if seen != self._seen.get(name)}
+            differing: dict[str, ModelFingerprints] = {
+                name: seen for name, seen in found.items() if seen != self._seen.get(name)
+            }
             self._missed.update(self._busy.intersection(differing))
             differing = {name: seen for name, seen in differing.items() if name not in self._busy}
             differing.update((name, None) for name, seen in self._seen.items() if name not in found and _is_gone(seen))
@@ -112,7 +114,7 @@ class RepositoryPoller:
         for name in changed:
             self._run(lambda name=name: self._load(name))  # type: ignore[misc]
 
-    def _settle(self, differing: dict[str, Seen]) -> list[str]:
+    def _settle(self, differing: dict[str, ModelFingerprints]) -> list[str]:
         """Return the models whose change is over, and see to another look at the others."""
         now, before = self._clock.now(), self._changing
         self._changing, settled = {}, []
@@ -135,7 +137,7 @@ class RepositoryPoller:
 
     def _look(self) -> dict[str, dict[str, Fingerprint]]:
         directories = self._repository.directories()
-        return {name: {str(place): fingerprint(place) for place in places} for name, places in directories.items()}
+        return {name: {str(path): fingerprint(path) for path in places} for name, places in directories.items()}
 
     def _arm(self) -> None:
         if not self._pause:
@@ -182,4 +184,4 @@ def _is_gone(seen: Iterable[str]) -> bool:
     """Return whether the model was removed. It was not if its repository is away as a whole, as a network's may be for
     a while.
     """
-    return all(Path(place).parent.is_dir() for place in seen)
+    return all(Path(path).parent.is_dir() for path in seen)

@@ -93,10 +93,10 @@ class ServingInstances:
         """Start what `config` has more than there is, then let go what it has less; what is equal goes on, whatever
         its name. Blocking until they have started. Raises TritonError; then all is as it was."""
         wanted = [(spec, _signature(config, spec)) for spec in instance_specs(config)]
-        kept, new = match_instances([(i, self._signatures[i]) for i in self.serving], wanted)
+        staying, new = match_instances([(i, self._signatures[i]) for i in self.serving], wanted)
         started = self._start(config, new) if new else []
-        leaving = [instance for instance in self.serving if instance not in kept]
-        self.serving = [*kept, *started]
+        leaving = [instance for instance in self.serving if instance not in staying]
+        self.serving = [*staying, *started]
         self._starting = []
         for instance in leaving:
             name = f"end {instance.plan.name}"
@@ -225,14 +225,14 @@ def match_instances(
     free: dict[Signature, list[Instance]] = {}
     for instance, signature in running:
         free.setdefault(signature, []).append(instance)
-    kept: list[Instance] = []
+    staying: list[Instance] = []
     new: list[InstanceSpec] = []
     for spec, signature in wanted:
         if free.get(signature):
-            kept.append(free[signature].pop())
+            staying.append(free[signature].pop())
         else:
             new.append(spec)
-    return kept, new
+    return staying, new
 
 
 def _signature(config: ModelConfig, spec: InstanceSpec) -> Signature:

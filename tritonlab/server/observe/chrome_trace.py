@@ -97,8 +97,8 @@ class ChromeTrace(Instrument):
     def batch_formed(
         self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
     ) -> None:
-        shown = {"size": size, "requests": [_name(request) for request in requests]}
-        self._instant(model, lane=_BATCHES, name=reason, ns=now, shown=shown)
+        args = {"size": size, "requests": [_name(request) for request in requests]}
+        self._instant(model, lane=_BATCHES, name=reason, ns=now, args=args)
 
     def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
         real = [request for request in requests if not request.null]
@@ -125,7 +125,7 @@ class ChromeTrace(Instrument):
             name=f"execute {batch_id}",
             ns=started,
             took=now - started,
-            shown={"requests": requests},
+            args={"requests": requests},
         )
         begin = started
         for name, took in (
@@ -133,19 +133,19 @@ class ChromeTrace(Instrument):
             ("infer", times.compute_infer),
             ("output", times.compute_output),
         ):
-            self._slice(model, lane=instance, name=name, ns=begin, took=took, shown={})
+            self._slice(model, lane=instance, name=name, ns=begin, took=took, args={})
             begin += took
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         self._begin(request)  # one that the response cache answers was never queued
         error = {"error": response.error.message} if response.error is not None else {}
-        shown = {name: _brief(tensor) for name, tensor in response.outputs.items()}
+        args = {name: _brief(tensor) for name, tensor in response.outputs.items()}
         self._span(
             request,
             phase="n",
             name="final response" if response.final else "response",
             ns=now,
-            shown={**shown, **error},
+            args={**args, **error},
         )
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
@@ -157,7 +157,7 @@ class ChromeTrace(Instrument):
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         self._instant(
-            model, lane=_REQUESTS, name=f"{state} version {version}", ns=now, shown={"reason": reason} if reason else {}
+            model, lane=_REQUESTS, name=f"{state} version {version}", ns=now, args={"reason": reason} if reason else {}
         )
 
     def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
@@ -172,7 +172,7 @@ class ChromeTrace(Instrument):
             lane=lane,
             name=record.text,
             ns=self._clock.now(),
-            shown={"level": record.level},
+            args={"level": record.level},
         )
 
     def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
@@ -185,20 +185,20 @@ class ChromeTrace(Instrument):
             known = request.serial in self._open
             self._open.add(request.serial)
         if not known:
-            shown = {name: _brief(tensor) for name, tensor in request.inputs.items()}
-            self._span(request, phase="b", name=_name(request), ns=request.request_start, shown=shown)
+            args = {name: _brief(tensor) for name, tensor in request.inputs.items()}
+            self._span(request, phase="b", name=_name(request), ns=request.request_start, args=args)
 
     def _span(
-        self, request: InferenceRequest, phase: str, name: str, ns: int, shown: dict[str, Any] | None = None
+        self, request: InferenceRequest, phase: str, name: str, ns: int, args: dict[str, Any] | None = None
     ) -> None:
         ident = {"cat": "request", "id": request.serial}
-        self._add(request.model_name, _REQUESTS, {"ph": phase, "name": name, **ident, "args": shown or {}}, ns)
+        self._add(request.model_name, _REQUESTS, {"ph": phase, "name": name, **ident, "args": args or {}}, ns)
 
-    def _slice(self, model: str, lane: str, name: str, ns: int, took: int, shown: dict[str, Any]) -> None:
-        self._add(model, lane, {"ph": "X", "name": name, "cat": "execute", "dur": took / 1000, "args": shown}, ns)
+    def _slice(self, model: str, lane: str, name: str, ns: int, took: int, args: dict[str, Any]) -> None:
+        self._add(model, lane, {"ph": "X", "name": name, "cat": "execute", "dur": took / 1000, "args": args}, ns)
 
-    def _instant(self, model: str, lane: str, name: str, ns: int, shown: dict[str, Any]) -> None:
-        self._add(model, lane, {"ph": "i", "s": "t", "name": name, "args": shown}, ns)
+    def _instant(self, model: str, lane: str, name: str, ns: int, args: dict[str, Any]) -> None:
+        self._add(model, lane, {"ph": "i", "s": "t", "name": name, "args": args}, ns)
 
     def _counter(self, process: str, name: str, ns: int, values: dict[str, float]) -> None:
         self._add(process, name, {"ph": "C", "name": name, "args": values}, ns)

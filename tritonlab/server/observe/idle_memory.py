@@ -1,5 +1,5 @@
 """Memory that requests needed goes back to the system once there are no requests: pages of the shared regions, and what
-the allocators of the kernel and of the stubs keep. Otherwise a few large requests would hold gigabytes for ever.
+the allocators of the server and of the stubs keep. Otherwise a few large requests would hold gigabytes for ever.
 
 Nothing of this runs while requests are in flight. What counts is what is held, not what was requested:
 
@@ -16,9 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...ipc.gpu.gpu_buffers import GpuBuffers
+from ...ipc.processes.stub_launcher import StubProcess
 from ...ipc.zygotes.zygotes import WarmMemory
 from ...stub._pb_stub.wire.shm_manager import trim_heap
 
@@ -27,20 +28,6 @@ _WORTH = 16 << 20
 #: Seconds that a stub has to answer. A stub that is busy by itself gives back later.
 _PATIENCE = 1.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class ModelProcess(Protocol):
-    """What is needed of a stub to return its memory."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def region_memory(self) -> int:
-        """Return the bytes of memory that its two regions take."""
-
-    def give_back(self, timeout: float) -> bool:
-        """Make the stub return what it does not use, and return what the kernel does not use of its region. Block for
-        `timeout` seconds at most; False if the stub has not answered."""
 
 
 class MemoryUse(NamedTuple):
@@ -66,7 +53,7 @@ class IdleMemory:
 
     def __init__(
         self,
-        processes: Callable[[], Iterable[ModelProcess]],
+        processes: Callable[[], Iterable[StubProcess]],
         warm: Callable[[], WarmMemory | None] = lambda: None,
         gpu_buffers: GpuBuffers | None = None,
     ) -> None:
@@ -90,7 +77,7 @@ class IdleMemory:
         threading.Thread(target=self.give_back, args=(stubs,), name="idle memory", daemon=True).start()
         return True
 
-    def give_back(self, stubs: Iterable[ModelProcess]) -> None:
+    def give_back(self, stubs: Iterable[StubProcess]) -> None:
         """Give memory back and block meanwhile; do nothing if another thread does it already."""
         if not self._lock.acquire(False):
             return
@@ -113,7 +100,7 @@ class IdleMemory:
         finally:
             self._lock.release()
 
-    def _is_settled(self, stub: ModelProcess) -> bool:
+    def _is_settled(self, stub: StubProcess) -> bool:
         """Make a stub give back where that is worth it; return whether what it has now is what it needs."""
         if self._gpu_buffers.grown or self._has_grown(stub.pid) or stub.region_memory() >= _WORTH:
             return stub.give_back(_PATIENCE)
@@ -134,7 +121,7 @@ class IdleMemory:
         return MemoryUse(_share(os.getpid()), models, len(pids), *self._last, warm.used, warm.limit, imports)
 
 
-def _total(stubs: Iterable[ModelProcess]) -> int:
+def _total(stubs: Iterable[StubProcess]) -> int:
     """Return the bytes that giving back may change."""
     return private(os.getpid()) + sum(private(stub.pid) + stub.region_memory() for stub in stubs)
 
@@ -163,6 +150,6 @@ def _share(pid: int) -> int:
     """Return the bytes in memory of a process, counting only its share of shared pages."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # ended, another user's, or an old kernel
+    except OSError:  # ended, another user's, or an old Linux
         return resident(pid)
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)

@@ -91,8 +91,8 @@ class LogWriter(Instrument):
 
 def record_prefix(log_format: str, level: str, time_ns: int) -> str:
     """Return what stands before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
-    moment = time.gmtime(time_ns // 1_000_000_000)
+    utc = time.gmtime(time_ns // 1_000_000_000)
     letter = _LETTERS[level]
     if log_format == "ISO8601":
-        return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', moment)} {letter}"
-    return f"{letter}{time.strftime('%m%d %H:%M:%S', moment)}.{time_ns // 1000 % 1_000_000:06d}"
+        return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', utc)} {letter}"
+    return f"{letter}{time.strftime('%m%d %H:%M:%S', utc)}.{time_ns // 1000 % 1_000_000:06d}"

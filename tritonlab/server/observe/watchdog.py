@@ -111,12 +111,14 @@ class Watchdog:
         groups: dict[int, list[HeldRequest]] = {}
         for one in overdue:
             groups.setdefault(id(one.version), []).append(one)
-        shown: set[ModelInstance] = set()
+        reported: set[ModelInstance] = set()
         for group in groups.values():
-            way = Way(group, held, calls)
-            fresh = [instance for instance in way.instances if instance not in shown][:_STUBS]
-            shown.update(fresh)
-            self._warn(group[0], "\n".join([*heads(group), *way.lines, *(stacks_of(i, _STACK_SECONDS) for i in fresh)]))
+            report = WaitReport(group, held, calls)
+            fresh = [instance for instance in report.instances if instance not in reported][:_STUBS]
+            reported.update(fresh)
+            self._warn(
+                group[0], "\n".join([*heads(group), *report.lines, *(stacks_of(i, _STACK_SECONDS) for i in fresh)])
+            )
 
     def explain(self, request: InferenceRequest, seconds: float) -> str:
         """Return what one request waits for now; empty if it is not in flight. `seconds`: how long each stub has to
@@ -126,8 +128,8 @@ class Watchdog:
         group = [one for one in held if one.request is request]
         if not group:
             return ""
-        way = Way(group, held, self._calls())
-        return "\n".join([*heads(group), *way.lines, *(stacks_of(i, seconds) for i in way.instances[:_STUBS])])
+        report = WaitReport(group, held, self._calls())
+        return "\n".join([*heads(group), *report.lines, *(stacks_of(i, seconds) for i in report.instances[:_STUBS])])
 
 
 def _typed_to(one: HeldRequest) -> bool:
@@ -157,7 +159,7 @@ def _whereabouts(one: HeldRequest) -> str:
     return f"the execute call of {name} has returned, and its response sender has not sent the final flag"
 
 
-class Way:
+class WaitReport:
     """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way."""
 
     def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:
@@ -184,10 +186,10 @@ class Way:
             self.lines.append(f"  {instance.name} of model '{model}' {state}.")
             self._follow(instance, [])
 
-    def _follow(self, instance: ModelInstance, way: list[ModelInstance]) -> None:
+    def _follow(self, instance: ModelInstance, path: list[ModelInstance]) -> None:
         """Add what the instance waits for, then what that waits for, and so on."""
-        if instance in way:
-            names = [on_way.plan.source.model for on_way in [*way[way.index(instance) :], instance]]
+        if instance in path:
+            names = [on_way.plan.source.model for on_way in [*path[path.index(instance) :], instance]]
             self.lines.append(f"  They may wait for one another: {' -> '.join(names)}.")
             return
         if id(instance) in self._seen:
@@ -196,35 +198,35 @@ class Way:
         self.instances.append(instance)
         for call in self._calls:
             if call.caller is instance:
-                self._follow_call(call, [*way, instance])
+                self._follow_call(call, [*path, instance])
 
-    def _follow_call(self, call: BlsCall, way: list[ModelInstance]) -> None:
+    def _follow_call(self, call: BlsCall, path: list[ModelInstance]) -> None:
         one = self._held.get(id(call.request))
         if one is None:
             return  # answered meanwhile
         self.lines.append(
             f"  {call.caller.name} has called model '{one.version.name}': request {call.request.serial}, "
-            f"{_place(one)} for {one.waited / 1e9:.1f} s."
+            f"{_place_text(one)} for {one.waited / 1e9:.1f} s."
         )
-        self._follow_request(one, way)
+        self._follow_request(one, path)
 
-    def _follow_request(self, one: HeldRequest, way: list[ModelInstance]) -> None:
-        self._follow_steps(one, way)
+    def _follow_request(self, one: HeldRequest, path: list[ModelInstance]) -> None:
+        self._follow_steps(one, path)
         for instance in one.version.instances if one.instance is None else [one.instance]:
-            self._follow(instance, way)
+            self._follow(instance, path)
 
-    def _follow_steps(self, one: HeldRequest, way: list[ModelInstance]) -> None:
+    def _follow_steps(self, one: HeldRequest, path: list[ModelInstance]) -> None:
         """Add the requests that an ensemble has made of its steps' models for this one, and what they wait for."""
         for step in self._held.values():
             if isinstance(step.request, StepRequest) and step.request.parent is one.request:
                 self.lines.append(
                     f"  Ensemble '{one.version.name}' waits for model '{step.version.name}': request "
-                    f"{step.request.serial}, {_place(step)} for {step.waited / 1e9:.1f} s."
+                    f"{step.request.serial}, {_place_text(step)} for {step.waited / 1e9:.1f} s."
                 )
-                self._follow_request(step, way)
+                self._follow_request(step, path)
 
 
-def _place(one: HeldRequest) -> str:
+def _place_text(one: HeldRequest) -> str:
     if one.instance is None:
         return "with its steps" if one.steps else "in the queue"
     return f"with {one.instance.name}"

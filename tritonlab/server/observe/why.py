@@ -19,7 +19,7 @@ from ...schedulers.sequence_occupancy import Occupancy, SlotUse
 from ..models.loaded_model import LoadedModel
 from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest
-from .watchdog import Way, heads, stack_of
+from .watchdog import WaitReport, heads, stack_of
 
 #: How many stubs are asked what they are doing, and how many sequences of a model are named.
 _STUBS, _SEQUENCES = 6, 8
@@ -177,9 +177,9 @@ def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
     group = [one for one in seen.held if one.version is version]
     if not group:
         return
-    way = Way(group, seen.held, seen.calls)
-    stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in way.instances[:_STUBS])
-    lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
+    report = WaitReport(group, seen.held, seen.calls)
+    stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in report.instances[:_STUBS])
+    lines = (*heads(group)[1:], *report.lines, *_queue(version, group))
     yield Reason(kind="requests", model=version.name, text=heads(group)[0], lines=lines, stacks=stacks)
 
 
@@ -246,10 +246,10 @@ def _slot(instance: str, slot: SlotUse) -> str:
 
 
 def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
-    kept, total, _ = failures.of_model(version.name)
-    if not kept or kept[-1].pid not in {instance.pid for instance in version.instances}:
+    capsules, total, _ = failures.of_model(version.name)
+    if not capsules or capsules[-1].pid not in {instance.pid for instance in version.instances}:
         return  # what failed before a reload has perhaps been mended
-    last = kept[-1]
+    last = capsules[-1]
     where = f'File "{last.place.file}", line {last.place.line}' if last.place is not None else None
     headline = last.headline.rstrip(".")
     text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {headline}."

@@ -40,9 +40,9 @@ class LogForwarder(LogWriter):
         if not self._settings.setting.shows(level):
             return
         file, _, line = place.rpartition(":")
-        moment = (time.time_ns() if time_ns is None else time_ns) // 1_000_000
+        milliseconds = (time.time_ns() if time_ns is None else time_ns) // 1_000_000
         try:
-            self._callback(_LEVELS[level], file, int(line), moment, text)
+            self._callback(_LEVELS[level], file, int(line), milliseconds, text)
         except Exception:
             super().write(level, text, place, time_ns)
             super().write("ERROR", f"log_callback failed: {traceback.format_exc()}")

@@ -31,10 +31,10 @@ class MemoryBuffer:
         contiguous, or does not speak DLPack."""
         if not hasattr(owner, "__dlpack__"):
             raise InvalidArgumentError("Object does not support DLpack protocol")
-        return MemoryBuffer._of(owner, import_memory(owner))
+        return MemoryBuffer._from_memory(owner, import_memory(owner))
 
     @staticmethod
-    def _of(owner: Any, memory: Imported) -> MemoryBuffer:
+    def _from_memory(owner: Any, memory: Imported) -> MemoryBuffer:
         device, number = memory.device
         buffer = MemoryBuffer(
             data_ptr=memory.pointer,

@@ -61,12 +61,12 @@ class InferenceRequest:
         )
 
     def _correlation_id(self) -> int | str:
-        given = self.correlation_id
-        if given is None:
+        value = self.correlation_id
+        if value is None:
             return 0
-        if isinstance(given, int):
-            return check_unsigned("correlation_id", given, 64)
-        return check_text("correlation_id", given)
+        if isinstance(value, int):
+            return check_unsigned("correlation_id", value, 64)
+        return check_text("correlation_id", value)
 
 
 def _dict(name: str, value: Any) -> Iterable[tuple[Any, Any]]:

@@ -39,7 +39,7 @@ class InferenceResponse:
     final: bool = False
 
     @staticmethod
-    def _of(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
+    def _from_core(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
         """Make a response. Raises InvalidArgumentError if the outputs cannot be where the request wants them."""
         model = request.model
         if not response.empty:
@@ -61,9 +61,9 @@ class InferenceResponse:
 
     @staticmethod
     def _to_queue(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
-        """Do what `_of` does where nothing may be raised: an error becomes the response's."""
+        """Do what `_from_core` does where nothing may be raised: an error becomes the response's."""
         try:
-            return InferenceResponse._of(request, response)
+            return InferenceResponse._from_core(request, response)
         except InvalidArgumentError as error:
             return InferenceResponse(request.model, response.request_id, error=error, final=response.final)
 
@@ -86,7 +86,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
         if users is None:
             arriving = CoreIterator(request, False, True, waits_for=model._server.core.explain)
             # no generator: its frame would hold the last response, and with it the stub's memory
-            self._source = map(functools.partial(InferenceResponse._of, inference_request), arriving)
+            self._source = map(functools.partial(InferenceResponse._from_core, inference_request), arriving)
             return
         if not isinstance(users, (queue.SimpleQueue, queue.Queue)):
             raise InvalidArgumentError("queue.SimpleQueue must be used for response iterator")
@@ -179,7 +179,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         self._done = arrived.final
         response = arrived
         if isinstance(arrived, CoreResponse):
-            response = InferenceResponse._of(self._inference_request, arrived)
+            response = InferenceResponse._from_core(self._inference_request, arrived)
         assert isinstance(response, InferenceResponse)
         if response.error is not None and self._raise:
             raise response.error

@@ -93,7 +93,7 @@ class Tensor:
         memory = import_memory(obj)
         if not memory.datatype:
             no_conversion("DLPack data type", getattr(obj, "dtype", type(obj)), "Triton server data type")
-        return Tensor(_DATATYPES[memory.datatype], memory.shape, MemoryBuffer._of(obj, memory))
+        return Tensor(_DATATYPES[memory.datatype], memory.shape, MemoryBuffer._from_memory(obj, memory))
 
     # -- BYTES
 

@@ -39,7 +39,7 @@ class Checked:
 
 
 def html_of(panel: CheckPanel) -> str:
-    return "".join(output["data"]["text/html"] for output in panel.shown.outputs)
+    return "".join(output["data"]["text/html"] for output in panel.output.outputs)
 
 
 def test_a_check_runs_until_it_is_stopped_and_shows_its_result() -> None:

@@ -81,7 +81,7 @@ def test_an_optional_input_that_nobody_has_seen_is_left_out() -> None:
     settings["input"][19]["optional"] = True
     form = RequestForm(settings, ipywidgets)
     assert "IN19" not in sent(form)
-    form.inputs["IN19"].given.value = True
+    form.inputs["IN19"].sent_box.value = True
     assert "IN19" in sent(form)
 
 

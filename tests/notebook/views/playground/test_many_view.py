@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.notebook.views.playground.test_result_view import response, text_of
-from tritonlab.clients.outcome import Arrival, Outcome, Split
+from tritonlab.clients.outcome import Arrival, Outcome, PhaseTimes
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import CancelledError, InvalidArgumentError
 from tritonlab.notebook.views.playground.many_view import Tally, many_html, percentile
@@ -15,7 +15,7 @@ def answered(start_ms: float, took_ms: float, batch_size: int = 1, rows: int = 1
     request = InferenceRequest("m", {})
     request.request_start = int(start_ms * 1e6)
     request.batch_size = rows
-    split = Split(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)
+    split = PhaseTimes(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)
     return Outcome(request, (Arrival(response(), int(took_ms * 1e6)),), split=split, batch_size=batch_size)
 
 

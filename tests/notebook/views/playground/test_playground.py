@@ -359,5 +359,5 @@ def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:
     options = ConfigOptions.from_keywords(inputs=["A:FP32[1]", "B:FP32[1]?"], outputs="OUT:FP32[1]")
     playground = Playground(workspace.load("m", answers("x * 2", reads="A"), options=options))
     assert sorted(playground.send().request.inputs) == ["A"]
-    playground.inputs["B"].given.value = True
+    playground.inputs["B"].sent_box.value = True
     assert sorted(playground.send().request.inputs) == ["A", "B"]

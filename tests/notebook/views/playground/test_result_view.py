@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tritonlab.clients.outcome import Arrival, Outcome, Split
+from tritonlab.clients.outcome import Arrival, Outcome, PhaseTimes
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
@@ -16,7 +16,7 @@ from tritonlab.notebook.views.playground.result_view import outcomes_html
 from tritonlab.notebook.views.playground.value_text import line_text, value_text
 
 REQUEST = InferenceRequest("m", {})
-SPLIT = Split(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)
+SPLIT = PhaseTimes(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)
 
 
 def response(final: bool = True, empty: bool = False, **outputs: object) -> InferenceResponse:

@@ -39,9 +39,9 @@ def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
     card's cell is a config, and so is not coloured as Python.
     """
     state = f"was {facts.state_text} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
-    shown = facts.lasting()
+    lasting = facts.lasting()
     classes = "tl-card tl-of-config" if of_config else "tl-card"
-    return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
+    return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(lasting, state)}</div>"
 
 
 def card_body(facts: ModelFacts, state: str = "") -> str:

@@ -39,13 +39,13 @@ class LoadingCard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shown = self._display.end()
+        view = self._display.end()
         report = self._workspace.report(self._name)
-        kept = report is not None and report.error is not None and report.ready_at
-        if isinstance(shown, LiveCard):
+        still_serves = report is not None and report.error is not None and report.ready_at
+        if isinstance(view, LiveCard):
             # it follows the model, but the copy that a program that runs notebooks saves must be true at the cell's end
-            shown.refresh()
-        elif kept if error is not None else not self._quiet:
+            view.refresh()
+        elif still_serves if error is not None else not self._quiet:
             self._show()
 
     def _show_meanwhile(self) -> LiveCard | None:

@@ -6,20 +6,15 @@ import importlib
 import threading
 from collections.abc import Callable
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ....core.status import TritonError
 from ..theme import STYLE
 
+if TYPE_CHECKING:
+    from ....check.check_result import CheckResult
+
 _SECONDS = 30.0
-
-
-class CheckResultShown(Protocol):
-    """The part of a check's result that is shown."""
-
-    def html(self) -> str: ...
-
-    def text(self) -> str: ...
 
 
 class Checkable(Protocol):
@@ -41,7 +36,7 @@ class CheckPanel:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: the result of the last check
-        self.result: CheckResultShown | None = None
+        self.result: CheckResult | None = None
         widgets: Any = importlib.import_module("ipywidgets")
         layout = widgets.Layout
         self.seconds = widgets.BoundedFloatText(
@@ -58,13 +53,13 @@ class CheckPanel:
             description="Stop", tooltip="end it with what was found", layout=layout(width="80px", display="none")
         )
         self.progress = widgets.HTML("")
-        self.shown = widgets.Output()
+        self.output = widgets.Output()
         self.check_button.on_click(lambda button: self.start())
         self.stop_button.on_click(lambda button: self.stop())
         row = widgets.HBox(
             [self.seconds, self.check_button, self.stop_button, self.side_effects], layout=layout(flex_flow="wrap")
         )
-        self.widget = widgets.VBox([row, self.progress, self.shown])
+        self.widget = widgets.VBox([row, self.progress, self.output])
 
     @property
     def running(self) -> bool:
@@ -115,4 +110,4 @@ class CheckPanel:
 
     def _output(self, text: str, html: str) -> None:
         data = {"text/plain": text, "text/html": f"{STYLE}<div class='tl-panel'>{html}</div>"}
-        self.shown.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        self.output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)

@@ -12,8 +12,8 @@ def copies_text(facts: DeviceCopies | None) -> str:
     """Return `4 MB to the GPU, 1 MB back for 3 requests`; an empty text if nothing was copied."""
     if facts is None:
         return ""
-    of = f" for {facts.requests:,} requests" if facts.requests > 1 else ""
-    return _sizes(facts, 1) + of
+    requests = f" for {facts.requests:,} requests" if facts.requests > 1 else ""
+    return _sizes(facts, 1) + requests
 
 
 def per_request_text(model: Model) -> str:

@@ -97,10 +97,10 @@ class ExportPanel:
     def _show(self, *results: ExportReport | ExportArchive) -> None:
         self._output(*((str(result), result._repr_html_()) for result in results))
 
-    def _output(self, *shown: tuple[str, str]) -> None:
+    def _output(self, *messages: tuple[str, str]) -> None:
         self.result.outputs = tuple(
             {"output_type": "display_data", "data": {"text/plain": text, "text/html": html}, "metadata": {}}
-            for text, html in shown
+            for text, html in messages
         )
 
     def _locked(self, action: Callable[[], object]) -> Callable[[Any], None]:

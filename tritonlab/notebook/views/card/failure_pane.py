@@ -170,14 +170,14 @@ def _requests_html(requests: tuple[KeptRequest, ...], left_out: int) -> str:
 def _rows(request: KeptRequest, number: int) -> Iterator[str]:
     """Yield the rows of a request; `number` is its place in a batch of several, else 0."""
     name = f"{number}. " * (number > 0) + (request.request_id or f"request {request.serial}")
-    for place, (key, kept) in enumerate(request.inputs.items()):
-        first = name if place == 0 else ""
-        values = kept.shown.partition("] ")[2]
-        cut = " <span class='tl-warn'>cut: too large to be kept</span>" if kept.tensor is None else ""
+    for index, (key, record) in enumerate(request.inputs.items()):
+        first = name if index == 0 else ""
+        values = record.text.partition("] ")[2]
+        cut = " <span class='tl-warn'>cut: too large to be kept</span>" if record.tensor is None else ""
         yield (
-            f"<tr{' class=tl-first' * (not place)}><td class='tl-dim'>{escape(first)}</td>"
+            f"<tr{' class=tl-first' * (not index)}><td class='tl-dim'>{escape(first)}</td>"
             f"<td class='tl-tensor'>{escape(key)}</td>"
-            f"<td class='tl-type'>{kept.datatype.name}</td><td class='tl-shape'>{list(kept.shape)}</td>"
+            f"<td class='tl-type'>{record.datatype.name}</td><td class='tl-shape'>{list(record.shape)}</td>"
             f"<td class='tl-type tl-value-cell'>{escape(values)}{cut}</td></tr>"
         )
 
@@ -185,10 +185,10 @@ def _rows(request: KeptRequest, number: int) -> Iterator[str]:
 def _answered(answer: Any) -> str:
     if isinstance(answer, list):
         return f"{len(answer)} responses; the first: {_answered(answer[0])}" if answer else "No responses."
-    return ", ".join(f"{name} {_shown(array)}" for name, array in answer.items())
+    return ", ".join(f"{name} {_text(array)}" for name, array in answer.items())
 
 
-def _shown(array: Any) -> str:
+def _text(array: Any) -> str:
     return repr(Tensor.from_numpy(np.asarray(array))).removeprefix("<Tensor ").removesuffix(">")
 
 

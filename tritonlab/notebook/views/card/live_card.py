@@ -29,13 +29,14 @@ from ..own_load import OwnLoad
 from ..record.view_panel import ViewPanel
 from ..widget import LiveView, close_widget, in_kernel
 from .card import REPLACED, card_body, card_text, still_html
-from .check_panel import CheckPanel, CheckResultShown
+from .check_panel import CheckPanel
 from .export_panel import ExportPanel
 from .hanging import kill_pressed
 from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
 
 if TYPE_CHECKING:
+    from ....check.check_result import CheckResult
     from ...authoring.written_model import LoadReport
     from ..playground.playground import Playground
 
@@ -137,7 +138,7 @@ class LiveCard(LiveView):
         seen = self._seen()
         return still_html(self.facts, self._since, self._of_config) + (seen.html() if seen is not None else "")
 
-    def _seen(self) -> Playground | LiveView | CheckResultShown | None:
+    def _seen(self) -> Playground | LiveView | CheckResult | None:
         """Return what is seen below the buttons: the form with an answer, the view, or the result of a check."""
         if self._panel is None or not self._panel.children:
             return None

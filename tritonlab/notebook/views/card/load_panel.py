@@ -194,11 +194,11 @@ def progress_texts(progress: Mapping[str, Any]) -> dict[str, Any]:
     share = progress.get("share", 0.0)
     text = f"{progress['seconds']:.1f} s"
     if "level" in progress:
-        of = f" ({row + 1} of {rows})" if rows > 1 else ""
+        position = f" ({row + 1} of {rows})" if rows > 1 else ""
         trials = f"{progress['trials']}" if progress["fixed"] else f"at most {progress['trials']}"
         window = f"window {min(progress['trial'], progress['trials'])} of {trials} · "
         window = window if progress["trials"] > 1 else ""
-        text = f"{HEADS[progress['mode']]} {short_number(progress['level'])}{of} · {window}{text}"
+        text = f"{HEADS[progress['mode']]} {short_number(progress['level'])}{position} · {window}{text}"
     figures = {
         "inferences/s": short_number(progress.get("inferences_per_s", 0.0)),
         **{name: time_text(progress.get(f"{name}_us")) for name in ("p50", "p95", "p99")},

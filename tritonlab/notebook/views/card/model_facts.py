@@ -129,10 +129,10 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
         facts = _without_server(workspace, model, last)
     progress = workspace.loading(name)
     if progress is not None:
-        kept = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
+        serving = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
         log, reason = progress.printed(), workspace.cite(workspace.server.debugger.words(name))
         again = next((version["imports_again"] for version in workspace.server.loading(name)), "")
-        facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
+        facts = replace(facts, state="LOADING", loading=progress.age(), kept=serving, reason=reason, log=log)
         facts = replace(facts, imports_again=again)
     draining = tuple(map(draining_text, lasting(workspace.server.draining(name))))
     hanging = "" if _is_fresh(workspace, model) else hanging_texts(workspace.server, name).get(name, "")
@@ -175,15 +175,15 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     steps = _steps(config)
     instances = model.instances()
     troubles = instance_troubles(instances)
-    kept = ""
+    still_serving = ""
     if report is not None and report.error is not None and report.ready_at:
         since = time.strftime("%H:%M:%S", time.localtime(report.ready_at))
-        kept = f"The last cell did not load. The version loaded at {since} keeps serving."
+        still_serving = f"The last cell did not load. The version loaded at {since} keeps serving."
     return ModelFacts(
         name=model.name,
         version=version,
         state="NOT READY" if troubles and serving.serves else serving.state.value,
-        seconds=report.seconds if report is not None and not kept else None,
+        seconds=report.seconds if report is not None and not still_serving else None,
         instances=_count(len(steps), "step") if steps else _instances(instances),
         batching=_batching(config) + (", decoupled" if is_decoupled(config) else ""),
         inputs=_inputs(config),
@@ -191,14 +191,14 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         steps=steps,
         warnings=(
             *troubles,
-            *(_warnings(config, version, draft) if not kept else ()),
+            *(_warnings(config, version, draft) if not still_serving else ()),
             *workspace.unchecked_warnings(model.name),
         ),
         answers=answer_words(config),
-        imports_again=instances[0]["imports_again"] if instances and not kept else "",
+        imports_again=instances[0]["imports_again"] if instances and not still_serving else "",
         copies=per_request_text(model),
         log=report.log if report is not None else (),
-        kept=kept,
+        kept=still_serving,
     )
 
 
@@ -243,7 +243,7 @@ def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(map(place_text, instances))
     if len(counts) > 1 and len(set(counts.values())) == 1 and {each["kind"] for each in instances} == {"GPU"}:
         return f"{_count(len(instances) // len(counts), 'instance')} on each of {places_text(instances)}"
-    return ", ".join(f"{_count(n, 'instance')} on {place}" for place, n in counts.items()) or "no instance"
+    return ", ".join(f"{_count(n, 'instance')} on {device}" for device, n in counts.items()) or "no instance"
 
 
 def _count(number: int, what: str) -> str:

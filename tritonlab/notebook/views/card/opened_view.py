@@ -46,7 +46,7 @@ class OpenedView(LiveView):
         self._refused: dict[str, str] = {}
         #: how many choices were made: the buttons wait for the next number, also where the table stays as it is
         self._chosen = 0
-        super().__init__(html=self._table(live=True), chosen=0)
+        super().__init__(html=self._table(is_live=True), chosen=0)
 
     @property
     def subject(self) -> Hashable:
@@ -59,7 +59,7 @@ class OpenedView(LiveView):
         return self._repository.to_dict()
 
     def html(self) -> str:
-        return self._table(live=False)
+        return self._table(is_live=False)
 
     def show(self, around: Any = None) -> None:
         super().show(around)
@@ -71,7 +71,7 @@ class OpenedView(LiveView):
         """Look at the models; return whether one is changing. Called by the store."""
         before, self._rows = self._rows, self._repository.facts()
         if self._rows != before:
-            self.update(html=self._table(live=True))
+            self.update(html=self._table(is_live=True))
             self.freeze()
         return any(row.state in _MOVING for row in self._rows)
 
@@ -92,15 +92,15 @@ class OpenedView(LiveView):
             self._refused[name] = str(error)
         self._rows = self._repository.facts()
         self._chosen += 1
-        self.update(html=self._table(live=True), chosen=self._chosen)
+        self.update(html=self._table(is_live=True), chosen=self._chosen)
         self.freeze()
 
-    def _table(self, *, live: bool) -> str:
+    def _table(self, *, is_live: bool) -> str:
         head = "".join(cell(title, kind="th") for title in _HEAD)
-        body = "".join(_row(row, live, self._refused.get(row.name, "")) for row in self._rows)
+        body = "".join(_row(row, is_live, self._refused.get(row.name, "")) for row in self._rows)
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        shown = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
-        path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(shown)}</div>"
+        heading = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
+        path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(heading)}</div>"
         return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
 
 
@@ -120,10 +120,10 @@ class OpeningView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shown = self._display.end()
-        if isinstance(shown, OpenedView):
+        view = self._display.end()
+        if isinstance(view, OpenedView):
             self.is_shown = True
-            shown.refresh()  # what a program that runs notebooks saves must be true at the cell's end
+            view.refresh()  # what a program that runs notebooks saves must be true at the cell's end
 
     def _show(self) -> OpenedView:
         view = OpenedView(self._repository)
@@ -131,28 +131,28 @@ class OpeningView:
         return view
 
 
-def _row(row: OpenedFacts, live: bool, refused: str) -> str:
+def _row(row: OpenedFacts, is_live: bool, refused: str) -> str:
     tone = _TONES.get(row.state, "bad")
     cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
-    cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, live)}</td>"
+    cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, is_live)}</td>"
     lines = [f"<div class='tl-dim' style='{_LINE}'>{escape(line)}</div>" for line in row.lines()]
     if refused:
         lines.append(f"<div class='tl-bad' style='{_LINE}'>{escape(refused)}</div>")
-    if live and row.to_choose:
+    if is_live and row.to_choose:
         real = " data-real" if row.answers else ""
         lines.append(f"<div class='tl-fields' data-choose='{escape(row.name, quote=True)}'{real}></div>")
     notes = "".join(f"<tr><td></td><td colspan='3'>{line}</td></tr>" for line in lines)
     return f"<tr>{cells}</tr>{notes}"
 
 
-def _edit(row: OpenedFacts, live: bool) -> str:
+def _edit(row: OpenedFacts, is_live: bool) -> str:
     if row.in_cells:
         return "<span class='tl-dim'>in cells</span>"
     if row.kind not in ("Python", "ensemble") or row.state in ("NOT OPENED", "CLOSED"):
         return ""
     command = f"<code>%triton edit {escape(row.name)}</code>"
     # where JupyterLab has our extension, the live table makes a button of it
-    return f"<span data-cells='{escape(row.name, quote=True)}'>{command}</span>" if live else command
+    return f"<span data-cells='{escape(row.name, quote=True)}'>{command}</span>" if is_live else command
 
 
 def _counted(rows: Sequence[OpenedFacts]) -> str:

@@ -93,12 +93,12 @@ def times_text(box: Box) -> str:
 
 def call_text(call: Call, root: Call) -> str:
     """Return one sentence about a call: when it came, waited and ran, with which others, and how it failed."""
-    who = f"{call.name} on {call.instance or call.model}, version {call.version}"
+    callee = f"{call.name} on {call.instance or call.model}, version {call.version}"
     came = f"came at {ns_text(call.arrived - root.arrived)}, waited {ns_text(call.start - call.arrived)}"
     others = f" in a batch of {call.count} requests, size {call.size}" if call.count > 1 else ""
     failed = f"; failed: {call.failure}" if call.failure else ""
     more = f"; {call.left_out} calls are not listed" if call.left_out else ""
-    return f"{who}: {came}, ran {ns_text(call.end - call.start)}{others}{failed}{more}."
+    return f"{callee}: {came}, ran {ns_text(call.end - call.start)}{others}{failed}{more}."
 
 
 def sequence_figure(occupied: Occupancy) -> str:
@@ -128,8 +128,8 @@ def _draw_slots(picture: SvgPicture, name: str, uses: list[SlotUse], occupied: O
     text = f"{len(uses)} of {occupied.slots} slots taken; {ends}"
     picture.text(0, y + 12, fitted(name, picture.width - text_width(text) - 20, end=True), bold=True)
     picture.text(picture.width, y + 12, text, anchor="end", dim=True)
-    shown: list[SlotUse | None] = [*uses[:SLOTS], *[None] * min(free, max(_ACROSS - len(uses), 0))]
-    for n, use in enumerate(shown):
+    drawn: list[SlotUse | None] = [*uses[:SLOTS], *[None] * min(free, max(_ACROSS - len(uses), 0))]
+    for n, use in enumerate(drawn):
         x, top = n % _ACROSS * wide, y + 20 + n // _ACROSS * (_SLOT_HEIGHT + _ROW)
         _draw_slot(picture, use, x, y=top, width=wide - _ROW, max_idle=occupied.max_idle)
     picture.height += 8

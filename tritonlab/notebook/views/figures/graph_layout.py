@@ -72,7 +72,7 @@ def layout(root: Call, graph: EnsembleGraph | None) -> GraphLayout:
     """Place a request and its calls. `graph` is that of the request's ensemble, None if it is not one."""
     made = GraphLayout()
     box = Box(root.model, [root], tensors(root.inputs))
-    made.height = _place(made, box, graph, x=0.0, y=len(box.tensors) * LINE + 4) + 2
+    made.height = _lay_out(made, box, graph, x=0.0, y=len(box.tensors) * LINE + 4) + 2
     made.width = max(box.x for box in made.boxes) + WIDTH + 2
     return made
 
@@ -82,7 +82,7 @@ def tensors(inputs: Iterable[tuple[str, str, Sequence[int]]]) -> list[str]:
     return [" ".join(filter(None, (name, kind, f"[{', '.join(map(str, shape))}]"))) for name, kind, shape in inputs]
 
 
-def _place(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y: float) -> float:
+def _lay_out(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y: float) -> float:
     """Place a box and all below it; return where the room below begins."""
     box.x, box.y = x, y
     number = len(made.boxes)
@@ -99,7 +99,7 @@ def _place(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y
             at, bottom = x + _INDENT, 0.0
             for n, member in line:
                 places[n] = len(made.boxes)
-                bottom = max(bottom, _place(made, member.box, graph=None, x=at, y=top))
+                bottom = max(bottom, _lay_out(made, member.box, graph=None, x=at, y=top))
                 at = max(one.x for one in made.boxes[places[n] :]) + WIDTH + _INDENT
                 made.arrows += [
                     Arrow(places[source], places[n], False, member.depth > members[source].depth + 1)
@@ -126,7 +126,7 @@ def _groups(calls: Sequence[Call]) -> list[_Member]:
 
 def _steps(graph: EnsembleGraph, root: Call, calls: Sequence[Call]) -> list[_Member]:
     """Return a member for each step of an ensemble, and one for its response to `root`."""
-    places = {step.number: place for place, step in enumerate(graph.steps)}
+    places = {step.number: index for index, step in enumerate(graph.steps)}
     found: list[_Member] = []
     for step in graph.steps:
         own = [call for call in calls if call.step == step.number]

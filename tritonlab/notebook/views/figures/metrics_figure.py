@@ -114,8 +114,8 @@ def _draw_series(picture: SvgPicture, rows: Numbers, kind: str, name: str, time:
     for end in sorted({low, high}):
         picture.line(x=time.start, y=value(end), to_x=time.stop, to_y=value(end), look="opacity='.15'")
         picture.text(time.start - 6, value(end) + 4, value_text(name, kind, end), anchor="end", dim=True)
-    kept = rows[np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))].tolist()
-    points = [(time(at), value(number)) for at, number in kept]
+    sampled = rows[np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))].tolist()
+    points = [(time(at), value(number)) for at, number in sampled]
     if kind == "histogram":
         for x, y in points:
             picture.dot(x, y, 1.2, BLUE)

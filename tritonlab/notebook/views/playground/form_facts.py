@@ -45,6 +45,6 @@ def form_html(text: str) -> str:
 
 def _input_line(name: str, width: int, facts: Mapping[str, Any]) -> str:
     value = " ".join(facts["text"].split())
-    shown = value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}…"
+    text = value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}…"
     how = facts["mode"] if facts["sent"] else "not sent"
-    return f"  send  {name:<{width}}  {facts['datatype']:<6} {facts['shape']}  {how}{f': {shown}' if shown else ''}"
+    return f"  send  {name:<{width}}  {facts['datatype']:<6} {facts['shape']}  {how}{f': {text}' if text else ''}"

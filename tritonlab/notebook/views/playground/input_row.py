@@ -79,7 +79,7 @@ class InputRow:
             multiple=True, description="Choose files", tooltip=f"Files for {name}", layout=layout(width="140px")
         )
         self.note = widgets.HTML()
-        self.given = widgets.Checkbox(
+        self.sent_box = widgets.Checkbox(
             value=not self.spec.optional,
             description="send",
             indent=False,
@@ -88,7 +88,7 @@ class InputRow:
         )
         for field in (self.mode, *self.sizes, self.text):
             field.add_class("tl-quiet")
-        ask = [self.given] if self.spec.optional else []
+        ask = [self.sent_box] if self.spec.optional else []
         self.box = widgets.HBox(
             [self.label, *ask, self.mode, self.sizes_box, self.upload, self.text, self.note],
             layout=layout(align_items="center", flex_flow="row wrap"),
@@ -104,12 +104,12 @@ class InputRow:
     @property
     def fields(self) -> list[Any]:
         """Return every field but the choice of files."""
-        return [*([self.given] if self.spec.optional else []), self.mode, *self.sizes, self.text]
+        return [*([self.sent_box] if self.spec.optional else []), self.mode, *self.sizes, self.text]
 
     @property
     def sent(self) -> bool:
         """Whether a request carries the input."""
-        return bool(self.given.value)
+        return bool(self.sent_box.value)
 
     @property
     def random(self) -> bool:

@@ -59,8 +59,8 @@ class Tally:
         parts += [f"{self.cancelled} cancelled"] if self.cancelled else []
         parts += [f"{self.per_second:,.0f} requests/s"] if self.per_second else []
         if self.batches:
-            of = ", ".join(f"{count} of {size}" for size, count in self.batches.items())
-            parts.append(f"batches: {of}")
+            sizes = ", ".join(f"{count} of {size}" for size, count in self.batches.items())
+            parts.append(f"batches: {sizes}")
         return ", ".join(parts)
 
 
@@ -110,8 +110,8 @@ def _table(done: Sequence[Outcome]) -> str:
     columns += [(word, [getattr(split, key) for split in splits]) for key, word, _ in PARTS if splits]
     rows = []
     for word, values in columns:
-        shown = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
-        rows.append([word, *(ns_text(ns) if ns is not None else "-" for ns in shown)])
+        latencies = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
+        rows.append([word, *(ns_text(ns) if ns is not None else "-" for ns in latencies)])
     few = [f"p{percent} needs {needed}" for percent, needed in _NEEDED.items() if len(done) < needed]
     note = f"<div class='tl-dim'>of {len(done)} requests; {', '.join(few)}</div>" if few else ""
     return table(("", "p50", "p95", "p99", "max"), rows, numbers=range(1, 5)) + note

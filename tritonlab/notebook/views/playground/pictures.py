@@ -114,9 +114,9 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
     if layout is None or min(layout.height, layout.width) < _LEAST_SIDE or layout.channels not in _CHANNELS:
         return
     for pixels in array[:MOST_SHOWN]:
-        shown = _levels(np.moveaxis(pixels, 0, -1) if layout.channels_first else pixels)
-        if shown is not None:
-            yield "png", _png(shown[..., 0] if layout.channels == 1 else shown)
+        levels = _levels(np.moveaxis(pixels, 0, -1) if layout.channels_first else pixels)
+        if levels is not None:
+            yield "png", _png(levels[..., 0] if layout.channels == 1 else levels)
 
 
 def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:

@@ -25,7 +25,7 @@ class RequestForm:
     """The fields for requests to a model of `config`. `box` is what a frontend shows."""
 
     def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
-        self._of = _config_facts(config)
+        self._facts = _config_facts(config)
         specs = input_specs(config)
         self.inputs = InputPages(specs, widgets)
         self._batching = config["max_batch_size"] > 0
@@ -94,17 +94,17 @@ class RequestForm:
             options.append(row(head, *self.outputs.values()))
         self.options = widgets.Accordion([widgets.VBox(options)], titles=["Request options"], selected_index=None)
         batch = [self.batch] if self._batching else []
-        shown = [
+        children = [
             self.inputs.box,
             row(*batch, self.seed, self.new_button),
             *([sequence] if self._sequence else []),
             self.options,
         ]
-        self.box = widgets.VBox(shown)
+        self.box = widgets.VBox(children)
 
     def fits(self, config: Mapping[str, Any]) -> bool:
         """Return whether the form for `config` would have the same fields."""
-        return self._of == _config_facts(config)
+        return self._facts == _config_facts(config)
 
     def take_over(self, other: RequestForm) -> None:
         """Copy the values of the fields that another form shares with this one."""
@@ -134,18 +134,18 @@ class RequestForm:
         """Take the next seed, so that random values change."""
         self.seed.value += 1
 
-    def requests(self, count: int, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
+    def requests(self, count: int, inputs: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
         """Return the fields of each of `count` requests. They differ in their random values only; the first one has
-        those that the form shows. `given`: inputs that replace those of the form. Raises ValueProblem.
+        those that the form shows. `inputs`: those that replace the form's. Raises ValueProblem.
         """
         common = self._fields()
-        rows = {name: row for name, row in self.inputs.senders().items() if name not in given and row.sent}
+        rows = {name: row for name, row in self.inputs.senders().items() if name not in inputs and row.sent}
         batch, fixed = self._fixed(rows, namespace, int(self.batch.value))
         for number in range(count):
             random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
-            known = {**given, **fixed, **random}
-            inputs = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
-            yield RequestFields(inputs=inputs, **common)
+            known = {**inputs, **fixed, **random}
+            sent = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
+            yield RequestFields(inputs=sent, **common)
 
     def _fixed(
         self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any], batch: int

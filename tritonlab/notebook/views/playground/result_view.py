@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ....clients.outcome import Arrival, Outcome, Split
+from ....clients.outcome import Arrival, Outcome, PhaseTimes
 from ....core.html_table import cell
 from ....core.inference.tensor import Tensor
 from ....core.short_number import duration_text
@@ -36,8 +36,8 @@ def outcomes_html(
     waiting = "" if finished else _waiting(waited, why)
     if len(outcomes) > 1:
         failed = [outcome.error for outcome in outcomes if outcome.failed]
-        shown = _error(failed[0], hint) if failed and failed[0] is not None else ""
-        return many_html(outcomes, finished) + shown + waiting
+        error = _error(failed[0], hint) if failed and failed[0] is not None else ""
+        return many_html(outcomes, finished) + error + waiting
     outcome = outcomes[0]
     parts = [_latency(outcome)]
     if outcome.error is not None:
@@ -94,7 +94,7 @@ def _latency(outcome: Outcome) -> str:
     return f"<div>{total}{batch}</div>{_bar(outcome.split, outcome.total_ns)}"
 
 
-def _bar(split: Split, total_ns: int) -> str:
+def _bar(split: PhaseTimes, total_ns: int) -> str:
     times = [(getattr(split, key), word, colour) for key, word, colour in PARTS]
     rest = max(0, total_ns - sum(ns for ns, _, _ in times))
     times.append((rest, "transport", "#c9a13b"))

@@ -113,16 +113,16 @@ def _sounds(name: str, tensor: Tensor, rate: int) -> Iterator[tuple[bytes, str]]
 
 
 def _wav(samples: NDArray[Any], rate: int) -> tuple[bytes, str]:
-    kept = samples[: MOST_BYTES // 2]
-    if kept.dtype != np.int16:
-        kept = np.rint(np.clip(np.nan_to_num(kept.astype(np.float64)), -1, 1) * 32767)
+    played = samples[: MOST_BYTES // 2]
+    if played.dtype != np.int16:
+        played = np.rint(np.clip(np.nan_to_num(played.astype(np.float64)), -1, 1) * 32767)
     file = io.BytesIO()
     with wave.open(file, "wb") as target:
         target.setnchannels(1)
         target.setsampwidth(2)
         target.setframerate(rate)
-        target.writeframes(kept.astype("<i2").tobytes())
-    cut = f", the first {len(kept) / rate:.3g} s" if len(kept) < len(samples) else ""
+        target.writeframes(played.astype("<i2").tobytes())
+    cut = f", the first {len(played) / rate:.3g} s" if len(played) < len(samples) else ""
     return file.getvalue(), f"{len(samples) / rate:.3g} s at {rate:,} samples a second{cut}"
 
 

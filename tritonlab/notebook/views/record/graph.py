@@ -88,11 +88,11 @@ class Graph(RecordView):
     def on_view_message(self, content: Mapping[str, Any]) -> None:
         if content.get("do") != "choose":
             return
-        which, requests = content["which"], self.record.requests
-        if which in (-1, 1):
-            self.choose(min(max(self.row + which, requests.dropped), requests.total - 1))
+        choice, requests = content["which"], self.record.requests
+        if choice in (-1, 1):
+            self.choose(min(max(self.row + choice, requests.dropped), requests.total - 1))
         else:
-            self.choose(self.slowest() if which == "slowest" else None)
+            self.choose(self.slowest() if choice == "slowest" else None)
 
     def _resume(self, known: Mapping[str, Any]) -> None:
         self._drawn_at, self._seen = 0.0, None

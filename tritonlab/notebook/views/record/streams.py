@@ -107,9 +107,9 @@ class Streams(RecordView):
                 f"  {facts.empty_finals} ended with an empty final response: a gRPC client sees that end only with "
                 "triton_enable_empty_final_response"
             )
-        live = self._open is not None
+        is_live = self._open is not None
         for serial, name, count, arrived in sorted(facts.open, key=lambda one: one[3])[:_OLDEST]:
-            age = f" for {ns_text(now - arrived)}" if live else ""
+            age = f" for {ns_text(now - arrived)}" if is_live else ""
             lines.append(f"  {name or f'request {serial}'}: {count} responses, final flag not sent yet{age}")
         return "\n".join([*lines, *(f"  {verdict}" for verdict in self.cancellations()[-_OLDEST:])])
 

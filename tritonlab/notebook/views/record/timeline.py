@@ -175,8 +175,8 @@ def summary(facts: BatchFacts) -> str:
         return f"no request has been executed yet{f', {lost:,} ended in the queue ({ended})' if lost else ''}."
     missed = f"; {lost:,} other{'s' * (lost > 1)} ended in the queue ({ended})" if lost else ""
     batches = f"{facts.batches:,} batch{'es' * (facts.batches > 1)}"
-    kept = f"; {facts.dropped:,} older events are not kept" if facts.dropped else ""
+    dropped = f"; {facts.dropped:,} older events are not kept" if facts.dropped else ""
     failed = f", {facts.failed} failed" if facts.failed else ""
     requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
     mean = facts.requests / facts.batches
-    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {ns_text(facts.span)}{missed}{kept}."
+    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {ns_text(facts.span)}{missed}{dropped}."

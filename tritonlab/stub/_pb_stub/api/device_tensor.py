@@ -11,7 +11,7 @@ from ..wire.device_memory import Lent
 from . import bridge, dlpack
 from .bridge import BridgeError
 from .errors import TritonModelException
-from .opened_memory import Borrowed, OpenedPlace
+from .opened_memory import BorrowedMemory, OpenedPlace
 
 
 def lent(tensor: Any) -> Lent:
@@ -38,7 +38,7 @@ def capsule(tensor: Any) -> Any:
             keep = tensor._keep = OpenedPlace(device, tensor._data, keep)
     except DriverError as error:
         raise _failure(tensor, "read", error) from None
-    owner = Borrowed(driver_of(keep.pointer), device, tensor)
+    owner = BorrowedMemory(driver_of(keep.pointer), device, tensor)
     return dlpack.export_device(keep.pointer, device, tensor._datatype, tensor._shape, owner)
 
 

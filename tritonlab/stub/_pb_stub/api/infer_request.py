@@ -79,18 +79,18 @@ class InferenceRequest(NativeObject):
         for arguments of another type; TritonModelException for an empty entry, another kind of correlation id, or
         parameters that are not bool, int or str; RuntimeError for a correlation id outside 64 bits.
         """
-        given = checked_arguments(locals())
-        self._request_id = given.request_id
-        self._correlation_id = given.correlation_id
-        self._inputs = given.inputs
-        self._requested = given.outputs
-        self._model_name = given.model
-        self._model_version = given.version
-        self._flags = given.flags
-        self._timeout = given.timeout
-        self._preferred_memory = given.memory
-        self._trace = given.trace
-        self._parameters = given.parameters
+        arguments = checked_arguments(locals())
+        self._request_id = arguments.request_id
+        self._correlation_id = arguments.correlation_id
+        self._inputs = arguments.inputs
+        self._requested = arguments.outputs
+        self._model_name = arguments.model
+        self._model_version = arguments.version
+        self._flags = arguments.flags
+        self._timeout = arguments.timeout
+        self._preferred_memory = arguments.memory
+        self._trace = arguments.trace
+        self._parameters = arguments.parameters
         self._handle = NO_HANDLE
         self._decoupled = False
         self._release_flags = 1
@@ -167,14 +167,14 @@ class InferenceRequest(NativeObject):
 
     def trace(self) -> InferenceTrace:
         """Return the request's trace, to be handed on to a BLS request as its `trace`."""
-        return self._trace if self._trace is not None else InferenceTrace._of(None)
+        return self._trace if self._trace is not None else InferenceTrace._from_context(None)
 
     # -- answering it
 
     def get_response_sender(self) -> InferenceResponseSender:
         """Return the sender that answers this request; the same object on each call."""
         if self._sender is None:
-            self._sender = InferenceResponseSender._of(self._handle, self._decoupled)
+            self._sender = InferenceResponseSender._from_handle(self._handle, self._decoupled)
         return self._sender
 
     def is_cancelled(self) -> bool:
@@ -257,11 +257,11 @@ def _run(request: InferenceRequest, decoupled: Any) -> Union[InferenceResponse, 
             raise BridgeError(text % request._model_name)
         responses = link.infer(request, several)
         if several:
-            return ResponseIterator._of(responses)
+            return ResponseIterator._from_call(responses)
         return next(responses, None) or _failed("Unexpected empty response.")
     except BridgeError as error:
         answer = _failed(error.text, error.code)
-        return ResponseIterator._of(iter([answer])) if several else answer
+        return ResponseIterator._from_call(iter([answer])) if several else answer
 
 
 def _failed(text: str, code: int = 1) -> InferenceResponse:

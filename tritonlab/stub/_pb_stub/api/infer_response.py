@@ -86,5 +86,5 @@ def _check_tensors(tensors: Any, error: Any, parameters: Any) -> None:
 
 def _mismatch(tensors: Any, error: Any, parameters: Any) -> TypeError:
     named = {"output_tensors": tensors, "error": error, "parameters": parameters}
-    given = {name: value for name, value in named.items() if value is not None and value != ()}
-    return mismatch("__init__", _SIGNATURE, (), given)
+    passed = {name: value for name, value in named.items() if value is not None and value != ()}
+    return mismatch("__init__", _SIGNATURE, (), passed)

@@ -57,7 +57,7 @@ class Metric(NativeObject):
         raise no_constructor("Metric")
 
     @classmethod
-    def _of(cls, family: _FamilyLife, ident: int) -> Metric:
+    def _from_ident(cls, family: _FamilyLife, ident: int) -> Metric:
         self: Metric = _new(cls)
         self._family = family
         self._ident = ident
@@ -123,7 +123,7 @@ class MetricFamily(NativeObject):
 
     @uninterrupted
     def _join(self, family: str, words: str, kind: MetricKind) -> None:
-        _undertaker.bury()
+        _reaper.bury()
         self._kind = kind
         ident = call_server(
             "MetricFamily",
@@ -145,7 +145,7 @@ class MetricFamily(NativeObject):
             "Error when creating Metric: ",
             MetricNew(self._life.ident, labels or {}, bounds),
         )
-        return Metric._of(self._life, ident)
+        return Metric._from_ident(self._life, ident)
 
     def _checked(self, labels: Any, buckets: Any) -> Optional[List[float]]:
         """Do the checks of rule 1.14.3, and return the buckets as floats."""
@@ -168,10 +168,10 @@ class MetricFamily(NativeObject):
         life = getattr(self, "_life", None)  # unset if the constructor raised
         if life is not None and life.process == os.getpid():  # else it is the parent's, and lives there
             life.deleted = True
-            _undertaker.add(life)
+            _reaper.add(life)
 
 
-class _Undertaker:
+class _FamilyReaper:
     """The thread that reports to the server the families that are gone.
 
     A destructor may run anywhere, even in the middle of a call to the server on the same thread, so it must not make
@@ -209,5 +209,5 @@ class _Undertaker:
         self.__init__()  # type: ignore[misc]
 
 
-_undertaker = _Undertaker()
-os.register_at_fork(after_in_child=_undertaker.forget)
+_reaper = _FamilyReaper()
+os.register_at_fork(after_in_child=_reaper.forget)

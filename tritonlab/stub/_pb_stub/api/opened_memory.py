@@ -1,4 +1,4 @@
-"""Device memory of the kernel, mapped into this process when the author first uses it. A tensor that a
+"""Device memory of the server, mapped into this process when the author first uses it. A tensor that a
 model only hands on is never mapped, and needs no context in the model's process."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..wire.serialization import Buffer
 
 
 class OpenedMemory:
-    """An allocation of the kernel that is mapped here until nobody needs it."""
+    """An allocation of the server that is mapped here until nobody needs it."""
 
     __slots__ = ("__weakref__", "_device", "_driver", "address")
 
@@ -26,7 +26,7 @@ class OpenedMemory:
 
     def __del__(self) -> None:
         if hasattr(self, "address"):
-            with contextlib.suppress(DriverError):  # the process is ending, or the kernel has ended
+            with contextlib.suppress(DriverError):  # the process is ending, or the server has ended
                 self._driver.close(self._device, self.address)
 
 
@@ -35,7 +35,7 @@ class OpenedHandles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the next two
-        self._kept: Dict[bytes, OpenedMemory] = {}
+        self._memories: Dict[bytes, OpenedMemory] = {}
         self._live: "WeakValueDictionary[bytes, OpenedMemory]" = WeakValueDictionary()
 
     def open(self, device: int, handle: bytes) -> OpenedMemory:
@@ -44,13 +44,13 @@ class OpenedHandles:
             found = self._live.get(handle)
             if found is None:
                 found = self._live[handle] = OpenedMemory(device, handle)
-            self._kept[handle] = found
+            self._memories[handle] = found
             return found
 
     def give_back(self) -> List[bytes]:
         """Unmap what nobody uses, and return the handles of the rest."""
         with self._lock:
-            self._kept.clear()
+            self._memories.clear()
             return list(self._live.keys())
 
 
@@ -76,7 +76,7 @@ class OpenedPlace:
         self._driver.synchronize(self._device)
 
 
-class Borrowed:
+class BorrowedMemory:
     """`owner`, held for a user of its device memory. A user that lets go may still have work under way that reads the
     memory, so this waits for the device before the owner can go."""
 

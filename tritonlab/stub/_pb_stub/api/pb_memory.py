@@ -48,7 +48,7 @@ class InferenceTrace(NativeObject):
         raise no_constructor("InferenceTrace")
 
     @classmethod
-    def _of(cls, context: Optional[str], number: int = 0) -> InferenceTrace:
+    def _from_context(cls, context: Optional[str], number: int = 0) -> InferenceTrace:
         """Make a trace. `number` is the server's for a request that it traces, else 0."""
         self: InferenceTrace = _new(cls)
         self._context = context

@@ -20,24 +20,24 @@ class ResponseIterator(NativeObject):
     gives the same objects. If an unfinished iterator is dropped, the rest is read and thrown away.
     """
 
-    __slots__ = ("_call", "_next", "_over", "_responses")
+    __slots__ = ("_call", "_has_ended", "_next", "_responses")
 
     _call: Iterator[InferenceResponse]
     _responses: List[InferenceResponse]
     _next: int
-    _over: bool
+    _has_ended: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ResponseIterator:
         raise no_constructor("ResponseIterator")
 
     @classmethod
-    def _of(cls, call: Iterator[InferenceResponse]) -> ResponseIterator:
+    def _from_call(cls, call: Iterator[InferenceResponse]) -> ResponseIterator:
         """Make an iterator over `call`, which yields the responses and may have `cancel()`."""
         self: ResponseIterator = _new(cls)
         self._call = call
         self._responses = []
         self._next = 0
-        self._over = False
+        self._has_ended = False
         return self
 
     def __iter__(self) -> ResponseIterator:
@@ -48,7 +48,7 @@ class ResponseIterator(NativeObject):
 
     def _is_over(self) -> bool:
         # a call may know already that its last response was the final one; then it is not asked for another
-        return self._over or getattr(self._call, "done", False)
+        return self._has_ended or getattr(self._call, "done", False)
 
     def __next__(self) -> InferenceResponse:
         if self._next == len(self._responses):
@@ -59,12 +59,12 @@ class ResponseIterator(NativeObject):
     @uninterrupted
     def _receive(self) -> None:
         """Wait for one more response. Raises StopIteration if there is none."""
-        if not self._over:
+        if not self._has_ended:
             try:
                 self._responses.append(next(self._call))
                 return
             except StopIteration:
-                self._over = True
+                self._has_ended = True
             except BridgeError as error:
                 raise TritonModelException(error.text) from None
         raise StopIteration("Iteration is done for the responses.")

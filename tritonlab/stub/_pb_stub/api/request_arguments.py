@@ -52,19 +52,19 @@ class RequestArguments(NamedTuple):
     parameters: str
 
 
-def checked_arguments(given: Dict[str, Any]) -> RequestArguments:
+def checked_arguments(values: Dict[str, Any]) -> RequestArguments:
     """Check the arguments of the constructor, by name.
 
     Raises TypeError for arguments of another type, TritonModelException for an empty entry, another kind of correlation
     id or parameters that are not bool, int or str, RuntimeError for a correlation id outside 64 bits.
     """
-    ident, model = _text(given["request_id"]), _text(given["model_name"])
-    version = as_int(given["model_version"], -INT64_MAX - 1, INT64_MAX)
-    flags = as_int(given["flags"], 0, UINT32_MAX)
-    timeout = as_int(given["timeout"], 0, UINT64_MAX)
-    names = _names(given["requested_output_names"])
-    tensors = _tensors(given["inputs"])
-    memory, trace = given["preferred_memory"], given["trace"]
+    ident, model = _text(values["request_id"]), _text(values["model_name"])
+    version = as_int(values["model_version"], -INT64_MAX - 1, INT64_MAX)
+    flags = as_int(values["flags"], 0, UINT32_MAX)
+    timeout = as_int(values["timeout"], 0, UINT64_MAX)
+    names = _names(values["requested_output_names"])
+    tensors = _tensors(values["inputs"])
+    memory, trace = values["preferred_memory"], values["trace"]
     if (
         ident is None
         or model is None
@@ -73,14 +73,14 @@ def checked_arguments(given: Dict[str, Any]) -> RequestArguments:
         or timeout is None
         or names is None
         or tensors is None
-        or given["correlation_id"] is None
+        or values["correlation_id"] is None
         or not isinstance(memory, (PreferredMemory, type(UNSET)))
         or not isinstance(trace, (InferenceTrace, type(UNSET)))
     ):
-        passed = {name: given[name] for name, default in _DEFAULTS.items() if given[name] is not default}
+        passed = {name: values[name] for name, default in _DEFAULTS.items() if values[name] is not default}
         raise mismatch("__init__", _SIGNATURE, (), passed)
-    parameters = encode_parameters(given["parameters"])
-    correlation_id = _checked_correlation_id(given["correlation_id"])
+    parameters = encode_parameters(values["parameters"])
+    correlation_id = _checked_correlation_id(values["correlation_id"])
     where = "for request with id '%s' and model name '%s' should not be empty." % (ident, model)
     if None in tensors:
         raise TritonModelException("Input tensor " + where)

@@ -47,7 +47,7 @@ class InferenceResponseSender(NativeObject):
         raise no_constructor("InferenceResponseSender")
 
     @classmethod
-    def _of(cls, handle: int, decoupled: bool) -> InferenceResponseSender:
+    def _from_handle(cls, handle: int, decoupled: bool) -> InferenceResponseSender:
         """Make the sender of the request `handle`; NO_HANDLE for a request that the author built."""
         self: InferenceResponseSender = _new(cls)
         self._handle = handle

@@ -133,9 +133,9 @@ class CudaDriver(Driver):
     def open(self, device: int, handle: bytes) -> int:
         address = _address()
         what = "opening another process's memory of GPU %d" % device
-        given = _MemHandle.from_buffer_copy(handle)
+        memory_handle = _MemHandle.from_buffer_copy(handle)
         with self._current(device):
-            self._call(what, "cuIpcOpenMemHandle_v2", ctypes.byref(address), given, _PEER_ACCESS)
+            self._call(what, "cuIpcOpenMemHandle_v2", ctypes.byref(address), memory_handle, _PEER_ACCESS)
         return address.value
 
     def close(self, device: int, address: int) -> None:

@@ -246,8 +246,8 @@ class SimulatedDriver(Driver):
 
     def _find(self, what: str, address: int) -> _Allocation:
         self._use(0, what)
-        place = bisect_right(self._bases, address)
-        found = self._allocations[self._bases[place - 1]] if place else None
+        index = bisect_right(self._bases, address)
+        found = self._allocations[self._bases[index - 1]] if index else None
         if found is None or address >= found.base + found.nbytes:
             raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (%#x is not memory of a GPU)" % address)
         return found

@@ -34,7 +34,7 @@ def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> R
 def report_failure(
     bridge: StubBridge, failure: Optional[Failure], error: Optional[BaseException], handles: Sequence[int] = ()
 ) -> None:
-    """Send the kernel, if it wants to know, a failure that ends the requests `handles`, and where the exception came
+    """Send the server, if it wants to know, a failure that ends the requests `handles`, and where the exception came
     from."""
     if error is not None and bridge.phase == "execute":
         bridge.last_error.keep(error)

@@ -141,17 +141,17 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Option
 def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSummary]:
     """Return the frames that are shown to authors, without those of a library through which we called the author's
     code, such as asyncio's."""
-    shown = []  # type: List[traceback.FrameSummary]
+    authors = []  # type: List[traceback.FrameSummary]
     between = []  # type: List[traceback.FrameSummary]
     by_us = False
     for frame in frames:
         if not is_authors(frame.filename):
             by_us = by_us or is_ours(frame.filename)
-        elif by_us and not shown and is_library(frame.filename):
+        elif by_us and not authors and is_library(frame.filename):
             between.append(frame)
         else:
-            shown.append(frame)
-    return shown or between
+            authors.append(frame)
+    return authors or between
 
 
 def is_authors(file: str) -> bool:

@@ -46,7 +46,7 @@ class BatchExecutor:
         Raises LinkClosed."""
         started = time.perf_counter_ns()
         requests: List[InferenceRequest] = []
-        given: List[InferenceRequest] = []  # the author's list, which the author may change
+        passed: List[InferenceRequest] = []  # the author's list, which the author may change
         returned: Any = None
         packed: Optional[int] = None
         outputs: List[Any] = []
@@ -54,12 +54,12 @@ class BatchExecutor:
         called = finished = started
         try:
             requests = self._receive_requests(block, entries)
-            given = requests.copy()
+            passed = requests.copy()
             called = time.perf_counter_ns()
-            error, returned = self._call_model(entries, requests, given)
+            error, returned = self._call_model(entries, requests, passed)
             finished = time.perf_counter_ns()
             if error is None:
-                packed, outputs, sent = pack_returned(self._bridge, requests, given, returned, self._decoupled)
+                packed, outputs, sent = pack_returned(self._bridge, requests, passed, returned, self._decoupled)
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
             error = self._broke_a_rule(failure, entries)
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
@@ -68,8 +68,8 @@ class BatchExecutor:
             # what stays open is answered later, through its sender
             if error is not None or outputs[index] is not None:
                 self._bridge.open_requests.pop(handle, None)
-        # the inputs go back to the kernel with this very message, unless the author kept one
-        del requests, given, returned
+        # the inputs go back to the server with this very message, unless the author kept one
+        del requests, passed, returned
         if sent:
             keep_sent(self._bridge.region, packed, sent)
         flush_prints()
@@ -105,7 +105,7 @@ class BatchExecutor:
             )
             if trace is not None:
                 number, context = trace
-                request._trace = InferenceTrace._of(context, number)
+                request._trace = InferenceTrace._from_context(context, number)
             if self._decoupled:
                 request.get_response_sender()  # reports it if both are gone without the final flag
             requests.append(request)
@@ -113,14 +113,14 @@ class BatchExecutor:
         return requests
 
     def _call_model(
-        self, entries: List[Row], requests: List[InferenceRequest], given: List[InferenceRequest]
+        self, entries: List[Row], requests: List[InferenceRequest], passed: List[InferenceRequest]
     ) -> Tuple[Optional[Failure], Any]:
         """Call the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
         bridge = self._bridge
         try:
             bridge.running.requests = requests
             try:
-                returned = run_authors(self._context.execute, given)
+                returned = run_authors(self._context.execute, passed)
                 # not whether it is an `async def`: a decorated one often is not
                 if returned.__class__ is not list and returned is not None and asyncio.iscoroutine(returned):
                     returned = self._run(returned, requests)
@@ -157,7 +157,7 @@ class BatchExecutor:
         error = future.exception()
         if error is None:
             return
-        with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
+        with contextlib.suppress(LinkClosed):  # the server is gone, and the main loop hears of it too
             if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
                 # the author gives up what the client has given up: no failure, and nothing for the log
                 response_error = ResponseError(code_of(_GIVEN_UP), _GIVEN_UP.message())

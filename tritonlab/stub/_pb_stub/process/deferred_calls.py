@@ -26,9 +26,9 @@ class DeferredCalls:
         if self.thread is None:
             self.thread = own_threads.start("errands", self._run)
 
-    def put(self, errand: Callable[[], None]) -> None:
-        """Let the thread call `errand` soon. May be called anywhere."""
-        self._queue.put(errand)
+    def put(self, call: Callable[[], None]) -> None:
+        """Let the thread call `call` soon. May be called anywhere."""
+        self._queue.put(call)
 
     def _run(self) -> None:
         while True:

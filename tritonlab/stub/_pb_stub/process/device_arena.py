@@ -1,5 +1,5 @@
-"""The arena is device memory that the kernel has lent to this process for what its model sends: the process divides it,
-and the kernel reads it and returns the parts, as with the stub's region. It is the kernel's all the same, so that what
+"""The arena is device memory that the server has lent to this process for what its model sends: the process divides it,
+and the server reads it and returns the parts, as with the stub's region. It is the server's all the same, so that what
 was sent outlives the process."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LEAST = 4 << 20
 
 
 class _Grant:
-    """One piece of the kernel's memory."""
+    """One piece of the server's memory."""
 
     def __init__(self, message: DeviceGrant) -> None:
         self.message = message
@@ -48,7 +48,7 @@ class _Part:
 
 
 class DeviceArena:
-    """The device memory that `ask` gets from the kernel, in parts. It grows as needed and returns what is empty when
+    """The device memory that `ask` gets from the server, in parts. It grows as needed and returns what is empty when
     memory is given back."""
 
     def __init__(self, ask: Callable[[DeviceMemory], Any]) -> None:
@@ -58,8 +58,8 @@ class DeviceArena:
         self._let_go: List[Tuple[_Grant, int, int]] = []  # destructors append
 
     def lend(self, driver: Driver, device: int, address: int, nbytes: int) -> Lent:
-        """Copy device memory of this process into the arena, and return its place there, for the kernel. Raises
-        DriverError, and BridgeError if the kernel has no memory to lend."""
+        """Copy device memory of this process into the arena, and return its place there, for the server. Raises
+        DriverError, and BridgeError if the server has no memory to lend."""
         part = self._take(device, max((nbytes + _ALIGN - 1) & -_ALIGN, _ALIGN))
         place = DevicePlace(part.grant.handle, part.grant.message.offset + part.offset, nbytes)
         if nbytes:

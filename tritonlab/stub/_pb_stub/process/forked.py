@@ -47,8 +47,8 @@ class ForkedBridge(Bridge):
 
     def __init__(self, parent: Bridge, open_requests: Dict[int, FrozenSet[str]], door: socket.socket) -> None:
         # what the model may do depends on where it is now, which only the server knows (see above)
-        over = parent.phase in ("import", "auto_complete", "finalize")
-        self.phase = parent.phase if over else "execute"
+        is_over = parent.phase in ("import", "auto_complete", "finalize")
+        self.phase = parent.phase if is_over else "execute"
         self.instance_name = parent.instance_name
         self.model_dir = parent.model_dir
         self.open_requests = open_requests
@@ -79,10 +79,10 @@ class ForkedBridge(Bridge):
             ours.close()
             theirs.close()
             raise BridgeError("the server has ended: %s" % error) from None
-        kernel_fd, stub_fd = array.array("i", ancillary[0][2])
+        server_fd, stub_fd = array.array("i", ancillary[0][2])
         sizes: ForkLink = ROW[ForkLink].read(decode_body(answer))
         region = Region(stub_fd, sizes.size, sizes.growth, sizes.limit or None)
-        child = _ChildBridge(Connection(ours, on_freed=region.free, unpacks=True), region, RegionReader(kernel_fd))
+        child = _ChildBridge(Connection(ours, on_freed=region.free, unpacks=True), region, RegionReader(server_fd))
         child.phase, child.instance_name, child.model_dir = self.phase, self.instance_name, self.model_dir
         child.open_requests = self.open_requests
         return child

@@ -64,11 +64,11 @@ def _state(frame: Any, line: int, end: float) -> FrameState:
 def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
     """Return names and texts: of a function its variables, of a module or a class body only what it has made."""
     found = list(frame.f_locals.items())
-    shown = [(name, value) for name, value in found if not name.startswith("__") and not isinstance(value, _HIDDEN)]
-    for name, value in shown[:_MOST_VARIABLES]:
+    variables = [(name, value) for name, value in found if not name.startswith("__") and not isinstance(value, _HIDDEN)]
+    for name, value in variables[:_MOST_VARIABLES]:
         yield name, text_of(value, end)
-    if len(shown) > _MOST_VARIABLES:
-        yield "…", "%d more" % (len(shown) - _MOST_VARIABLES)
+    if len(variables) > _MOST_VARIABLES:
+        yield "…", "%d more" % (len(variables) - _MOST_VARIABLES)
 
 
 def text_of(value: Any, end: float) -> str:
@@ -126,8 +126,8 @@ class _ShortRepr(reprlib.Repr):
                 return _failed(x, error)
             return text if len(text) <= self.maxother else text[: self.maxother] + "…"
         inner = getattr(x, "__dict__", {}) if level > 1 else {}
-        shown = ["%s=%s" % (name, self.repr1(value, level - 2)) for name, value in list(inner.items())[:6]]
-        return "<%s>" % " ".join([kind.__name__, _listed(shown, len(inner))] if shown else [kind.__name__])
+        fields = ["%s=%s" % (name, self.repr1(value, level - 2)) for name, value in list(inner.items())[:6]]
+        return "<%s>" % " ".join([kind.__name__, _listed(fields, len(inner))] if fields else [kind.__name__])
 
 
 _repr = _ShortRepr()

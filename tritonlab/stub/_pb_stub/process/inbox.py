@@ -20,7 +20,7 @@ _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 
 
 class Inbox:
-    """The messages of one connection, sorted by owner. Every method that waits raises LinkClosed when the kernel is
+    """The messages of one connection, sorted by owner. Every method that waits raises LinkClosed when the server is
     gone."""
 
     def __init__(self, connection: Connection) -> None:
@@ -61,7 +61,7 @@ class Inbox:
             self._step_down()
 
     def close(self, ident: int) -> None:
-        """Give up a box. Answers that still come for it go back to the kernel unread."""
+        """Give up a box. Answers that still come for it go back to the server unread."""
         self._boxes.pop(ident, None)
 
     def _pump(self, box: Deque[Any], spin: float = 0.0) -> None:

@@ -57,7 +57,7 @@ class LinkPdb(pdb.Pdb):
     ) -> None:
         self._talk: Any = None
         if stdin is None and stdout is None:
-            stdin = stdout = self._talk = _Talk(self)
+            stdin = stdout = self._talk = _PromptStream(self)
         super().__init__(completekey, stdin, stdout, skip or _SKIPPED, nosigint, readrc, **rest)
 
     def trace_dispatch(self, frame: Any, event: str, arg: Any) -> Any:
@@ -98,7 +98,7 @@ class LinkPdb(pdb.Pdb):
         self._talk.end()
 
 
-class _Talk:
+class _PromptStream:
     """What a LinkPdb reads and writes. What it prints goes with the next question for a line."""
 
     def __init__(self, debugger: LinkPdb) -> None:

@@ -52,7 +52,7 @@ class MainLoop:
         }
 
     def run(self) -> None:
-        """Serve commands until FINALIZE. Raises LinkClosed if the kernel ends before."""
+        """Serve commands until FINALIZE. Raises LinkClosed if the server ends before."""
         self._monitor.start()
         self._bridge.deferred.start()
         spin = 0.0

@@ -23,7 +23,7 @@ from .thread_stacks import all_stacks
 
 
 class Monitor:
-    """A thread that reads the monitor socket. When that socket ends, the kernel has ended, and this process ends,
+    """A thread that reads the monitor socket. When that socket ends, the server has ended, and this process ends,
     too."""
 
     def __init__(

@@ -3,7 +3,7 @@ asyncio show it.
 
 The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. What is found
 here is certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. The
-kernel asks for it when calls might wait for one another, and never in between.
+server asks for it when calls might wait for one another, and never in between.
 
 Python tells nobody what a thread or a task waits for. So this module, and no other, looks into the standard library:
 at the arguments of `join`, `result`, `wait` and `run_until_complete` in the frames of threads, at what a worker of a

@@ -233,7 +233,7 @@ def _look_into(path: str) -> Installed:
         return Installed(modified, frozenset())
 
 
-class Bearings:
+class ProcessState:
     """What an import must not change about the process, as it was before."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ class Bearings:
             raise LeftOut("it opens %s" % min(opened))
         if _shared_memory() - self._shared:
             raise LeftOut("it shares memory with what it forks")
-        if any(signal.getitimer(which)[0] for which in _TIMERS):
+        if any(signal.getitimer(timer)[0] for timer in _TIMERS):
             raise LeftOut("it sets a timer")
         if _made_temporary_files():
             raise LeftOut("it makes temporary files")

@@ -1,4 +1,4 @@
-"""The author's tensors on their way into the stub's region, and tensors made of what lies in the kernel's."""
+"""The author's tensors on their way into the stub's region, and tensors made of what lies in the server's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Unpacked = Tuple[int, "ref[Tensor]"]
 
 
 def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
-    """Make Tensor objects over a block of the kernel's region. With the last of them the block goes back, by
+    """Make Tensor objects over a block of the server's region. With the last of them the block goes back, by
     `freed`."""
     # made first, so that the block goes back whatever fails
     lease = None if block is None else Lease(freed, block, reader)
@@ -66,7 +66,7 @@ def keep_sent(region: Region, block: Optional[int], tensors: Sequence[Sent]) -> 
     """Let tensors whose arrays others may change remember, as long as they live, what was sent of them: Triton does not
     read an array again that it has sent once (rule 1.4.7).
 
-    To be called once tensors that nobody can send again are gone, and before the kernel can give the block back.
+    To be called once tensors that nobody can send again are gone, and before the server can give the block back.
     """
     hold: Optional[Hold] = None
     for reference, row in tensors:

@@ -18,7 +18,7 @@ _RESCHEDULE = 2
 def pack_returned(
     bridge: StubBridge,
     requests: List[InferenceRequest],
-    given: List[InferenceRequest],
+    passed: List[InferenceRequest],
     returned: Any,
     decoupled: bool,
 ) -> Tuple[Optional[int], List[Any], Sequence[Sent]]:
@@ -40,8 +40,8 @@ def pack_returned(
     if returned is None:
         _check_answered(requests, marks)
         return None, marks, ()
-    if returned.__class__ is not list or len(returned) != len(given) or given != requests:
-        _check_list(requests, given, returned)
+    if returned.__class__ is not list or len(returned) != len(passed) or passed != requests:
+        _check_list(requests, passed, returned)
     answers = []
     slots = []
     for index, response in enumerate(returned):
@@ -69,15 +69,15 @@ def pack_returned(
     return block, marks, sent
 
 
-def _check_list(requests: List[InferenceRequest], given: List[InferenceRequest], returned: Any) -> None:
+def _check_list(requests: List[InferenceRequest], passed: List[InferenceRequest], returned: Any) -> None:
     if not isinstance(returned, list):
         raise ModelFailure("Expected a list in the execute return, found type '%s'." % type(returned))
-    if len(returned) != len(given):
+    if len(returned) != len(passed):
         raise ModelFailure(
             "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
-            "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(given), len(returned))
+            "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(passed), len(returned))
         )
-    if given != requests:  # Triton's server crashes here, or answers the wrong one
+    if passed != requests:  # Triton's server crashes here, or answers the wrong one
         raise ModelFailure("The execute function changed the list of its requests. Work on a copy of it.")
 
 

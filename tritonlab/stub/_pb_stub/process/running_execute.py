@@ -1,4 +1,4 @@
-"""What the running `execute` waits for, as the kernel asks for it, so that it can find calls that wait for themselves
+"""What the running `execute` waits for, as the server asks for it, so that it can find calls that wait for themselves
 (rule 4.4.1)."""
 
 from __future__ import annotations

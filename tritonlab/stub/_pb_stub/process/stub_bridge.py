@@ -50,7 +50,7 @@ _NO_OUTPUT: Row = [[], None, ""]
 
 
 class StubBridge(Bridge):
-    """The bridge of a stub process: each call becomes a message to the kernel."""
+    """The bridge of a stub process: each call becomes a message to the server."""
 
     def __init__(self, connection: Connection, region: Region, reader: RegionReader) -> None:
         self.connection = connection
@@ -62,7 +62,7 @@ class StubBridge(Bridge):
         self.shared_requests: Set[int] = set()
         #: outputs of the config, and others that were warned of already; None where there are no warnings
         self.declared: Optional[Set[str]] = None
-        #: whether the kernel wants to know more of a failure than its text
+        #: whether the server wants to know more of a failure than its text
         self.tells_failures = False
         self.last_error = LastError()
         #: whether this is the copy of a parent's bridge in a process that was forked
@@ -146,7 +146,7 @@ class StubBridge(Bridge):
             "dropped %swithout the final flag, so nothing could end the request. Call response_sender.send("
             "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL) when the last response was sent."
         ) % (self.instance_name, when)
-        with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
+        with contextlib.suppress(LinkClosed):  # the server is gone, and the main loop hears of it too
             self.tell(
                 Response(flags=LAST, block=None, tensors=[], error=ResponseError(None, text), parameters=""), handle
             )
@@ -227,7 +227,7 @@ class InferCall:
         self._received = 0
         self._box = bridge.inbox.open(ident)
         bridge.connection.send(_INFER, ident, infer)
-        # lets the kernel's reader go first, if it woke on this core, which makes an `exec` 3 % quicker on two cores
+        # lets the server's reader go first, if it woke on this core, which makes an `exec` 3 % quicker on two cores
         os.sched_yield()
 
     def await_one(self) -> None:

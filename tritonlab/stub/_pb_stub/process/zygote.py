@@ -5,9 +5,9 @@ fork takes 2.8 ms, for the page tables, of which there are two, and the stub has
 their imports made would be as quick for one edit; but each costs that second and those 150 MB, the second of two
 quick edits finds none, and eight instances of a model take 1.2 GB instead of 190 MB.
 
-A zygote has one thread of its own, which waits for the kernel. What it forks is a stub, or another zygote, which
-imports more. Either becomes the kernel's child, like a process that the kernel starts itself: the process that is
-forked in between ends at once, and the kernel, which is a child subreaper meanwhile (`man 2 prctl`), inherits what that
+A zygote has one thread of its own, which waits for the server. What it forks is a stub, or another zygote, which
+imports more. Either becomes the server's child, like a process that the server starts itself: the process that is
+forked in between ends at once, and the server, which is a child subreaper meanwhile (`man 2 prctl`), inherits what that
 has forked.
 """
 
@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 from ..wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
 from ..wire.serialization import decode_body, encode_body
-from .preload import Bearings, LeftOut, Preload, fork, seed_random_numbers
+from .preload import LeftOut, Preload, ProcessState, fork, seed_random_numbers
 from .prints import flush_prints
 
 #: Bytes of a message, and descriptors with it, at most.
@@ -40,7 +40,7 @@ class StubArguments(NamedTuple):
 
     control: int
     monitor: int
-    kernel_region: int
+    server_region: int
     stub_region: int
     size: int
     growth: int
@@ -51,22 +51,22 @@ class StubArguments(NamedTuple):
 
 
 class Zygote:
-    """The process that forks stubs for the kernel. `die_with_kernel` is called with the life pipe in each process that
+    """The process that forks stubs for the server. `die_with_server` is called with the life pipe in each process that
     is forked, once it leads a session."""
 
-    def __init__(self, sock: socket.socket, life: int, die_with_kernel: Callable[[int], None]) -> None:
+    def __init__(self, sock: socket.socket, life: int, die_with_server: Callable[[int], None]) -> None:
         for fd in (sock.fileno(), life):
             os.set_inheritable(fd, False)
         self._socket = sock
         self._life = life
-        self._die_with_kernel = die_with_kernel
+        self._die_with_server = die_with_server
         self._environment = dict(os.environ)
         self._preload = Preload()
         #: what imports have written to stdout and stderr, for each stub to write again
         self._printed: Tuple[bytes, bytes] = (b"", b"")
 
     def run(self) -> StubArguments:
-        """Do what the kernel says. Returns in a stub that was forked, and nowhere else."""
+        """Do what the server says. Returns in a stub that was forked, and nowhere else."""
         self._grow(())
         while True:
             body, fds = self._receive()
@@ -102,7 +102,7 @@ class Zygote:
         return not refused
 
     def _fork(self, fds: List[int]) -> bool:
-        """Fork a process that leads a session of its own, and report it to the kernel. Returns True in that process."""
+        """Fork a process that leads a session of its own, and report it to the server. Returns True in that process."""
         read, write = os.pipe()
         try:
             between = fork()
@@ -124,7 +124,7 @@ class Zygote:
     def _become(self, body: Grow, fds: List[int]) -> None:
         """Make a process that was forked the zygote that imports more."""
         socket_fd, self._life = fds
-        self._die_with_kernel(self._life)
+        self._die_with_server(self._life)
         self._socket = socket.socket(fileno=socket_fd)
         if body.directory:
             os.chdir(body.directory)
@@ -137,14 +137,14 @@ class Zygote:
     def _grow(self, steps: Sequence[ImportStep]) -> None:
         """Import, and report how far that went; a process in which something failed is of no use."""
         since, printed, done = time.time(), _Printed(), 0
-        bearings = Bearings()
+        state = ProcessState()
         try:
-            bearings.check()
+            state.check()
             for step in steps:
                 self._preload.add(step)
                 if not step.own:
                     with printed.dropped():
-                        bearings.check()
+                        state.check()
                 done += 1
         except LeftOut as why:
             self._tell(Grown(done, str(why), 0))
@@ -155,8 +155,8 @@ class Zygote:
         self._tell(Grown(len(steps), "", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
     def _become_stub(self, body: Fork, fds: List[int]) -> StubArguments:
-        control, monitor, kernel_region, stub_region, life, door, stdout, stderr = fds
-        self._die_with_kernel(life)
+        control, monitor, server_region, stub_region, life, door, stdout, stderr = fds
+        self._die_with_server(life)
         for fd, number, printed in ((stdout, 1, self._printed[0]), (stderr, 2, self._printed[1])):
             os.dup2(fd, number)
             os.close(fd)
@@ -164,10 +164,10 @@ class Zygote:
                 os.write(number, printed)
         _reopen(sys.stdout, 1)
         _reopen(sys.stderr, 2)
-        with contextlib.suppress(BaseException):  # as `Bearings` has tried it; it must not end the stub
+        with contextlib.suppress(BaseException):  # as `ProcessState` has tried it; it must not end the stub
             seed_random_numbers()
         sizes = (body.size, body.growth, body.limit)
-        return StubArguments(control, monitor, kernel_region, stub_region, *sizes, life, door, self._environment)
+        return StubArguments(control, monitor, server_region, stub_region, *sizes, life, door, self._environment)
 
 
 class _Printed:
@@ -175,7 +175,7 @@ class _Printed:
 
     def __init__(self) -> None:
         self._files = [os.memfd_create("tritonlab printed") for _ in range(2)]
-        self._kept = [os.dup(number) for number in (1, 2)]
+        self._originals = [os.dup(number) for number in (1, 2)]
         for file, number in zip(self._files, (1, 2)):
             os.dup2(file, number)
 
@@ -193,9 +193,9 @@ class _Printed:
     def taken(self) -> Tuple[bytes, bytes]:
         flush_prints()
         found = []
-        for file, kept, number in zip(self._files, self._kept, (1, 2)):
-            os.dup2(kept, number)
-            os.close(kept)
+        for file, original, number in zip(self._files, self._originals, (1, 2)):
+            os.dup2(original, number)
+            os.close(original)
             found.append(os.pread(file, os.fstat(file).st_size, 0))
             os.close(file)
         return found[0], found[1]

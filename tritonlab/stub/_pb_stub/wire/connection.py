@@ -2,7 +2,7 @@
 
 Waiting is spin, then block: most of a round trip on a small virtual machine is the wake-up of a sleeping process
 (measured with a bare prototype on 2 cores: 90-125 us blocking, 16 us with up to 200 us of non-blocking receives first).
-So `receive` polls for as long as its caller allows and then sleeps in the kernel. It sleeps in poll, not in recv: recv
+So `receive` polls for as long as its caller allows and then sleeps in Linux. It sleeps in poll, not in recv: recv
 also wakes when the other side takes a message out of the socket. A stub that is asked 100 times a second slept twice
 per request for that, and once with poll; all processes together used 1-4 % less processor time.
 
@@ -33,7 +33,7 @@ _KEPT_BUFFER = 1 << 20
 
 
 def _new_buffer(size: int) -> mmap.mmap:
-    """Allocate pages apart from the heap, which keeps what threads have freed: with heap buffers a kernel grew by 18
+    """Allocate pages apart from the heap, which keeps what threads have freed: with heap buffers a server grew by 18
     MB in 400 loads and unloads, with these by 1 MB."""
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 

@@ -1,6 +1,6 @@
 """Device memory of tensors in a block: what lies in the block is not the tensor's bytes but their place, `DevicePlace`.
 
-All memory that crosses is the kernel's: from its pool, or lent to a stub for its outputs. So a stub that dies takes no
+All memory that crosses is the server's: from its pool, or lent to a stub for its outputs. So a stub that dies takes no
 memory with it that somebody still reads, and leaves none behind. The sender of a place keeps the memory as it is until
 the block comes back, as with the bytes of other tensors.
 """

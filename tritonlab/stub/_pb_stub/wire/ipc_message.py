@@ -45,7 +45,7 @@ def _reader(kind: Type[Any], **parts: Read) -> Read:
     """Return a function that makes a `kind` of the list of its fields; `parts` read the fields that are more than
     plain data."""
     names = kind._fields
-    places = [(names.index(name), part) for name, part in parts.items()]
+    indexes = [(names.index(name), part) for name, part in parts.items()]
     size = len(names)
 
     def read_plain(fields: Any) -> Any:
@@ -56,9 +56,9 @@ def _reader(kind: Type[Any], **parts: Read) -> Read:
     def read(fields: Any) -> Any:
         if type(fields) is not list or len(fields) != size:
             raise _other_layout(kind, fields)
-        for place, part in places:
-            if fields[place] is not None:
-                fields[place] = part(fields[place])
+        for index, part in indexes:
+            if fields[index] is not None:
+                fields[index] = part(fields[index])
         return _new(kind, fields)
 
     return read if parts else read_plain

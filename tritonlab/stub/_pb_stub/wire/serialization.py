@@ -2,9 +2,9 @@
 elements.
 
 Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it,
-and whatever a broken stub sends, reading it harms nobody. `ipc_message.py` says what is in them. What the kernel sends
+and whatever a broken stub sends, reading it harms nobody. `ipc_message.py` says what is in them. What the server sends
 with every request is packed with `marshal`, which takes a quarter of that time on both sides and saves 3 us of a
-request's 65. The stub's own messages are not, as `marshal` is not made for bytes that may be wrong, and the kernel must
+request's 65. The stub's own messages are not, as `marshal` is not made for bytes that may be wrong, and the server must
 outlive them.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Callable, List, Optional, Union
 
 import numpy as np
 
-#: First byte of every message; a kernel and a stub of different releases refuse each other instead of misreading.
+#: First byte of every message; a server and a stub of different releases refuse each other instead of misreading.
 WIRE_VERSION = 3
 
 #: How many characters of the author's text cross at most (rule 3.5.5).

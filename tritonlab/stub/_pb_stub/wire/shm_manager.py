@@ -52,7 +52,7 @@ def create_region_file(name: str) -> int:
     """Create an empty file without a name in any directory and return its descriptor; `name` shows in /proc only."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        # sealed against shrinking: a mapped file that shrinks kills its reader, here the kernel, with SIGBUS
+        # sealed against shrinking: a mapped file that shrinks kills its reader, here the server, with SIGBUS
         fcntl.fcntl(fd, _ADD_SEALS, _SEAL_SHRINK)
         return fd
     with tempfile.TemporaryFile() as file:
@@ -82,7 +82,7 @@ class Region:
         self._free = FreeSpace()
         self._blocks: Dict[int, int] = {}  # offset -> size of blocks in use
         self._held: Dict[int, bool] = {}  # blocks that we read ourselves -> whether the reader has returned them
-        self._kept: Dict[int, Any] = {}  # block -> what lives until it is free
+        self._owners: Dict[int, Any] = {}  # block -> what lives until it is free
         self._recent: Dict[int, List[int]] = {}  # size -> freed small blocks, kept whole for the next one of their size
         #: held blocks that nobody holds any more; destructors append
         self._let_go: List[int] = []
@@ -106,10 +106,10 @@ class Region:
         with self._lock:
             recent = self._recent.get(need)
             if recent:
-                kept = recent.pop()
-                self._blocks[kept] = need
+                block = recent.pop()
+                self._blocks[block] = need
                 self.used += need
-                return kept
+                return block
             offset = self._take(need, align)
         if offset is None and self.on_full is not None:
             self.on_full()
@@ -154,8 +154,8 @@ class Region:
         if size is None:
             raise WireError("block %d was freed twice or never allocated" % offset)
         self.used -= size
-        if self._kept:
-            self._kept.pop(offset, None)
+        if self._owners:
+            self._owners.pop(offset, None)
         if size <= _SMALL:
             recent = self._recent.setdefault(size, [])
             if len(recent) < _KEPT:
@@ -169,10 +169,10 @@ class Region:
             self._held[offset] = False
         return Hold(self._let_go, offset)
 
-    def keep(self, offset: int, things: Any) -> None:
-        """Keep `things` alive until the block is free. Their destructors may run with the region's lock held."""
+    def keep(self, offset: int, owners: Any) -> None:
+        """Keep `owners` alive until the block is free. Their destructors may run with the region's lock held."""
         with self._lock:
-            self._kept[offset] = things
+            self._owners[offset] = owners
 
     def _drop_holds(self) -> None:
         with self._lock:
@@ -228,7 +228,7 @@ class Region:
             self._fd = -1
             self._free.clear()
             self._recent.clear()
-            self._kept.clear()
+            self._owners.clear()
             # a map holds a descriptor of its own, and this object may live on in a cycle
             del self._map
             self.buffer = memoryview(b"")

@@ -53,12 +53,12 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
 
 def _mark_lent(region: Region, block: int, wires: Sequence[Wire], headers: Sequence[Row]) -> None:
     """Write into the headers which tensors are on a device, and let the block keep their memory."""
-    kept = []
+    lent = []
     for (_, _, _, data), header in zip(wires, headers):
         if type(data) is Lent:
             header[3:5] = MEMORY_GPU, data.device
-            kept.append(data)
-    region.keep(block, kept)
+            lent.append(data)
+    region.keep(block, lent)
 
 
 def check_header(row: Row) -> None:
