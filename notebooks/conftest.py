@@ -17,9 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         package = NEEDS.get(item.path.name)
         if package is not None and find_spec(package) is None:
-            item.add_marker(
-                pytest.mark.skip(reason=f"{package} is not installed, its first cell says how")
-            )
+            item.add_marker(pytest.mark.skip(reason=f"{package} is not installed, its first cell says how"))
 
 
 #: What stands for an object whose facts a program cannot read.

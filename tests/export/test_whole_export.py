@@ -130,14 +130,14 @@ def test_what_lies_beside_the_repository_is_not_replaced_unasked(models: list[Mo
 def test_a_dry_run_says_what_would_be_written(
     models: list[Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stubs = []
+    lists = []
     modules = ModelStub.modules
-    monkeypatch.setattr(ModelStub, "modules", lambda stub, timeout: stubs.append(stub) or modules(stub, timeout))
+    monkeypatch.setattr(ModelStub, "modules", lambda stub, timeout: lists.append(stub) or modules(stub, timeout))
     prefix = prefix_of(tmp_path / "prefix")
     report = tritonlab.export(models, tmp_path / "models", env=str(prefix), deploy="kserve", dry_run=True)
     assert os.listdir(tmp_path) == ["prefix"]
     assert report.dry_run and "Nothing was written" in str(report)
-    assert len(stubs) == len(models)  # each once, for pre-flight and for its environment
+    assert len(lists) == len(models)  # each once, for pre-flight and for its environment
     assert report.beside is not None and "deploy/kserve/serving-runtime.yaml" in report.beside.added
     assert report.environment is not None and report.environment.name == "env.tar.gz"
     refused = tmp_path / "refused"

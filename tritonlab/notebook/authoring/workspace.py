@@ -107,23 +107,12 @@ class Workspace:
 
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
+        parts: dict[str, Any] = dict(config=config, files=files, version=version, body=body, base=base)
         if sample is not None:
-            stated = self.draft(name).with_changes(
-                source, config, files=files, version=version, options=options, body=body, base=base
-            )
-            more: dict[str, Any] = dict(config=config, files=files, version=version, body=body, capture=capture)
-            more["base"] = base
-
-            def load(found: ConfigOptions, behind: str) -> Model:
-                text = stated.text_with(behind) if behind or source is None else source
-                return self.load(name, text, options=found, **more)
-
-            return load_by_sample(sample, stated.options, stated.config.message, load)
+            return self._load_by_sample(name, source, sample, options=options, capture=capture, **parts)
         started = time.perf_counter()
         with self._lock:
-            draft = self.draft(name).with_changes(
-                source, config, files=files, version=version, options=options, body=body, base=base
-            )
+            draft = self.draft(name).with_changes(source, options=options, **parts)
             draft = draft if capture is None else draft.with_captured(capture)
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
@@ -144,6 +133,24 @@ class Workspace:
                 raise
             finally:
                 self.changed(name)
+
+    def _load_by_sample(
+        self,
+        name: str,
+        source: Source | None,
+        sample: Mapping[str, Any],
+        *,
+        options: ConfigOptions | None,
+        capture: Mapping[str, Any] | None,
+        **parts: Any,
+    ) -> Model:
+        stated = self.draft(name).with_changes(source, options=options, **parts)
+
+        def load(found: ConfigOptions, behind: str) -> Model:
+            text = stated.text_with(behind) if behind or source is None else source
+            return self.load(name, text, options=found, capture=capture, **parts)
+
+        return load_by_sample(sample, stated.options, stated.config.message, load)
 
     def tune(self, name: str, settings: Settings | None) -> Model:
         """Load the model with other batching and instances, None those of its config. They count until its source or
