@@ -10,7 +10,7 @@ from ..core.inference.infer_request import SEQUENCE_END, InferenceRequest
 Id = int | str
 
 
-class WaitingSequence:
+class BacklogSequence:
     """The requests of a sequence without a slot. `expires` is the earliest of their timeouts, None if none has one."""
 
     __slots__ = ("expires", "last_seen", "queue", "sequence")
@@ -35,13 +35,13 @@ class SequenceBacklog:
     """
 
     def __init__(self) -> None:
-        self._sequences: deque[WaitingSequence] = deque()
-        self._open: dict[Id, WaitingSequence] = {}
+        self._sequences: deque[BacklogSequence] = deque()
+        self._open: dict[Id, BacklogSequence] = {}
 
     def __len__(self) -> int:
         return len(self._sequences)
 
-    def __iter__(self) -> Iterator[WaitingSequence]:
+    def __iter__(self) -> Iterator[BacklogSequence]:
         return iter(self._sequences)
 
     def __contains__(self, ident: Id) -> bool:
@@ -52,13 +52,13 @@ class SequenceBacklog:
         ident = request.correlation_id
         entry = self._open.get(ident)
         if entry is None:
-            entry = self._open[ident] = WaitingSequence(ident)
+            entry = self._open[ident] = BacklogSequence(ident)
             self._sequences.append(entry)
         entry.add(request, now)
         if request.flags & SEQUENCE_END:
             del self._open[ident]
 
-    def pop(self) -> tuple[WaitingSequence, bool]:
+    def pop(self) -> tuple[BacklogSequence, bool]:
         """Take out the oldest sequence, which gets a slot. Return it, and whether it may get more requests."""
         entry = self._sequences.popleft()
         return entry, self._close(entry)
@@ -90,7 +90,7 @@ class SequenceBacklog:
         """Yield the times at which `expire` has something to do."""
         return [entry.expires for entry in self._sequences if entry.expires is not None]
 
-    def _close(self, entry: WaitingSequence) -> bool:
+    def _close(self, entry: BacklogSequence) -> bool:
         if self._open.get(entry.sequence) is not entry:
             return False
         del self._open[entry.sequence]
