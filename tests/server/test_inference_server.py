@@ -312,8 +312,8 @@ def test_an_interrupt_between_two_waits_of_a_load_says_so(
 ) -> None:
     method = getattr(kind, verb)
 
-    def interrupted(*args: Any) -> Any:
-        method(*args)
+    def interrupted(*args: Any, **more: Any) -> Any:
+        method(*args, **more)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(kind, verb, interrupted)

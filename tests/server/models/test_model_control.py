@@ -699,7 +699,7 @@ def test_a_load_reads_the_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_model(tmp_path, "once", SCRIPTED, config())
     with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
         calls: list[str] = []
-        for name in ("parse_pbtxt", "read_contents", "polled"):
+        for name in ("read_config", "read_contents", "polled"):
             function = getattr(model_repository_manager, name)
 
             def counted(*args: Any, _name: str = name, _function: Callable[..., Any] = function, **more: Any) -> Any:
@@ -708,7 +708,7 @@ def test_a_load_reads_the_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
             monkeypatch.setattr(model_repository_manager, name, counted)
         server.load("once")
-        assert sorted(calls) == ["parse_pbtxt", "polled", "read_contents"]
+        assert sorted(calls) == ["polled", "read_config", "read_contents"]
         server.load("once")  # serves, and nothing has changed
         assert len(calls) == 6
 

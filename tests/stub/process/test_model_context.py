@@ -41,10 +41,10 @@ def load(tmp_path: Path, fake_bridge: FakeBridge, monkeypatch: pytest.MonkeyPatc
     afterwards.
     """
     modules = dict(sys.modules)
-    for name in ("1", "1.model"):  # that `load_class` has left
+    for name in ("1", "1.model"):  # that `load_class` has left, like the directories of models in the path
         sys.modules.pop(name, None)
     before = set(sys.modules)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not Path(path, "1").is_dir()])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def load(source: str, **files: str) -> ModelContext:
