@@ -156,7 +156,9 @@ def read_from(directory: str | Path) -> Case:
         facts: Mapping[str, Any] = json.loads((path / _CASE_FILE).read_text(encoding="utf-8"))
         cases = [read_case(each) for each in sorted((path / "requests").glob("*.json"))]
         samples = tuple(Sample(dict(each.inputs), dict(each.fields)) for each in cases)
-        return Case(facts["relation"], facts["kind"], samples, tuple(facts["order"]), facts["facts"])
+        return Case(
+            facts["relation"], facts["kind"], samples=samples, order=tuple(facts["order"]), facts=facts["facts"]
+        )
     except (OSError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a case of a check: {type(error).__name__}: {error}") from None
 

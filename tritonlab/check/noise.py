@@ -141,9 +141,13 @@ class AnswerNoise:
 
     def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> AnswerDifference | None:
         if one.datatype is not two.datatype:
-            return AnswerDifference("datatype", name, number, (), one.datatype.name, two.datatype.name)
+            return AnswerDifference(
+                "datatype", name, response=number, index=(), expected=one.datatype.name, got=two.datatype.name
+            )
         if one.shape != two.shape:
-            return AnswerDifference("shape", name, number, (), str(list(one.shape)), str(list(two.shape)))
+            return AnswerDifference(
+                "shape", name, response=number, index=(), expected=str(list(one.shape)), got=str(list(two.shape))
+            )
         index = self._first_apart(name, one, two)
         if index is None:
             return None

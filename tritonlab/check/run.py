@@ -263,7 +263,7 @@ class _Run:
             return None
         bench.need(seconds + _CONFIRM)
         if relation.shrinks and case.samples:
-            case, judgement = shrink(bench, relation, case, judgement, seconds)
+            case, judgement = shrink(bench, relation, case=case, judgement=judgement, seconds=seconds)
         bench.deadline = before
         sentence, place = judgement.sentence, judgement.place
         where = ""
@@ -275,13 +275,13 @@ class _Run:
         return CheckFinding(
             self._model.name,
             relation.name,
-            sentence,
-            case,
-            judgement,
-            self._model.directory,
-            where,
-            self._options.seed,
-            self._options.side_effects,
+            sentence=sentence,
+            case=case,
+            judgement=judgement,
+            directory=self._model.directory,
+            where=where,
+            seed=self._options.seed,
+            side_effects=self._options.side_effects,
             again=lambda one: repeat(self._model, one, self._options),
         )
 
@@ -290,7 +290,14 @@ class _Run:
         self._text, self._reported_at = text, time.monotonic()
         if (progress := self._options.progress) is not None:
             since = self._reported_at - self._began
-            if progress(Doing(self._relation, text, since, self._options.seconds, len(self._findings))) is False:
+            if (
+                progress(
+                    Doing(
+                        self._relation, text, seconds=since, budget=self._options.seconds, findings=len(self._findings)
+                    )
+                )
+                is False
+            ):
                 raise Stopped
 
     def _poll(self) -> None:

@@ -63,7 +63,7 @@ class DynamicBatchScheduler:
         self._instruments = instruments
         self._timer = timer
         self._order = ResponseOrder() if preserve_ordering else None
-        self._rejections = Rejections(version, stats, clock, instruments, self._order)
+        self._rejections = Rejections(version, stats, clock=clock, instruments=instruments, order=self._order)
         self._lock = threading.Lock()  # guards everything below
         self._queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
         self._instances = InstanceRoster(limiter, self.wake)

@@ -64,7 +64,7 @@ def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if found is None:
         return None
     place = answer.place or (_thread_place(bench, since) if rule_broken(answer) else None)
-    return Judgement(_message(found[1]), None, None, answer, place)
+    return Judgement(_message(found[1]), None, expected=None, got=answer, place=place)
 
 
 def _thread_place(bench: Bench, since: int) -> tuple[str, int] | None:
@@ -94,7 +94,7 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if found is not None:
             bench.recover(got)
             words = f"In a batch of {len(case.order)}, {found[1].rstrip('.')}; a request alone is answered."
-            return Judgement(words, None, None, got, got.place)
+            return Judgement(words, None, expected=None, got=got, place=got.place)
     return None
 
 
@@ -132,7 +132,9 @@ def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     finally:
         probe.give_copies("", ask)
     text = sentence_of(difference, f"because the model changes its input '{name}' and reads it again", "otherwise")
-    return Judgement(f"{text} as_numpy() returns the same array each time.", difference, expected, got, place)
+    return Judgement(
+        f"{text} as_numpy() returns the same array each time.", difference, expected=expected, got=got, place=place
+    )
 
 
 def _find_logged(bench: Bench) -> Iterator[Case]:
@@ -179,7 +181,7 @@ def judge_logged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         time.sleep(0.02)  # what a thread prints comes later
     if found is None:
         return None
-    return Judgement(_message(found[0]), None, None, answer, found[1])
+    return Judgement(_message(found[0]), None, expected=None, got=answer, place=found[1])
 
 
 def _find_broken_text(bench: Bench) -> Iterator[Case]:

@@ -80,9 +80,9 @@ def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return Judgement(
         sentence_of(difference, when, "to a new instance") + " The model keeps something between requests.",
         difference,
-        expected,
-        got,
-        got.place,
+        expected=expected,
+        got=got,
+        place=got.place,
     )
 
 
@@ -165,11 +165,11 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         difference = bench.noise.differ(expected[place], got[place])
         if difference is not None and number == 0:
             return Judgement(
-                _batch_sentence(bench, difference, case, place, expected),
+                _batch_sentence(bench, difference, case=case, place=place, expected=expected),
                 difference,
-                expected[place],
-                got[place],
-                got[place].place,
+                expected=expected[place],
+                got=got[place],
+                place=got[place].place,
             )
     return None
 
@@ -242,7 +242,9 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
         for number, got in zip(case.order, answers, strict=True):
             difference = bench.noise.differ(expected, got) if number == 0 else None
             if difference is not None:
-                return Judgement(sentence_of(difference, where, "alone"), difference, expected, got, got.place)
+                return Judgement(
+                    sentence_of(difference, where, "alone"), difference, expected=expected, got=got, place=got.place
+                )
     return None
 
 
@@ -272,7 +274,7 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
         difference = bench.noise.differ(expected, got)
         if difference is not None:
             text = sentence_of(difference, f"from instance {number + 1} of two", "from the only instance")
-            return Judgement(text, difference, expected, got, got.place)
+            return Judgement(text, difference, expected=expected, got=got, place=got.place)
     return None
 
 

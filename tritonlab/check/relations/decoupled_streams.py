@@ -103,7 +103,7 @@ def judge_unended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             return Judgement(text, None, None, got)
         if "without the final flag" in got.error:
             text = "A stream that is cancelled is dropped without the final flag, so that its client waits for ever."
-            return Judgement(text, None, None, got, got.place)
+            return Judgement(text, None, expected=None, got=got, place=got.place)
     return None
 
 

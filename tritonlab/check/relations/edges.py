@@ -122,7 +122,7 @@ def judge_edge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         "nan": f"'{_nan_in(answer)}' is NaN for a request whose {words}, which is an ordinary number.",
         "answer": f"In the answer to a request whose {words}, {problem[1].rstrip('.')}.",
     }[kind]
-    return Judgement(_readable(text, words), None, None, answer, answer.place)
+    return Judgement(_readable(text, words), None, expected=None, got=answer, place=answer.place)
 
 
 def _readable(text: str, words: str) -> str:
@@ -145,11 +145,15 @@ def _find_poison(bench: Bench) -> Iterator[Case]:
         bench.recover(answer)
         if bench.noise.differ(victim.answer, bench.alone(victim.sample)) is not None:
             bench.renew()
-            yield Case(NAME, "poison", (victim.sample, known.sample), (1, 0), {"words": known.words})
+            yield Case(
+                NAME, "poison", samples=(victim.sample, known.sample), order=(1, 0), facts={"words": known.words}
+            )
             return
         if can_batch and known.answer.good:
             for order in ((0, 1), (1, 0)):
-                case = Case(NAME, "beside", (victim.sample, known.sample), order, {"words": known.words})
+                case = Case(
+                    NAME, "beside", samples=(victim.sample, known.sample), order=order, facts={"words": known.words}
+                )
                 if judge_beside(bench, case, False) is not None:
                     yield case
                     return
@@ -167,7 +171,7 @@ def judge_poison(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     words = _readable(f"whose {case.facts['words']}", str(case.facts["words"]))
     text = sentence_of(difference, f"after a request {words}", "to a new instance")
-    return Judgement(text, difference, expected, got, got.place)
+    return Judgement(text, difference, expected=expected, got=got, place=got.place)
 
 
 def judge_beside(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -183,7 +187,11 @@ def judge_beside(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     words = _readable(f"whose {case.facts['words']}", str(case.facts["words"]))
     return Judgement(
-        sentence_of(difference, f"in a batch with a request {words}", "alone"), difference, expected, got, got.place
+        sentence_of(difference, f"in a batch with a request {words}", "alone"),
+        difference,
+        expected=expected,
+        got=got,
+        place=got.place,
     )
 
 
@@ -222,7 +230,7 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         text = (
             f"A request of {count} rows fails, though each of them is answered in a request of its own: {got.summary}."
         )
-        return Judgement(text, None, single[0], got, got.place)
+        return Judgement(text, None, expected=single[0], got=got, place=got.place)
     if len(got.responses) != 1:
         return None
     for row, expected in enumerate(single):

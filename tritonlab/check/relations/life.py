@@ -72,14 +72,16 @@ def judge_starts(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         place = (frames[-1].file, frames[-1].line) if frames else None
         why = str(exception or error.message).partition("\n")[0][:200]
         text = f"One instance starts, but three at the same time do not: {why}."
-        return Judgement(text, None, expected, ModelAnswer(error=error.message, exception=exception), place)
+        return Judgement(
+            text, None, expected=expected, got=ModelAnswer(error=error.message, exception=exception), place=place
+        )
     finally:
         bench.scratch.start()
     for number, got in enumerate(answers):
         difference = bench.noise.differ(expected, got)
         if difference is not None and ("company", "instances") not in bench.found:
             text = sentence_of(difference, f"from instance {number + 1} of three", "from the only instance")
-            return Judgement(text, difference, expected, got, got.place)
+            return Judgement(text, difference, expected=expected, got=got, place=got.place)
     return None
 
 
@@ -106,7 +108,7 @@ def judge_killed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if difference is None:
         return None
     text = sentence_of(difference, "after the process was killed", "before")
-    return Judgement(text, difference, expected, got, got.place)
+    return Judgement(text, difference, expected=expected, got=got, place=got.place)
 
 
 def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -141,7 +143,7 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         difference = bench.noise.differ(expected, got)
         if difference is not None:
             text = sentence_of(difference, "while the model is loaded again", "else")
-            return Judgement(text, difference, expected, got, got.place)
+            return Judgement(text, difference, expected=expected, got=got, place=got.place)
     return None
 
 

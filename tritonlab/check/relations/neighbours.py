@@ -81,7 +81,7 @@ def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         text += "Only the bad one should get an error: give it an InferenceResponse with an error of its own."
     else:
         text = sentence_of(difference, "beside a request that fails", "alone")
-    return Judgement(text, difference, expected, got, got.place or bad.place)
+    return Judgement(text, difference, expected=expected, got=got, place=got.place or bad.place)
 
 
 def judge_after(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -98,14 +98,20 @@ def judge_after(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if difference is None or ("company", "state") in bench.found:
         return None
     text = sentence_of(difference, "after a request that has failed", "to a new instance")
-    return Judgement(f"{text} The failure leaves something behind.", difference, expected, got, got.place or bad.place)
+    return Judgement(
+        f"{text} The failure leaves something behind.",
+        difference,
+        expected=expected,
+        got=got,
+        place=got.place or bad.place,
+    )
 
 
 def _find_cancelled(bench: Bench, together: bool) -> Iterator[Case]:
     victim = _single(bench)
     other = next((one.sample for one in bench.pool if one.sample.key != victim.key), victim)
     for order in ((0, 1), (1, 0)) if together else ((1, 0),):
-        case = Case(NAME, "cancelled", (victim, other), order, {"together": together})
+        case = Case(NAME, "cancelled", samples=(victim, other), order=order, facts={"together": together})
         if judge_cancelled(bench, case, False) is not None:
             yield case
             return
@@ -130,7 +136,7 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
             if difference is not None and (difference.kind == "error" or ("company", "state") not in bench.found):
                 beside = "beside" if together else "after"
                 text = sentence_of(difference, f"{beside} a request that is cancelled", "alone")
-                return Judgement(text, difference, expected, got, got.place)
+                return Judgement(text, difference, expected=expected, got=got, place=got.place)
     return None
 
 

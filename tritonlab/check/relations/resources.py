@@ -78,7 +78,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     for kind in KINDS:
         if kind in again:
             found = again[kind] if isinstance(again, dict) else first[kind]
-            return _judgement(bench, case, kind, found, load)
+            return _judgement(bench, case, kind=kind, found=found, load=load)
     return None
 
 
@@ -95,7 +95,7 @@ def _failing(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Ju
             bench.notes.append(refused)
             return None
     text = f"After {load.sent:,} requests the model begins to fail: {answer.summary or answer.text()}."
-    return Judgement(text, None, None, answer, answer.place)
+    return Judgement(text, None, expected=None, got=answer, place=answer.place)
 
 
 def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
@@ -110,7 +110,7 @@ def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: Repea
     low, high = (f"{bound:,.3g}" for bound in (found.slope.low, found.slope.high))
     sure = f"between {low} and {high} {KINDS[kind]} each, over {found.requests[-1]:,.0f} requests"
     series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
-    return Judgement(f"{each} ({sure}).{by}", None, None, None, place, series)
+    return Judgement(f"{each} ({sure}).{by}", None, expected=None, got=None, place=place, series=series)
 
 
 def _amount(kind: str, found: Slope, what: str) -> str:

@@ -44,7 +44,7 @@ def search(bench: Bench) -> Iterator[Case]:
             if bench.over():
                 return
             facts = {"count": _places(bench)} if kind == "crowded" else {}
-            case = Case(NAME, kind, (victim.sample, other.sample), (1, 0), facts)
+            case = Case(NAME, kind, samples=(victim.sample, other.sample), order=(1, 0), facts=facts)
             if JUDGES[kind](bench, case, True) is not None:
                 yield case
                 break
@@ -91,7 +91,7 @@ def _judged(
         return None
     step, difference = found
     text = sentence_of(difference, f"for request {step + 1} of a sequence {where}", "in a sequence alone")
-    return Judgement(f"{text} {why}", difference, expected[step], got[step], got[step].place)
+    return Judgement(f"{text} {why}", difference, expected=expected[step], got=got[step], place=got[step].place)
 
 
 def judge_ended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -102,7 +102,9 @@ def judge_ended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     bench.renew()
     _alone(bench, other)
     got = _alone(bench, victim)
-    return _judged(bench, expected, got, "after another has ended", "What the other has left is not forgotten.")
+    return _judged(
+        bench, expected, got=got, where="after another has ended", why="What the other has left is not forgotten."
+    )
 
 
 def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -120,7 +122,9 @@ def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | No
             requests = [pair[number].request(bench) for number in order]
             answers = bench.scratch.ask(requests) if at_once else [bench.scratch.ask([one])[0] for one in requests]
             got.append(answers[order.index(0)])
-        judged = _judged(bench, expected, got, "beside another one", "The two sequences share what each should have.")
+        judged = _judged(
+            bench, expected, got=got, where="beside another one", why="The two sequences share what each should have."
+        )
         if judged is not None:
             return judged
     return None
@@ -144,7 +148,7 @@ def judge_crowded(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     rounds = [[bench.scratch.ask([one.request(bench)])[0] for one in every] for _ in range(_STEPS)]
     got = [answers[0] for answers in rounds]
     why = f"The scheduler lets {count} sequences in at once, and the model does not keep all of them."
-    return _judged(bench, expected, got, f"beside {count - 1} others", why)
+    return _judged(bench, expected, got=got, where=f"beside {count - 1} others", why=why)
 
 
 def judge_restarted(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -159,7 +163,7 @@ def judge_restarted(bench: Bench, case: Case, careful: bool) -> Judgement | None
     again = _Steps(bench, victim)
     again.ident = before.ident
     got = [bench.scratch.ask([again.request(bench)])[0] for _ in range(_STEPS)]
-    return _judged(bench, expected, got, "that starts again under its id", _NOT_RESET)
+    return _judged(bench, expected, got=got, where="that starts again under its id", why=_NOT_RESET)
 
 
 def judge_expired(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -178,7 +182,13 @@ def judge_expired(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         got = _alone(bench, victim)
     finally:
         bench.scratch.start()
-    return _judged(bench, expected, got, "after another has expired", "What the expired one has left is not forgotten.")
+    return _judged(
+        bench,
+        expected,
+        got=got,
+        where="after another has expired",
+        why="What the expired one has left is not forgotten.",
+    )
 
 
 JUDGES = {

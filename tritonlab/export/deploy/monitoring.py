@@ -58,9 +58,9 @@ def _alerts_of_triton(deployed: Deployment) -> Iterator[dict[str, Any]]:
         yield _alert(
             "ModelMissing",
             f"absent(nv_inference_request_success{{{of_models([model.name])}}})",
-            "5m",
-            "critical",
-            f"No server has the model {model.name}: the server is down, or the model did not load.",
+            duration="5m",
+            severity="critical",
+            summary=f"No server has the model {model.name}: the server is down, or the model did not load.",
             model=model.name,
         )
     models = of_models([model.name for model in deployed.models])
@@ -69,16 +69,16 @@ def _alerts_of_triton(deployed: Deployment) -> Iterator[dict[str, Any]]:
     yield _alert(
         "RequestsFail",
         f"{failed} / clamp_min({failed} + {succeeded}, 0.001) > 0.01",
-        "5m",
-        "warning",
-        "More than 1 % of the requests to {{ $labels.model }} fail.",
+        duration="5m",
+        severity="warning",
+        summary="More than 1 % of the requests to {{ $labels.model }} fail.",
     )
     yield _alert(
         "RequestsWait",
         f"max by (model) ({per_model(models, '5m')}) > {TARGET_MICROSECONDS}",
-        "10m",
-        "warning",
-        f"Requests to {{{{ $labels.model }}}} wait more than {TARGET_MICROSECONDS // 1000} ms for an instance.",
+        duration="10m",
+        severity="warning",
+        summary=f"Requests to {{{{ $labels.model }}}} wait more than {TARGET_MICROSECONDS // 1000} ms for an instance.",
     )
 
 
@@ -90,9 +90,9 @@ def _alerts_of_models(deployed: Deployment) -> Iterator[dict[str, Any]]:
             yield _alert(
                 "CustomMetricMissing",
                 f"absent({series}) and on () {served}",
-                "10m",
-                "warning",
-                f"The model {model.name} answers requests but does not report {metric}.",
+                duration="10m",
+                severity="warning",
+                summary=f"The model {model.name} answers requests but does not report {metric}.",
                 model=model.name,
                 metric=metric,
             )
@@ -100,9 +100,9 @@ def _alerts_of_models(deployed: Deployment) -> Iterator[dict[str, Any]]:
                 yield _alert(
                     "CustomCounterRises",
                     f"sum(increase({metric}[5m])) > 0",
-                    "5m",
-                    "warning",
-                    f"{metric} of the model {model.name} has risen in each of the last minutes.",
+                    duration="5m",
+                    severity="warning",
+                    summary=f"{metric} of the model {model.name} has risen in each of the last minutes.",
                     model=model.name,
                     metric=metric,
                 )

@@ -88,7 +88,7 @@ def find_hiding(paths: Iterable[Path], *, keep: Iterable[Path] = ()) -> Hiding:
     hidden = [path for path in hidden if path != "/tmp"]
     root = next((each for each in _MOUNT_POINTS if os.path.isdir(each)), "")
     unshare = _unshare() if root else ()
-    return Hiding(unshare, root, tuple(hidden) if unshare else (), tuple(left), own_tmp)
+    return Hiding(unshare, root, hidden=tuple(hidden) if unshare else (), left=tuple(left), own_tmp=own_tmp)
 
 
 def author_paths(more: Iterable[Path] = ()) -> list[Path]:

@@ -32,7 +32,9 @@ class ExecutionRecord:
 
     def of_warmup(self, stats: InferStats) -> ExecutionRecord:
         """Return the record of the same instance for its warm-up."""
-        return ExecutionRecord(self._instance, self._version, stats, self._clock, self._instruments, warmup=True)
+        return ExecutionRecord(
+            self._instance, self._version, stats=stats, clock=self._clock, instruments=self._instruments, warmup=True
+        )
 
     def record(self, payload: Payload, batch_id: int, times: ExecuteTimes, *, failed: bool) -> None:
         """Count the `execute` call `batch_id` of the payload, which has ended."""

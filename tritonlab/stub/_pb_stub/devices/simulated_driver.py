@@ -231,7 +231,7 @@ class SimulatedDriver(Driver):
     def _add(self, nbytes: int, device: int, fd: int, owner: Optional[Tuple[str, int]]) -> _Allocation:
         base = self._next
         self._next += (nbytes + _ALIGN) & -_ALIGN  # never given again, and never next to another
-        found = _Allocation(base, nbytes, device, fd, owner)
+        found = _Allocation(base, nbytes, device=device, fd=fd, owner=owner)
         self._allocations[base] = found
         insort(self._bases, base)
         return found
