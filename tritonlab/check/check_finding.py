@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.golden_files import GoldenCase, read_case, write_case
+from ..clients.golden import GoldenCase, read_case, write_case
 from ..clients.snippets import Snippet
 from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import plain

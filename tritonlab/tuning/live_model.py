@@ -14,7 +14,7 @@ from ..core.status import InternalError, UnavailableError
 from ..load_testing.load_plan import LoadPlan
 from ..load_testing.load_result import LoadResult
 from ..load_testing.load_run import run_load_test
-from ..load_testing.local_target import LocalTarget
+from ..load_testing.load_target import LocalTarget
 from ..load_testing.request_mix import Lane
 from ..server.api.model import Model
 from .offered_load import Load

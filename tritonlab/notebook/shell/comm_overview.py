@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from ...core.status import TritonError
+from ...profile.record_facts import traffic
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
-from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
 from ..views.card.draining import draining_text, lasting
 from ..views.card.hanging import cancelled_text, hanging_texts

@@ -5,7 +5,7 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card.card import card_body, card_text
 from tritonlab.notebook.views.card.copies_text import copies_text
 from tritonlab.notebook.views.card.model_facts import model_facts
-from tritonlab.profile.device_copies import DeviceCopies
+from tritonlab.profile.record_facts import DeviceCopies
 from tritonlab.profile.recorder import Recorder
 
 

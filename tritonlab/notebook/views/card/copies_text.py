@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....core.short_number import size_text
-from ....profile.device_copies import DeviceCopies, device_copies
+from ....profile.record_facts import DeviceCopies, device_copies
 from ....server.api.model import Model
 from ..record.record_view import recorded
 
