@@ -9,7 +9,7 @@ import numpy as np
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.deploy.facts import DeployedModel, Recorded
-from tritonlab.export.deploy.programs import programs
+from tritonlab.export.deploy.files import programs
 
 from .deployments import CONFIG, deployment, recorded
 

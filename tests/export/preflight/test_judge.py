@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tritonlab.core.config.model_config import parse_pbtxt
-from tritonlab.export.preflight.elf import NOTHING, needs_of
 from tritonlab.export.preflight.finding import Finding, Prediction, Preflight
-from tritonlab.export.preflight.judge import judge
-from tritonlab.export.preflight.of_model import subject_in
+from tritonlab.export.preflight.judge import judge, subject_in
+from tritonlab.export.preflight.relocatable import NOTHING, needs_of
 from tritonlab.export.preflight.subject import Subject
 from tritonlab.ipc.processes.own_stub import NAME
 from tritonlab.stub._pb_stub.wire.message_bodies import ReadsRecorded

@@ -14,8 +14,7 @@ from tritonlab import Server
 from tritonlab.core.plain_facts import MOST_LINES
 from tritonlab.core.status import ModelError
 from tritonlab.export.preflight.finding import Prediction
-from tritonlab.export.preflight.judge import judge
-from tritonlab.export.preflight.of_model import preflight, subject_in
+from tritonlab.export.preflight.judge import judge, preflight, subject_in
 from tritonlab.export.repository import export
 
 CONFIG = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
