@@ -1,5 +1,4 @@
-"""The export of served models as model directories that a Triton server can load (`export`), and what that would
-change (`plan_export`).
+"""The export of served models as model directories that a Triton server can load.
 
 A directory that exists is never written into. The new tree is built beside the repository, and replacing moves the old
 directory away and the new one in, so that at every moment one of the two is there in full.
@@ -214,23 +213,3 @@ class _Work:
             )
         ]
         return replace(own, composing=tuple(others), beside=built.beside, environment=built.environment)
-
-
-def plan_export(
-    model: Model, directory: str | PathLike[str], *, include: Sequence[str] = (), target: str = DEFAULT_TARGET
-) -> ExportPlan:
-    """Return what `export` would do in the model's own directory, without doing it.
-
-    Raises NoRepository, UnknownTarget.
-    """
-    with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
-        build = ModelBuild.of(model, include, find_target(target))
-        work = _Work(
-            _Group((model,), {}),
-            [build],
-            lambda models, beside: None,
-            progress=lambda done, total: None,
-            cancel=threading.Event(),
-        )
-        (plan,) = work.build(Path(scratch), repository_path(directory)).plans
-        return plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import http.client
 import json
 import logging
 import socket
@@ -11,6 +10,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
 from typing import Any
 
 import psutil
@@ -406,7 +406,7 @@ def port() -> Iterator[int]:
 
 
 def fetch(port: int, method: str, path: str) -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -436,7 +436,7 @@ def test_the_server_ends_and_frees_its_port() -> None:
     before = threading.active_count()
     server = ConnectionServer(metrics_app(str), "metrics")
     port = server.start("127.0.0.1", 0)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", "/metrics")
     connection.getresponse().read()  # the connection stays open
     server.stop(10)
