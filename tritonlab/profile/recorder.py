@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ..core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
 from ..core.inference.infer_response import InferenceResponse
-from ..core.metrics.execute_times import ExecuteTimes
+from ..core.metrics.infer_stats import ExecuteTimes
 from ..core.observe.instrument import Instrument, Instruments
 from ..core.status import Code
 from .last_requests import LastRequests

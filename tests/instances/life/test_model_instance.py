@@ -171,7 +171,7 @@ class TritonPythonModel:
 
 
 def test_a_stub_that_is_killed_while_it_starts_is_replaced_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tritonlab.ipc.processes.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
+    monkeypatch.setattr("tritonlab.ipc.processes.child_process.oom_kills", lambda: 0)  # whatever else this machine does
     kills = lab.repository / "kills"
     kills.mkdir()
     model = lab.load(

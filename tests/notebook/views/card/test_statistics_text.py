@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tests.models import counts
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
-from tritonlab.core.metrics.execute_times import ExecuteTimes
-from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
 from tritonlab.notebook.views.card.statistics_text import statistics_text
 
 
