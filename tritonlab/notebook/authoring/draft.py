@@ -25,13 +25,11 @@ from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_tree import read_tree
 from .base_directory import BaseDirectory
-from .captured_names import with_captured_names
-from .class_source import model_file_of
+from .class_source import model_file_of, with_captured_names
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .errors import FileError, OptionError, SourceError, refused_files
-from .model_file import ModelFile
-from .source_map import whole
+from .source_map import ModelFile, whole
 
 if TYPE_CHECKING:
     from ...tuning.settings import Settings

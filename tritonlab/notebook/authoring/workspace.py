@@ -26,10 +26,9 @@ from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import Draft, Files, Source, model_path
 from .errors import FileError, OptionError
-from .model_file import ModelFile
 from .notebook_ports import NotebookPorts
 from .sample_config import load_by_sample
-from .source_map import SourceMap, whole
+from .source_map import ModelFile, SourceMap, whole
 from .written_model import LoadProgress, LoadReport, WrittenModel, pids_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import Any
 
 from ..authoring.base_directory import BaseDirectory
 from ..authoring.errors import FileError
-from ..authoring.imported_cells import imported_cells
-from ..authoring.model_line import joined, model_line, shown_path
+from ..authoring.model_cells import imported_cells, joined, model_line, shown_path
 from ..authoring.workspace import Workspace
 
 

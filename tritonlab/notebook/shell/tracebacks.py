@@ -20,8 +20,7 @@ from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoad
 from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_place
 from ..authoring.config_text import ConfigText, ConfigTextError, line_of_step
-from ..authoring.hints import ConfigOf, hint, topic
-from ..authoring.line_hints import line_hint
+from ..authoring.hints import ConfigOf, hint, line_hint, topic
 from ..authoring.source_map import Locate, located
 from .remote_frames import as_exception
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....core.html_table import cell
 from ....core.status import ModelLoadError, TritonError
-from ...authoring.model_line import shown_path
+from ...authoring.model_cells import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
 from ..widget import LiveView, SlowDisplay, in_kernel
 from .model_states import ModelStates

@@ -8,7 +8,7 @@ import pytest
 
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.draft import Draft
-from tritonlab.notebook.authoring.model_line import model_line
+from tritonlab.notebook.authoring.model_cells import model_line
 
 SOURCE = "class TritonPythonModel:\n    pass\n"
 
