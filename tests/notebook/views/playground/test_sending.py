@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tritonlab.notebook.views.playground.following import follow
+from tritonlab.notebook.views.playground.sending import follow
 
 
 class Scripted:
