@@ -1,4 +1,4 @@
-"""Tensors as a person reads them: JSON documents as such, large ones as a line and a curve, never all their elements."""
+"""Tensors as a person reads them: documents as such, large ones as a line and a curve, never all their elements."""
 
 from __future__ import annotations
 

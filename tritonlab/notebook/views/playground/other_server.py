@@ -15,7 +15,7 @@ from ....clients.sending import ask
 from ....core.inference.infer_request import InferenceRequest
 from ....core.short_number import ns_text
 from ....core.status import TritonError
-from ..open_ports import Ports
+from ...authoring.notebook_ports import Ports
 from .history import History
 from .many_view import PARTS
 from .result_view import outcomes_html
@@ -24,7 +24,6 @@ from .tensor_text import line_text
 if TYPE_CHECKING:
     from ....clients.remote import RemoteServer
     from ....server.api.model import Model
-
 
 #: The most characters of a value.
 _MOST_TEXT = 300

@@ -22,7 +22,7 @@ from ....core.status import TritonError
 from ...authoring.cells import user_namespace
 from ...authoring.errors import DescribeError
 from ...authoring.hints import hint
-from ..open_ports import Ports, open_address
+from ...authoring.notebook_ports import Ports, open_address
 from ..theme import STYLE
 from ..widget import renew_form, show_form
 from .history import History

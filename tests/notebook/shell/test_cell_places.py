@@ -1,4 +1,4 @@
-"""The watchdog's report in a notebook."""
+"""Lines of cells in texts, such as the watchdog's report in a notebook."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tritonlab.core.observe.instrument import Instruments
-from tritonlab.notebook.shell.running_cell import RunningCell
-from tritonlab.notebook.shell.waiting import CellPlaces, WaitingNotice
+from tritonlab.notebook.shell.cell_places import CellPlaces
+from tritonlab.notebook.shell.running_cell import RunningCell, WaitingNotice
 
 REPORT = """\
 request 1 of model 'm' waits for 10.0 s:

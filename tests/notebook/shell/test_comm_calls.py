@@ -8,7 +8,7 @@ import pytest
 
 from tritonlab.core.config.load_advice import _messages
 from tritonlab.notebook.authoring.config_fields import FIELDS, sentence_of
-from tritonlab.notebook.shell.comm_config import check, complete, explain
+from tritonlab.notebook.shell.comm_calls import check, complete, explain
 
 NOBODY: Any = None  # no workspace is used
 
