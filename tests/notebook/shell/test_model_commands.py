@@ -1,5 +1,5 @@
-"""`%triton edit`, also of models of a repository; `%triton artifact` and `--capture`, up to an export that another server
-loads.
+"""`%triton edit`, also of models of a repository; `%triton artifact` and `--capture`, up to an export that another
+server loads.
 """
 
 from __future__ import annotations
