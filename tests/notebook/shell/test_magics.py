@@ -765,7 +765,7 @@ def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path
 
 def test_a_stored_check_has_its_result_and_no_progress(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
-    monkeypatch.setattr("tritonlab.notebook.shell.check_command.in_kernel", lambda: True)
+    monkeypatch.setattr("tritonlab.notebook.shell.request_commands.in_kernel", lambda: True)
     displayed: list[tuple[str, bool]] = []
 
     def publish(data: dict[str, str], update: bool = False, **_: Any) -> None:
