@@ -231,6 +231,19 @@ def test_what_a_release_lacks_of_the_config_and_of_coroutines(directory: Path) -
     assert unknown.sentence.endswith("is not known: 23.12 has it, 23.10 does not")
 
 
+@pytest.mark.parametrize(
+    ("config", "lacks", "has"),
+    [
+        ("model_metrics { metric_control { metric_identifier { family: 'nv_a' } } }", "2.51", "24.12"),
+        ("sequence_batching { state { use_growable_memory: true } }", "2.39", "2.41"),
+        ("sequence_batching { oldest { preserve_ordering: true } }", "2.36", "2.39"),
+    ],
+)
+def test_fields_that_a_release_does_not_parse(directory: Path, config: str, lacks: str, has: str) -> None:
+    assert rows(judge(subject(directory, "", config), lacks)) == [("P7", Prediction.LOAD)]
+    assert rows(judge(subject(directory, "", config), has)) == []
+
+
 def test_shared_memory(directory: Path) -> None:
     big = replace(subject(directory), shm_bytes=100 << 20)
     assert [str(each) for each in judge(big, "2.51").findings] == [
