@@ -243,6 +243,10 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "a relative path starts where the server runs: os.path.join(args['model_repository'], args['model_version']) "
         "is the directory of model.py, and --file at %%triton_model copies files there",
     ),
+    (
+        re.compile(r"EOFError: EOF when reading a line"),
+        "nobody can type into a model's process: breakpoint() there lets you, below the cell that calls the model",
+    ),
     # methods that do not have the form that Triton calls
     (
         re.compile(

@@ -14,12 +14,16 @@ from ...core.unknown_option import did_you_mean
 PARAMETER = "a parameter of the config is an object: config['parameters'][KEY]['string_value'] is its text"
 
 _GET_INPUT = re.compile(r"""get_input_tensor_by_name\(\s*\w+\s*,\s*(["'])(?P<name>[^"'\n]+)\1""")
+#: What only a notebook reads, at the beginning of a line that is not valid Python.
+_MAGIC = re.compile(r"\s*(%{1,2}\w+|!\w\S*)")
 _OF_NONE = re.compile(r"'NoneType' object has no attribute '(as_numpy|is_cpu|to_dlpack|triton_dtype|shape)'")
 
 
 def line_hint(exception: RemoteException, config: Mapping[str, Any], lines: Sequence[str]) -> str:
     """Return one line of advice about an exception of a model of this config, "" if there is none. `lines`: the text of
     the file that its innermost frame is in."""
+    if written := _MAGIC.match(str(exception.detail.get("text") or "")):
+        return f"model.py is plain Python: {written[0].strip()} belongs in a cell of its own"
     line = exception.frames[-1].line if exception.frames else 0
     raised = lines[line - 1] if 0 < line <= len(lines) else ""
     if exception.type_name == "KeyError":

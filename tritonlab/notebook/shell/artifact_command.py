@@ -6,7 +6,7 @@ from typing import Any
 
 from ..authoring.artifact import artifact_of
 from ..authoring.cells import user_namespace
-from ..authoring.errors import OptionError
+from ..authoring.errors import ExpressionError, OptionError
 from ..authoring.workspace import Workspace
 from ..views.card.card_display import LoadingCard
 from .results import Text
@@ -24,8 +24,8 @@ def artifact(shell: Any, workspace: Workspace, line: str) -> Text:
         raise OptionError(f"write {_USAGE}", fix=_USAGE)
     try:
         value = eval(expression, dict(user_namespace()))
-    except Exception as error:  # of the author's expression; our frames tell nothing
-        raise OptionError(f"{expression!r}: {type(error).__name__}: {error}") from None
+    except Exception as error:
+        raise ExpressionError.from_exception(expression, error) from None
     stored = artifact_of(path, value)
     written = workspace.write_file(name, path, stored.data)
     if workspace.draft(name).loadable:

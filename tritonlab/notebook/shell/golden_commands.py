@@ -10,7 +10,7 @@ from ...clients.sending import ask, asks_of
 from ...core.inference.data_type import DataType
 from ...server.api.request_maker import make_tensors
 from ..authoring.cells import user_namespace
-from ..authoring.errors import OptionError
+from ..authoring.errors import ExpressionError, OptionError
 from ..authoring.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def named_values(text: str) -> dict[str, Any]:
         return found
     except SyntaxError:
         raise OptionError(f"{text!r} is not INPUT0=expression, INPUT1=expression") from None
-    except Exception as error:  # of the author's expression; our frames tell nothing
-        raise OptionError(f"{text!r}: {type(error).__name__}: {error}") from None
+    except Exception as error:
+        raise ExpressionError.from_exception(text, error) from None
 
 
 def replay(workspace: Workspace, name: str) -> None:
