@@ -404,6 +404,7 @@ def test_an_interrupt_shows_where_the_model_was(notebook: Any) -> None:
     pattern = r"----> 1 m\(IN=\[1.0\]\)\n\nRequestInterrupted: \nrequest \d+ of model 'm' waits for \d.\d s: m_0"
     assert re.search(pattern, result.text)
     assert f"Cell In[{model}], line 6, in execute\n    for _ in" in result.text
+    assert "\nHint: the request was cancelled" in result.text and "%triton kill m ends it." in result.text
     assert "tritonlab" not in result.text
 
 

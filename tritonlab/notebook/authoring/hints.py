@@ -128,6 +128,13 @@ def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"{call} begins a sequence; flags=2 ends it, 3 does both"
 
 
+def _interrupted(found: re.Match[str], config_of: ConfigOf) -> str:
+    return (
+        f"the request was cancelled, which a model that asks is_cancelled() notices; if it goes on, "
+        f"%triton kill {found['model']} ends it"
+    )
+
+
 def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
     return (  # rule 1.1.2
         f"on a Triton server too, {found['name']} is there only once model.py has been imported: use it inside the "
@@ -212,6 +219,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         re.compile(r"doesn't support models with decoupled transaction policy(?!: iterate)"),
         "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never",
     ),
+    (re.compile(r"^request \d+ of model '(?P<model>.*?)' waits for "), _interrupted),
     # names that are not there
     (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _no_hint),
     (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _no_hint),

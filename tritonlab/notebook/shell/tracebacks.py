@@ -77,7 +77,7 @@ class Tracebacks:
             return [*self._only(error), *error.excerpt()]
         if isinstance(error, RequestInterrupted):
             report = self._places(str(error))
-            return [*self._calling(error, ""), *([report] if report else [])]
+            return [*self._calling(error, ""), *([report] if report else []), *self._hint(error, error.symptom())]
         if isinstance(error, LoadInterrupted) and error.exception is not None:
             return self._trace(error.exception, self._callers(error))
         lines = self._calling(error, str(error).rstrip("\n"))
