@@ -116,6 +116,10 @@ def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"run the %%triton_model {found['absent']} cell first; %triton status lists the models that are loaded"
 
 
+def _unknown_step(found: re.Match[str], config_of: ConfigOf) -> str:
+    return f"load {found['absent']} first, or name another model in the step"
+
+
 def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
     names = re.findall(r"'(.*?)'", found["given"])
     fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
@@ -209,6 +213,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     ),
     (re.compile(r"non-existing (?P<kind>input|output) (?P<tensor>\S+) in model (?P<model>\S+)"), _unknown_tensor),
     (_UNKNOWN_MODEL, _unknown_model),
+    (re.compile(r"contains models that are not available or ambiguous: (?P<absent>\S+)$"), _unknown_step),
     (
         re.compile(r"inputs for model '(?P<model>.*?)'\. Got input\(s\) \[(?P<given>.*?)\], but missing"),
         _no_input,

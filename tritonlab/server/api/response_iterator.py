@@ -31,9 +31,9 @@ class ResponseIterator(Iterator[InferenceResponse]):
     """The responses of one request, in order. An empty final response ends the iteration and is not yielded
     (rule 3.7.5).
 
-    An interrupt of `next` cancels the request. The thread that waits in `next` reads the stub's answer itself, when nobody else does. `waits_for` returns what a
-    request waits for, where the wait is interrupted; `explain` gets each error first. `debugger`: the main thread
-    serves its prompts meanwhile.
+    An interrupt of `next` cancels the request. The thread that waits in `next` reads the stub's answer itself, when
+    nobody else does. `waits_for` returns what a request waits for, where the wait is interrupted; `explain` gets each
+    error first. `debugger`: the main thread serves its prompts meanwhile.
     """
 
     def __init__(
