@@ -38,7 +38,15 @@ PATIENCE = 60.0
 START_PATIENCE = 150.0
 #: The module and the application of JupyterLab, and of Notebook 7.
 LAB, NOTEBOOK = ("jupyterlab", "LabApp"), ("notebook", "JupyterNotebookApp")
+#: Planets that move while a page loads or changes its theme, for which Chromium without a GPU takes a processor.
+SPLASH = "@jupyterlab/apputils-extension:splash"
 _THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+#: No name but this machine's address is found. A page's own route would do, too, but it asks Python about each request,
+#: and with it the browser caches nothing, neither files nor compiled scripts.
+CHROMIUM_FLAGS = [
+    *("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -129,7 +137,7 @@ def serving(
     # under Notebook 7 it is JupyterLab, an extension of the same server, that sends the files
     command += [f"--{each}.extra_labextensions_path={base / 'labextensions'}" for each in {name, "LabApp"}]
     (base / "config" / "labconfig").mkdir(parents=True)
-    page_config = {"disabledExtensions": dict.fromkeys(without, True)}
+    page_config = {"disabledExtensions": dict.fromkeys((*without, SPLASH), True)}
     (base / "config" / "labconfig" / "page_config.json").write_text(json.dumps(page_config))
     with open(base / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
@@ -177,9 +185,7 @@ def chromium(jupyter: JupyterServer) -> Any:
 @contextmanager
 def _running_chromium() -> Iterator[Any]:
     with sync_playwright() as api:
-        browser = api.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
+        browser = api.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         yield browser
         browser.close()
 
@@ -226,17 +232,13 @@ class Lab:
         self._theme = ""
         self._opened = False
         page.on("console", lambda line: self.console.append(line.text) if line.type == "error" else None)
-        page.route("**/*", self._guard)
+        page.on("request", self._note_request)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("domcontentloaded", self._count_load)
 
-    def _guard(self, route: Any) -> None:
-        url = route.request.url
-        if url.startswith((self.jupyter.url, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.foreign.append(url)
-            route.abort()
+    def _note_request(self, request: Any) -> None:
+        if not request.url.startswith((self.jupyter.url, "data:", "blob:")):
+            self.foreign.append(request.url)
 
     def _count_load(self, page: Any) -> None:
         self._loads += 1
@@ -245,8 +247,7 @@ class Lab:
         """Open a notebook, alone in the page: in the JupyterLab that an earlier test left there, or in a new one."""
         if self._theme and not self._opened and not self._loads:
             if self._theme != self.jupyter.theme_name:
-                self.page.evaluate(_CHANGE_THEME, _THEMES[self.jupyter.theme_name])
-                self._theme = self.jupyter.theme_name
+                self._change_theme(self.jupyter.theme_name)
             self.page.evaluate(_OPEN, name)
         else:
             # a workspace of its own, else the tabs of the last test come back
@@ -255,6 +256,20 @@ class Lab:
             self._loads -= 1
         self._opened = True
         self.wait_until_idle()
+
+    def themes(self) -> Iterator[str]:
+        """Set each theme in the page, one after the other, and return its name; at the end the first is set again."""
+        first = self.jupyter.theme_name
+        for theme in (first, *(other for other in _THEMES if other != first)):
+            if theme != first:
+                self._change_theme(theme)
+            yield theme
+        self._change_theme(first)
+
+    def _change_theme(self, theme: str) -> None:
+        self.page.evaluate(_CHANGE_THEME, _THEMES[theme])
+        if self._theme:
+            self._theme = theme
 
     def close(self) -> bool:
         """Close what the test opened; return whether the page is as JupyterLab is after it was loaded."""
@@ -331,6 +346,11 @@ class Lab:
             self.scroll_to(scroll_to)
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
+
+    def shots(self, name: str, scroll_to: Any = None) -> None:
+        """Take a picture in each theme."""
+        for theme in self.themes():
+            self.shot(f"{name}_{theme}", scroll_to)
 
 
 @pytest.fixture(params=["light"])
