@@ -102,10 +102,7 @@ def _share(name: str, start: Callable[[], contextlib.AbstractContextManager[Any]
 
 
 @pytest.fixture(scope="module")
-def jupyter(tmp_path_factory: pytest.TempPathFactory) -> JupyterServer:
-    if CHROMIUM is None:
-        # in CI a browser test that does not run proves nothing
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("no chromium on this machine")
+def jupyter(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> JupyterServer:
     server: JupyterServer = _share("jupyter", lambda: serving(tmp_path_factory.mktemp("jupyter")))
     return server
 
@@ -178,7 +175,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def chromium(jupyter: JupyterServer) -> Any:
+def chromium() -> Any:
+    if CHROMIUM is None:
+        # in CI a browser test that does not run proves nothing
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no chromium on this machine")
     return _share("chromium", _running_chromium)
 
 
@@ -277,7 +277,6 @@ class Lab:
             return False
         if self.page.context.pages != [self.page]:
             return False
-        self.page.context.clear_permissions()
         self.page.set_viewport_size(_SIZE)
         return bool(self.page.evaluate(_CLOSE) == f"filebrowser 0 0 {_THEMES[self._theme]}")
 
@@ -381,21 +380,29 @@ def view_of(lab: Lab, theme: str) -> Iterator[Callable[..., Any]]:
 
 
 class Pages:
-    """The page that is used by test after test, while it is as new."""
+    """The page that is used by test after test, while it is as new, and the context of those that follow it, which has
+    what the browser caches."""
 
     def __init__(self, jupyter: JupyterServer, chromium: Any) -> None:
         self._jupyter = jupyter
         self._chromium = chromium
+        self._context: Any = None
         self._kept: Lab | None = None
+
+    def lend(self, request: pytest.FixtureRequest) -> Iterator[Lab]:
+        """Yield a page for one test."""
+        lab, failed = self.take(), request.session.testsfailed
+        yield lab
+        self.give_back(lab, passed=request.session.testsfailed == failed)
 
     def take(self) -> Lab:
         """Return the page that was given back, or a new one."""
         lab, self._kept = self._kept, None
         if lab is None:
             self._jupyter.theme(self._jupyter.theme_name)  # a page may have set another
-            context = self._chromium.new_context(viewport=_SIZE)
-            context.set_default_timeout(PATIENCE * 1000)
-            lab = Lab(self._jupyter, context.new_page())
+            if self._context is None:
+                self._context = new_context(self._chromium)
+            lab = Lab(self._jupyter, self._context.new_page())
         lab.begin()
         return lab
 
@@ -407,9 +414,18 @@ class Pages:
         else:
             for page in context.pages:
                 page.close()
+        context.clear_permissions()
         _end_kernels(self._jupyter, context)
-        if self._kept is None:
+        if not passed:
             context.close()
+            self._context = None
+
+
+def new_context(chromium: Any) -> Any:
+    """Return a context of the browser, without cookies, caches and permissions, for pages of the usual size."""
+    context = chromium.new_context(viewport=_SIZE)
+    context.set_default_timeout(PATIENCE * 1000)
+    return context
 
 
 @pytest.fixture(scope="module")
@@ -420,9 +436,7 @@ def pages(jupyter: JupyterServer, chromium: Any) -> Pages:
 
 @pytest.fixture
 def lab(pages: Pages, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    opened, failed = pages.take(), request.session.testsfailed
-    yield opened
-    pages.give_back(opened, passed=request.session.testsfailed == failed)
+    yield from pages.lend(request)
 
 
 def _end_kernels(jupyter: JupyterServer, context: Any) -> None:

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
 
-from .conftest import SCREENSHOTS, Lab, serving
+from .conftest import SCREENSHOTS, Lab, new_context, serving
 from .test_views_gone import FILL
 
 pytestmark = pytest.mark.timeout(300)
@@ -35,7 +35,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def bare(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Lab]:
     """Run a JupyterLab with the extensions of ipywidgets and anywidget, and without ours."""
     with serving(tmp_path_factory.mktemp("bare"), without=("tritonlab",)) as server:
-        context = chromium.new_context(viewport={"width": 1280, "height": 900})
+        context = new_context(chromium)
         yield Lab(server, context.new_page())
         context.close()
 
